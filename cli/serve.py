@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 from contextlib import nullcontext
@@ -95,6 +96,7 @@ def _serve_http(
     from wattsched.serve.server import Server
 
     app = create(journal, limits, tokens, shadow=shadow)
+    _keep_what_is_loaded()
     at = f"[{host}]" if ":" in host else host
     with stray_output_to_stderr():
         click.echo(f"Listening on http://{at}:{bound.getsockname()[1]}", err=True)
@@ -106,9 +108,16 @@ def _serve_lines(journal: Journal, limits: Limits, shadow: bool) -> None:
     from wattsched.serve.server import run_lines
     from wattsched.serve.service import Service
 
+    _keep_what_is_loaded()
     # What libraries print must not come between the answers.
     with os.fdopen(os.dup(1), "wb") as output, stray_output_to_stderr():
         run_lines(Service(journal, limits, shadow=shadow), output)
+
+
+def _keep_what_is_loaded() -> None:
+    """Look for garbage among what comes later only: to look at all imports takes a tenth of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def _add_token(tokens: str | None, name: str, access: str) -> None:

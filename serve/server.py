@@ -37,6 +37,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                # Refuses a head without end, whatever is installed; that of httptools takes it all in.
+                http="h11",
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -12,6 +12,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_ALONE_S = 0.02
+"""Seconds in which nothing else of a key is begun. Python computes one thing at a time in a process, so two
+short decisions that take turns are both ready later than one after the other; a long one lets others in."""
+
 
 class BusyError(Exception):
     """There is too much to do; nothing of what was asked was done."""
@@ -34,6 +38,7 @@ class _Work:
 class Workers:
     """Threads, and two queues for them; all of its methods are called in the event loop.
 
+    What has a key is begun when nothing else of a key is under way, or when that takes longer than a moment.
     When the queue is full, the oldest background round is given up for a request; where there is none, the
     request is refused. What was taken on is done.
 
@@ -50,6 +55,7 @@ class Workers:
         self._requests: deque[_Work] = deque()
         self._background: deque[_Work] = deque()
         self._busy: set[str] = set()
+        self._alone: _Work | None = None
         self.shed = 0
 
     def __len__(self) -> int:
@@ -126,25 +132,35 @@ class Workers:
             self._requests.remove(work)
 
     def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._free and (work := self._next()) is not None:
             self._free -= 1
             work.begun = True
             if work.key is not None:
                 self._busy.add(work.key)
-            running = asyncio.get_running_loop().run_in_executor(self._threads, work.do)
+                self._alone = work
+                loop.call_later(_ALONE_S, self._let_others, work)
+            running = loop.run_in_executor(self._threads, work.do)
             running.add_done_callback(partial(self._ended, work))
 
     def _next(self) -> _Work | None:
         for queue in (self._requests, self._background):
             for work in queue:
-                if work.key not in self._busy:
+                if work.key is None or (self._alone is None and work.key not in self._busy):
                     queue.remove(work)
                     return work
         return None
 
+    def _let_others(self, work: _Work) -> None:
+        """Begin more beside what takes long."""
+        if self._alone is work:
+            self._alone = None
+            self._begin()
+
     def _ended(self, work: _Work, ended: asyncio.Future[Any]) -> None:
         self._free += 1
         self._busy.discard(work.key or "")
+        self._alone = None if self._alone is work else self._alone
         if not work.done.done():
             if (error := ended.exception()) is not None:
                 work.done.set_exception(error)

@@ -178,6 +178,14 @@ def test_requests_that_are_too_large(shared: Client) -> None:
     assert refused(shared, lambda: iter([b" " * 100_000] * 4), **chunked) == told
 
 
+def test_a_head_without_end(shared: Client) -> None:
+    """It is not taken in, however much more comes."""
+    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"x" * 100_000_000)
+
+
 def test_a_half_written_request_changes_nothing(shared: Client) -> None:
     shared("PUT", "/v1/sessions/half", DOCUMENT)
     body = json.dumps(jobs("a")).encode()
