@@ -44,6 +44,7 @@ COMMANDS = {
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),
     "replay": ("replay", "Replay a trace of jobs under policies; completion times and energy."),
+    "savings": ("savings", "Say what a cluster would save, and who would be served later."),
     "kubernetes": ("kubernetes", "Decide what a Kubernetes cluster runs, round after round."),
     "slurm": ("slurm", "Decide what a Slurm cluster runs, round after round."),
     "fit": ("fit", "Fit a performance profile to measurements."),

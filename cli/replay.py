@@ -93,14 +93,16 @@ class Period(Number):
         return float(PERIODS_S.get(value) or super().convert(value, param, ctx))
 
 
-def _require_policy(name: str) -> None:
+def require_policy(name: str) -> None:
+    """Refuse a name of no policy."""
     from wattsched.replay.jobs.policies import is_policy, names
 
     if not is_policy(name):
         raise ValueError(f"there is no policy '{name}'{meant(name, names())}; there are {', '.join(names())}")
 
 
-def _policies() -> dict[str, str]:
+def policies_known() -> dict[str, str]:
+    """What a command's help says of policies."""
     from wattsched.replay.jobs.policies import names
 
     return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
@@ -151,7 +153,7 @@ class Output:
 SECONDS = Number(0, most=MOST_S)
 
 
-@click.command("replay", cls=Described, sections=_policies)
+@click.command("replay", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
 @filling(
     "source",
@@ -170,7 +172,7 @@ SECONDS = Number(0, most=MOST_S)
     default="sizing",
     show_default=True,
     metavar="P,P",
-    type=Listed("policy", _require_policy),
+    type=Listed("policy", require_policy),
     shell_complete=completing(replay_policies),
     help="Who decides; named below.",
 )

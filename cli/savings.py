@@ -1,0 +1,201 @@
+"""``wattsched savings``: what a cluster would save under policies, against what it does now."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from wattsched.cli.completion import completing, replay_policies
+from wattsched.cli.executors import dask_option, spread
+from wattsched.cli.failures import refusing
+from wattsched.cli.files import counting, write
+from wattsched.cli.importing import ClusterOptions, cluster_options
+from wattsched.cli.outputs import command_line, json_option, report_option
+from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, filling
+from wattsched.cli.replay import (
+    MOST_GPUS_PER_NODE,
+    MOST_NODES,
+    MOST_S,
+    SECONDS,
+    Period,
+    PerKwh,
+    policies_known,
+    require_policy,
+)
+from wattsched.instances.units import S_PER_DAY
+from wattsched.replays import JobSource, ReplaySettings
+from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
+from wattsched.report.terminal import console, heading, line, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.replay.jobs.simulation import Replay
+    from wattsched.savings import Savings
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the trace is replayed.
+
+    Parameters
+    ----------
+    round_s : float
+        Seconds from one possible decision to the next; 0: any moment.
+    process_restart_s : float
+        Seconds to restart a process on other GPUs.
+    pod_restart_s : float
+        Seconds to terminate a pod and create another.
+    period_s : float
+        Of the budgets: hour, day, week or seconds.
+    carbon : float, str or Path
+        Grams of CO2 per kWh, or a file of them over time (.csv).
+    price_per_kwh : float, optional
+        Money per kWh, to tell money, too.
+    gap : float
+        Gap of each round's program.
+    """
+
+    round_s: float = 60.0
+    process_restart_s: float = 10.0
+    pod_restart_s: float = 60.0
+    period_s: float = S_PER_DAY
+    carbon: float | str = 0.0
+    price_per_kwh: float | None = None
+    gap: float = 1e-2
+
+    @property
+    def settings(self) -> ReplaySettings:
+        """Settings of the replays."""
+        return ReplaySettings(
+            round_s=self.round_s,
+            process_restart_s=self.process_restart_s,
+            pod_restart_s=self.pod_restart_s,
+            carbon=self.carbon,
+            period_s=self.period_s,
+            gap=self.gap,
+        )
+
+
+@click.command("savings", cls=Described, sections=policies_known)
+@click.argument("file", metavar="TRACE", type=FileName())
+@filling(
+    "source",
+    JobSource,
+    form={"name": "--format"},
+    tables={"metavar": "FILE"},
+    virtual_cluster={"metavar": "NAME"},
+    throughputs={"metavar": "FILE"},
+    from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
+    to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
+)
+@cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
+@click.option(
+    "--baseline",
+    default="fifo",
+    show_default=True,
+    metavar="P",
+    shell_complete=completing(replay_policies),
+    help="The policy that stands for what the cluster does now.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    default="powerflow,sizing",
+    show_default=True,
+    metavar="P,P",
+    type=Listed("policy", require_policy),
+    shell_complete=completing(replay_policies),
+    help="Policies that might take its place; named below.",
+)
+@filling(
+    "asked",
+    Asked,
+    round_s={"name": "--round", "type": SECONDS},
+    process_restart_s={"name": "--process-restart", "type": SECONDS},
+    pod_restart_s={"name": "--pod-restart", "type": SECONDS},
+    period_s={"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
+    carbon={"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    price_per_kwh={"name": "--price", "type": Number(0), "metavar": "M"},
+    gap={"type": Number(0)},
+)
+@click.option(
+    "--seeds",
+    type=Seeds(),
+    default="0-2",
+    show_default=True,
+    metavar="A-B",
+    help="Of the models that jobs train where the trace does not tell.",
+)
+@click.option(
+    "--inputs/--no-inputs",
+    default=True,
+    show_default=True,
+    help="Say how much hangs on inputs that nobody knows for sure.",
+)
+@dask_option("the replays")
+@report_option("what is saved, the frontiers and who loses")
+@json_option("all figures")
+def command(
+    source: JobSource,
+    cluster: ClusterOptions,
+    baseline: str,
+    policies: list[str],
+    asked: Asked,
+    seeds: list[int],
+    inputs: bool,
+    dask: str | None,
+    report: str | None,
+    as_json: bool,
+) -> None:
+    """Say what a cluster would save: energy at the same completion time, completion time at the same energy.
+
+    TRACE is replayed under the baseline, and under each policy within several budgets. What is saved is told
+    with its interval over the seeds, with who would be served later, and with what it hangs on.
+    """
+    from wattsched.savings import savings
+
+    with refusing():
+        require_policy(baseline)
+        site = cluster.read()
+    with counting() as show, spread(dask) as executor, refusing():
+
+        def progress(replay: Replay, seed: int, resumed: bool) -> None:
+            show(f"{replay.name}, seed {seed}", replay.complete, len(replay.trace))
+
+        found = savings(
+            source,
+            site,
+            baseline=baseline,
+            policies=policies,
+            seeds=seeds,
+            settings=asked.settings,
+            price_per_kwh=asked.price_per_kwh,
+            inputs=None if inputs else (),
+            executor=executor,
+            progress=progress,
+        )
+    if report is not None:
+        from wattsched.report.html.page import rendered
+        from wattsched.report.html.saved import page_of
+
+        write(report, rendered(page_of(found, command_line())))
+    if as_json:
+        write(None, json.dumps(found.as_dict()) + "\n")
+    else:
+        print_savings(console(), found)
+
+
+def print_savings(out: Console, found: Savings) -> None:
+    """Print what is saved, the frontiers, who loses, what it hangs on, and what is assumed."""
+    line(out, *verdict(found))
+    for title, note, columns, rows in (saved(found), frontier(found), losers(found), sensitivity(found)):
+        if rows:
+            heading(out, title, note)
+            table(out, columns, rows)
+    heading(out, "Assumed")
+    for sentence in assumptions(found):
+        line(out, sentence, indent=2)

@@ -1,0 +1,67 @@
+"""The report of savings: what is saved, the frontiers, who is served later, and what it hangs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.report.html.chart import Series, chart
+from wattsched.report.html.page import Cell, Lines, Page, Part, Picture, Row, Table
+from wattsched.report.savings import (
+    Told,
+    assumptions,
+    frontier,
+    losers,
+    saved,
+    sensitivity,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from wattsched.savings import Savings
+
+
+def page_of(found: Savings, command: str = "") -> Page:
+    """Report of savings; with the command that makes them again."""
+    about, _, sentence = "".join(verdict(found)).partition(": ")
+    parts: list[Part] = [_table(saved(found)), _picture(found)]
+    parts += [_table(some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
+    parts.append(Lines("Assumed", assumptions(found)))
+    parts += [Lines("Make it again", [command], code=True)] if command else []
+    saves = any(one.energy is not None and one.energy.mean > 0.0 for one in found.policies)
+    return Page(
+        title="Savings",
+        about=about,
+        verdict=sentence[:1].upper() + sentence[1:],
+        tone="good" if saves else "fair",
+        lead=[f"against '{found.baseline}', by replays of the same jobs"],
+        parts=parts,
+    )
+
+
+def _table(some: Told) -> Table:
+    title, note, columns, rows = some
+    return Table(title, columns, [Row([Cell(text) for text in row]) for row in rows], note)
+
+
+def _picture(found: Savings) -> Picture:
+    series = []
+    for one in found.policies:
+        means = [
+            [np.mean([getattr(p, name) for p in level]) for level in one.points]
+            for name in ("energy", "completion")
+        ]
+        series.append(Series(one.policy, *([100.0 * float(value) for value in column] for column in means)))
+    drawn = chart(
+        series,
+        "energy of the whole cluster, %",
+        "mean completion time, %",
+        points=True,
+        mark=(100.0, 100.0, found.baseline),
+    )
+    return Picture(
+        "Frontier",
+        drawn,
+        f"each point is a budget; down and to the left is better; {found.baseline} is 100 %",
+    )

@@ -1,0 +1,124 @@
+"""Savings in words: tables for the terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.report.wording import count, duration, energy, number, percent, quantity
+
+if TYPE_CHECKING:
+    from wattsched.savings import Interval, PolicySavings, Savings
+
+Told = tuple[str, str, list[str], list[list[str]]]
+"""Title, note, column titles (``>`` before those of numbers) and rows of a table."""
+
+
+def verdict(found: Savings) -> tuple[str, ...]:
+    """What a reader may take away of the policy that saves most."""
+    told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
+    best = max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+    if best.energy is None or best.energy.mean <= 0.0:
+        return (f"{told}no policy saves energy at the completion time of '{found.baseline}'",)
+    least = "at least " if best.bound_only else ""
+    return (f"{told}{best.policy} would save {least}{_share(best.energy)} of the energy ",) + (
+        f"at the mean completion time of {found.baseline}",
+    )
+
+
+def saved(found: Savings) -> Told:
+    """Parts and amounts that each policy saves."""
+    columns = ["policy", ">energy saved", ">of it", ">CO2", ">money", ">sooner at equal energy"]
+    rows = [
+        [
+            one.policy,
+            _or_none(one.energy, _share, "at least " if one.bound_only else ""),
+            _or_none(one.energy_j, lambda some: energy(some.mean)),
+            _or_none(one.carbon_g, lambda some: quantity(some.mean, "g"), none=""),
+            _or_none(one.money, lambda some: number(some.mean), none=""),
+            _or_none(one.completion, _share),
+        ]
+        for one in found.policies
+    ]
+    base = f"{energy(found.energy_j.mean)}, mean completion {duration(found.completion_s.mean)}"
+    many = (
+        f"means over {count(len(found.seeds), 'seed')}, with 95 % intervals"
+        if len(found.seeds) > 1
+        else "one seed"
+    )
+    return "Saved", f"against {found.baseline}: {base}; {many}", columns, rows
+
+
+def frontier(found: Savings) -> Told:
+    """Energy and completion within every budget."""
+    columns = [
+        ">budget",
+        *(f">{one.policy}{what}" for one in found.policies for what in (": energy", ", completion")),
+    ]
+    rows = []
+    for k, power_w in enumerate(found.power_w):
+        row = [quantity(power_w, "W")]
+        for one in found.policies:
+            row += [
+                percent(float(np.mean([getattr(p, name) for p in one.points[k]])))
+                for name in ("energy", "completion")
+            ]
+        rows.append(row)
+    return (
+        "Frontier",
+        f"in percent of {found.baseline}, within budgets of so many watts on average",
+        columns,
+        rows,
+    )
+
+
+def losers(found: Savings) -> Told:
+    """Who is served later where the mean is served no later."""
+    columns = ["policy", ">mean", ">p99", ">heaviest 5 %", ">jobs a tenth later"]
+    rows = [[one.policy, *_losses(one)] for one in found.policies if one.losers is not None]
+    note = (
+        f"completion in percent of that under {found.baseline}, within the least budget that keeps the mean"
+    )
+    return "Who is served later", note, columns, rows
+
+
+def _losses(one: PolicySavings) -> list[str]:
+    assert one.losers is not None
+    return [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
+
+
+def sensitivity(found: Savings) -> Told:
+    """What is saved with each input at its ends, the widest first."""
+
+    def width(low: float | None, high: float | None) -> float:
+        return np.inf if low is None or high is None else abs(high - low)
+
+    ordered = sorted(found.inputs, key=lambda one: -width(one.at_low, one.at_high))
+    rows = [[one.name, one.low, _part(one.at_low), one.high, _part(one.at_high)] for one in ordered]
+    last = found.policies[-1].policy
+    note = f"energy saved by {last} on seed {found.seeds[0]}, one input changed"
+    return "What it hangs on", note, ["input", ">from", ">saved", ">to", ">saved"], rows
+
+
+def assumptions(found: Savings) -> list[str]:
+    """What is assumed, one sentence each."""
+    return found.assumptions
+
+
+def _share(some: Interval) -> str:
+    """``26.3 % (21.1 to 31.4 %)``."""
+    if some.low is None or some.high is None:
+        return percent(some.mean)
+    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(some.high)})"
+
+
+def _part(part: float | None) -> str:
+    return "none" if part is None else percent(part)
+
+
+def _or_none(
+    some: Interval | None, tell: Callable[[Interval], str], before: str = "", *, none: str = "none"
+) -> str:
+    return none if some is None else before + tell(some)
