@@ -14,8 +14,8 @@ from wattsched.formulations.sizing.data import expand, options_of, without_optio
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.clusters import full_power_w
-from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.tenants import print_tenants
+from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, reasons, setting
 from wattsched.topology.buddy import free_by_level

@@ -81,12 +81,13 @@ class _Asked:
     def _ends(self, quota: str) -> tuple[FloatArray, FloatArray]:
         """Least and most of every example's options to run, 0 of those that have none."""
         options, runs = self._options, np.flatnonzero(~self._options.waiting)
-        amount = {
-            "GPUs": lambda: options.gpu_share,
-            "power": lambda: options.power_w,
-            "energy": lambda: options.drawn_j,
-            "carbon": lambda: options.drawn_j * options.per_joule["carbon"],
-        }[quota]()[runs]
+        match quota:
+            case "GPUs":
+                amount = options.gpu_share[runs]
+            case "power":
+                amount = options.power_w[runs]
+            case metered:
+                amount = options.drawn_j[runs] * options.per_joule[metered]
         job, n = options.job[runs], len(options.of)
         least, most = np.full(n, np.inf), np.zeros(n)
         np.minimum.at(least, job, amount)
