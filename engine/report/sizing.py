@@ -13,6 +13,7 @@ from wattsched.formulations.sizing.budgets import rooms_of, standing_power_w
 from wattsched.formulations.sizing.data import expand, options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
+from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.tenants import print_tenants
 from wattsched.report.terminal import bar, heading, line, rest_in, table
@@ -328,9 +329,10 @@ def about(instance: Instance) -> str:
 
 
 def capacities(instance: Instance) -> dict[str, float]:
-    """GPUs of the pools and caps of the power domains, by the names of their rows."""
+    """GPUs of the pools, caps of the power domains and quotas of tenants, by the names of their rows."""
     rows = {f"gpus:{pool.name}": float(pool.available.sum()) for pool in pools_of(instance.cluster)}
-    return rows | {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
+    rows |= {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
+    return rows | {quota.name: float(quota.limit) for quota in quotas_of(instance)}
 
 
 def rows_of(decision: Decision) -> list[dict[str, Any]]:

@@ -243,6 +243,8 @@ def test_show_lists_tenants(run, write):
             for j, t in enumerate(owners)
         ],
     }
+    about = json.loads(run("show", "--json", write(instance)).stdout)
+    assert about["capacities"].items() >= {"cohort_gpus:lab": 6.0, "tenant_energy_j:vision": 9e5}.items()
     shown = run("show", write(instance)).stdout
     lines = [" ".join(text.split()) for text in shown.splitlines()]
     for told in (
