@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
+from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
@@ -61,6 +62,10 @@ class StatedOptions(Strict):
         As instances have them.
     jobs : dict
         What is said of jobs by name, a pattern with ``*``.
+    tenants : dict
+        Quotas of the jobs of ours of an account or a namespace, by its name.
+    carbon_g_per_kwh : float, optional
+        Carbon of energy, for quotas of grams.
     """
 
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
@@ -69,6 +74,14 @@ class StatedOptions(Strict):
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
     profiles: list[Profile] = Field(default_factory=list)
     jobs: dict[str, JobOptions] = Field(default_factory=dict)
+    tenants: dict[Name, Tenant] = Field(default_factory=dict)
+    carbon_g_per_kwh: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _carbon_is_known(self) -> Self:
+        if self.carbon_g_per_kwh is None and any(one.carbon_g for one in self.tenants.values()):
+            raise ValueError("tenants: a carbon quota needs 'carbon_g_per_kwh'")
+        return self
 
     def gpu_type(self, name: str) -> GpuType:
         """Watts of a GPU type.

@@ -99,6 +99,8 @@ def tell(
     objective: str,
     round_s: float,
     change_cost: float,
+    tenants: Mapping[str, Any],
+    carbon_g_per_kwh: float | None,
 ) -> dict[str, str]:
     """Tell a session of everything as it is now, instead of all that it had.
 
@@ -122,6 +124,8 @@ def tell(
         objective=objective,
         round_s=round_s,
         change_cost=change_cost,
+        tenants=tenants,
+        carbon_g_per_kwh=carbon_g_per_kwh,
     )
     try:
         if jobs:

@@ -71,11 +71,13 @@ class Session:
         Options that jobs share, which they name as their ``options``.
     profiles : sequence, optional
         Performance models besides those of the catalogue.
+    tenants : mapping of str to mapping, optional
+        Quotas and weights of groups of jobs, which name theirs as their ``tenant``.
 
     Raises
     ------
     InputError
-        With every fault of the cluster, the tables and the profiles, and unknown names.
+        With every fault of the cluster, the tables, the profiles and the tenants, and unknown names.
     ValueError, TypeError
         For numbers out of range, and what is of another type.
     """
@@ -92,6 +94,7 @@ class Session:
         price_per_kwh: float | None = None,
         tables: Mapping[str, Any] | None = None,
         profiles: Sequence[Any] = (),
+        tenants: Mapping[str, Any] | None = None,
         formulation: str | None = None,
         solver: str = "auto",
     ) -> None:
@@ -108,10 +111,12 @@ class Session:
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         require("profiles", profiles, (Sequence,), "a sequence")
+        require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")
         site = document_of(cluster) | ({} if capacity is None else {"capacity": capacity})
         document = {"cluster": site, "round_s": round_s, "tables": plain(tables or {}), "jobs": []}
         document |= {"change_cost": change_cost, "name": "session", "profiles": list(profiles)}
         document |= {"carbon_g_per_kwh": carbon_g_per_kwh, "price_per_kwh": price_per_kwh}
+        document |= {"tenants": plain(tenants or {})}
         self._names = formulation, solver
         self._round = _sound(validated(Instance, document))
         self._site = Site.of(self._round.cluster)

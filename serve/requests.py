@@ -38,6 +38,7 @@ class SessionRequest(Strict):
     price_per_kwh: NonNegative | None = None
     tables: dict[str, OptionTable] = {}
     profiles: list[Profile] = []
+    tenants: dict[str, Tenant] = {}
     formulation: str | None = None
     solver: str = "auto"
     every_s: float | None = Field(None, ge=0.1, le=1e6)

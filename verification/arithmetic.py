@@ -98,9 +98,9 @@ class Rationals:
 class Doubles:
     r"""Double precision. Let :math:`u = 2^{-53}`.
 
-    A reduced cost is a sum of at most eight terms: the option's value, what it costs that it changes what
-    runs, what it pays for room and watts, for its set, for joules, and for GPUs and watts of its tenant, and
-    what it is given for goodput.
+    A reduced cost is a sum of at most ten terms: the option's value, what it costs that it changes what
+    runs, what it pays for room and watts, for its set, for joules, and for GPUs, watts and joules of its
+    tenant, and what it is given for goodput.
     Each term is a product of at most five factors; each factor is a number of the instance, a price
     rounded once, or a completion time, which as a sum of positive products is known to :math:`4u`
     relative; a job's part of a set's watts is rounded once more, and so is the root that values a job's

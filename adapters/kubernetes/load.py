@@ -54,6 +54,8 @@ class Load:
         Jobs of which no pod is on a node.
     announced : dict of str to KubeJob
         Jobs with pods that another scheduler may bind at any moment, and these pods; they are counted.
+    coming : list of Binding
+        These pods, and where they may be bound.
     due : list of Binding
         Pods whose gang is on nodes already; they are counted as if they were, too.
     stuck : dict of str to str
@@ -75,6 +77,7 @@ class Load:
     launches: dict[str, Launch] = field(default_factory=dict)
     waiting: dict[str, KubeJob] = field(default_factory=dict)
     announced: dict[str, KubeJob] = field(default_factory=dict)
+    coming: list[Binding] = field(default_factory=list)
     due: list[Binding] = field(default_factory=list)
     stuck: dict[str, str] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
@@ -185,7 +188,8 @@ def load_of(
     announced: dict[str, list[KubePod]] = defaultdict(list)
     for uid, one in held.items():
         if one.node in site.nodes:
-            load.take(Binding(site.pods[uid], one.node, one.launch))
+            load.coming.append(Binding(site.pods[uid], one.node, one.launch))
+            load.take(load.coming[-1])
             announced[job_key(site.pods[uid])].append(site.pods[uid])
     load.announced = {name: _job(name, pods) for name, pods in announced.items()}
     missing: dict[str, list[KubePod]] = defaultdict(list)

@@ -188,6 +188,8 @@ class Rounds(RoundLoop[Report]):
             objective=policy.objective,
             round_s=policy.every_s,
             change_cost=policy.change_cost,
+            tenants=round.tenants(policy.every_s),
+            carbon_g_per_kwh=policy.options.carbon_g_per_kwh,
         )
         round.left_out.update(odd)
 

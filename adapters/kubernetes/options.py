@@ -55,6 +55,8 @@ class KubernetesOptions(StatedOptions):
         Labels of nodes that name what they stand in, the largest first; these are members of `power_domains`.
     namespaces : dict
         What is said of the jobs of a namespace.
+    tenant_label : str, optional
+        Label of pods that names their tenant; that of a pod without it is its namespace.
     """
 
     gpu_label: Name = "nvidia.com/gpu.product"
@@ -63,6 +65,12 @@ class KubernetesOptions(StatedOptions):
         default_factory=lambda: ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack"]
     )
     namespaces: dict[str, JobOptions] = Field(default_factory=dict)
+    tenant_label: Name | None = None
+
+    def tenant_of(self, pod: KubePod) -> str | None:
+        """Tenant of a pod, None where there are no quotas of it."""
+        name = pod.labels.get(self.tenant_label or "", pod.namespace)
+        return name if name in self.tenants else None
 
     def gpu_type_named(self, product: str) -> str:
         """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""

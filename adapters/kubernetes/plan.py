@@ -17,6 +17,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
 from wattsched.adapters.options import OF_MODELS, expand_models
+from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.session_decision import SessionDecision
@@ -37,12 +38,24 @@ class Start:
 
 @dataclass(frozen=True)
 class Round:
-    """What a session is told, and which jobs that wait it is not told of, and why."""
+    """What a session is told, and which jobs that wait it is not told of, and why.
+
+    Attributes
+    ----------
+    kept : list of Kept
+        What jobs of tenants have that no decision stops.
+    """
 
     load: Load
     cluster: dict[str, Any]
     jobs: list[dict[str, Any]]
     left_out: dict[str, str]
+    kept: list[Kept]
+
+    def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
+        """What is left of the quotas of namespaces, in a round of so many seconds."""
+        options = self.load.options
+        return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,21 @@ def round_of(load: Load) -> Round:
             records.append(record)
         except InputError as error:
             left_out[name] = "; ".join(error.faults)
-    return Round(load, cluster, records, left_out)
+    return Round(load, cluster, records, left_out, _under_quotas(records, whole, load))
+
+
+def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob], load: Load) -> list[Kept]:
+    """Make jobs those of the tenants that their pods are of; what is used by pods that cannot be stopped."""
+    for record in records:
+        job = waiting.get(record["name"]) or load.ours[record["name"]]
+        if (tenant := load.options.tenant_of(job.pods[0])) is not None:
+            record["tenant"] = tenant
+    names = {record["name"] for record in records}
+    staying = [pod for name, job in load.ours.items() if name not in names for pod in job.pods]
+    bound = [(pod, load.launches[pod.uid].power_w) for pod in staying]
+    bound += [(one.pod, one.launch.power_w) for one in (*load.coming, *load.due)]
+    told = ((load.options.tenant_of(pod), pod.gpus, power_w) for pod, power_w in bound)
+    return [Kept(tenant, gpus, power_w) for tenant, gpus, power_w in told if tenant is not None]
 
 
 def complete(job: KubeJob) -> KubeJob:

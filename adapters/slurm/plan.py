@@ -17,6 +17,7 @@ from wattsched.adapters.slurm.options import (
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob, SlurmNode, pool_of
+from wattsched.adapters.tenants import Kept, left_for
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
@@ -259,12 +260,24 @@ def _switches_above(site: Site, node: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Round:
-    """What a session is told, and which jobs that wait it is not told of, and why."""
+    """What a session is told, and which jobs that wait it is not told of, and why.
+
+    Attributes
+    ----------
+    kept : list of Kept
+        What jobs of tenants have that no decision stops.
+    """
 
     load: Load
     cluster: dict[str, Any]
     jobs: list[dict[str, Any]]
     left_out: dict[int, str]
+    kept: list[Kept]
+
+    def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
+        """What is left of the quotas of accounts, in a round of so many seconds."""
+        options = self.load.options
+        return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 
 
 def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
@@ -300,7 +313,23 @@ def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
                 jobs.append(record_of(fields[job.id], job, site, None))
         except InputError as error:
             left_out[job.id] = "; ".join(error.faults)
-    return Round(load, cluster, jobs, {job.id: left_out[job.id] for job in waiting if job.id in left_out})
+    reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
+    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load))
+
+
+def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
+    """Make jobs those of the tenants that their accounts are; what is used by jobs that cannot be stopped."""
+    kept = []
+    for record in jobs:
+        number = int(record["name"])
+        account = load.site.jobs[number].account
+        if account not in load.options.tenants:
+            continue
+        if record["preemptible"] or "current" not in record:
+            record["tenant"] = account
+        else:
+            kept.append(Kept(account, record["current"]["gpus"], load.ours[number].launch.power_w))
+    return kept
 
 
 def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from wattsched.formulations.sizing.budgets import rooms_of, standing_power_w
 from wattsched.formulations.sizing.data import expand, options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
+from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.instances.clusters import full_power_w
+from wattsched.report.tenants import print_tenants
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, reasons, setting
@@ -50,6 +52,7 @@ def print_instance(out: Console, instance: Instance) -> None:
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
     _print_jobs(out, instance, options, examples, like)
+    print_tenants(out, instance, options, examples, like)
     print_sets(out, instance.sets)
 
 
@@ -155,7 +158,9 @@ def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple
 
 def _examples(known: RoundJobs) -> tuple[IntArray, IntArray]:
     """Jobs that stand for all that have the same options, and for how many each stands."""
-    alike = ~known.jobs.fixed & ~known.in_sets & (known.restart_s == 0.0) & np.isinf(known.latest_s)
+    alike = ~known.jobs.fixed & ~known.in_sets & (known.restart_s == 0.0)
+    # What a deadline or joules rule out depends on the work of each.
+    alike &= np.isinf(known.latest_s) & np.isinf(known.most_j)
     jobs, others = np.flatnonzero(alike), np.flatnonzero(~alike)
     _, first, like = np.unique(
         2 * known.kind[jobs] + known.must_run[jobs], return_index=True, return_counts=True
@@ -324,9 +329,10 @@ def about(instance: Instance) -> str:
 
 
 def capacities(instance: Instance) -> dict[str, float]:
-    """GPUs of the pools and caps of the power domains, by the names of their rows."""
+    """GPUs of the pools, caps of the power domains and quotas of tenants, by the names of their rows."""
     rows = {f"gpus:{pool.name}": float(pool.available.sum()) for pool in pools_of(instance.cluster)}
-    return rows | {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
+    rows |= {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
+    return rows | {quota.name: float(quota.limit) for quota in quotas_of(instance)}
 
 
 def rows_of(decision: Decision) -> list[dict[str, Any]]:

@@ -211,6 +211,10 @@ def scarce(row: str) -> Scarce:
             return Scarce(f"GPUs of {kind.removesuffix('_gpus')} {rest}", "GPU", counted=True)
         case "tenant_power_w":
             return Scarce(f"power of tenant {rest}", "W")
+        case "tenant_energy_j":
+            return Scarce(f"energy of tenant {rest}", "J")
+        case "tenant_carbon_g":
+            return Scarce(f"carbon of tenant {rest}", "g")
         case "power_w" if rest:
             return Scarce(f"power cap of {rest}", "W")
     return Scarce(*SCARCE.get(row, (row.replace("_", " "), "")))

@@ -193,11 +193,14 @@ class _Round:
             if budget.counts != "power":
                 metered.add(number, np.arange(len(pool)), by_second * known.per_joule[budget.counts])
         tenant = np.append(np.tile(known.kind_tenant[rows.kind], 2), NONE)
-        amounts = {"gpus": rows.gpus, "power": rows.power_w}
         for quota in quotas_of(known.instance):
             inside = np.flatnonzero(np.isin(tenant, quota.tenants))
-            amount = np.tile(amounts[quota.counts], 2)
-            builder.row(quota.name, inside, amount[inside], upper=quota.limit)
+            amount = np.tile(rows.gpus if quota.counts == "gpus" else rows.power_w, 2)[inside]
+            if quota.metered:
+                number = builder.row(quota.name, pool[:0], at_once[:0], upper=quota.limit)
+                metered.add(number, inside, amount * known.per_joule[quota.counts])
+            else:
+                builder.row(quota.name, inside, amount, upper=quota.limit)
         if budgets.least_goodput is not None:
             number = builder.row("least_goodput", pool[:0], at_once[:0], lower=budgets.least_goodput)
             speed = rows.rate / rows.reference_rate[rows.kind]
@@ -384,9 +387,11 @@ def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolAr
             criteria.append(rows.power_w)
     elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
         return np.ones(len(rows), dtype=bool)
-    counted = {quota.counts for quota in quotas_of(known.instance)}
-    criteria += [rows.gpus.astype(float)] if "gpus" in counted else []
-    criteria += [rows.power_w] if "power" in counted else []
+    quotas = quotas_of(known.instance)
+    criteria += [rows.gpus.astype(float)] if any(quota.counts == "gpus" for quota in quotas) else []
+    # What draws no more and is as quick uses no more joules, in either scope.
+    if any(quota.counts == "power" or quota.metered for quota in quotas):
+        criteria.append(rows.power_w)
     order = np.lexsort((alike, rows.kind))
     beaten = np.empty(len(rows), dtype=bool)
     beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(criteria)[:, order])

@@ -89,6 +89,13 @@ class Configurations:
         return np.where(self.best_rate > 0, reference, 1.0)
 
     @cached_property
+    def least_power_w(self) -> FloatArray:
+        """Least draw of each kind, infinite without rows; shape (n_kinds,)."""
+        least = np.full(len(self.start) - 1, np.inf)
+        np.minimum.at(least, self.kind, self.power_w)
+        return least
+
+    @cached_property
     def slowest_rate(self) -> FloatArray:
         """Lowest rate of each kind, infinite without rows; shape (n_kinds,)."""
         slowest = np.full(len(self.start) - 1, np.inf)
@@ -177,8 +184,9 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
     keep = (block <= largest[columns["pool"]]) & (gpus >= fewest[kind]) & (gpus <= most[kind])
     if instance.tenants:
         tenants = jobs.coded("tenant").take(first).tolist()
-        of_tenant = np.array([most_alone(instance.tenants, tenant) for tenant in tenants]).reshape(n, 2)
-        keep &= (gpus <= of_tenant[kind, 0]) & (columns["power_w"] <= of_tenant[kind, 1])
+        most_of = [most_alone(instance.tenants, tenant) for tenant in tenants]
+        most_gpus, most_w, _ = np.array(most_of, dtype=float).reshape(n, 3).T
+        keep &= (gpus <= most_gpus[kind]) & (columns["power_w"] <= most_w[kind])
     rows = np.flatnonzero(keep)
     rows = rows[np.argsort(kind[rows], kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(kind[rows], minlength=n))]).astype(np.int64)

@@ -156,6 +156,13 @@ class Options:
             return self.energy_j
         return np.asarray((self.power_w - self.idle_w) * np.minimum(self.completion_s, self.round_s))
 
+    @cached_property
+    def drawn_j(self) -> FloatArray:
+        """Energy of the GPUs of each option in the scope of the budgets, idle draw included; waiting none."""
+        horizon_s = self.round_s if self.of.counts_rounds else np.inf
+        seconds = np.where(self.waiting, 0.0, np.minimum(self.completion_s, horizon_s))
+        return np.asarray(self.power_w * seconds)
+
     @property
     def per_joule(self) -> Mapping[str, float]:
         """What a joule is of each objective that counts energy."""
@@ -246,6 +253,7 @@ def without_options(known: RoundJobs) -> IntArray:
     waits = ~known.must_run & (known.round_s + known.best_s <= known.latest_s)
     # One that runs now, or is in a set, may have options that those of its kind have not.
     own = known.jobs.fixed | known.in_sets | ((known.restart_s > 0.0) & np.isfinite(known.latest_s))
+    own |= known.beyond_quotas
     unsure = np.flatnonzero(own)
     without = ~own & ((best_rate == 0.0) | ~(runs | waits))
     if len(unsure):
@@ -359,10 +367,18 @@ def _allowed(options: Options) -> Options:
 
 
 def allowed(options: Options) -> BoolArray:
-    """All but what a deadline, a job that may not wait or a job that keeps its GPUs rules out."""
+    """All but what a deadline, a job that may not wait or a job that keeps its GPUs rules out.
+
+    So do the joules that a job's tenant may use; a job to which they leave nothing to run as does not wait.
+    """
     keep = options.completion_s <= options.of.latest_s[options.job]
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
     keep &= ~(options.waiting & options.of.must_run[options.job])
     keep &= ~(options.pays_restart & options.fixed[options.job])
+    most_j = options.of.most_j
+    if np.isfinite(most_j).any():
+        within = options.drawn_j <= most_j[options.job]
+        able = np.bincount(options.job[within & ~options.waiting], minlength=len(most_j)) > 0
+        keep &= within & (able | np.isinf(most_j))[options.job]
     return np.asarray(keep)

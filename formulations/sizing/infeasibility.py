@@ -6,11 +6,14 @@ from wattsched.formulations.infeasibility import ShortRow
 from wattsched.formulations.sizing.budgets import budgets_of
 from wattsched.formulations.sizing.data import without_options
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.left_out import above_quota
 
 UNITS = {"power_w": "W", "energy_j": "J", "carbon_g": "g CO2"}
 QUOTAS = {
     "tenant_gpus": ("tenant", "GPUs"),
     "tenant_power_w": ("tenant", "W"),
+    "tenant_energy_j": ("tenant", "J"),
+    "tenant_carbon_g": ("tenant", "g CO2"),
     "cohort_gpus": ("cohort", "GPUs"),
 }
 NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbon budget"}
@@ -18,7 +21,10 @@ NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbo
 
 def diagnose(known: RoundJobs) -> list[str]:
     """Why a round has no decision, as far as a look at each job alone can tell."""
-    for job in map(known.jobs.__getitem__, without_options(known)[:1].tolist()):
+    for j in without_options(known)[:1].tolist():
+        job = known.jobs[j]
+        if told := above_quota(known, j):
+            return [f"no option of job '{job.name}' can be used: it {told}"]
         if job.deadline_s is not None:
             late = f"its deadline of {job.deadline_s:g} s cannot be met"
             return [f"no option of job '{job.name}' can be used: {late}"]

@@ -18,7 +18,7 @@ from wattsched.formulations.tolerances import LAST_DIGITS
 from wattsched.instances.sizing.instance import Instance, JobSet, per_joule
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.instances.sizing.tenants import weights_of
+from wattsched.instances.sizing.tenants import most_alone, weights_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, equal_rows, ranges
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
@@ -108,6 +108,16 @@ class RoundJobs:
         """The same of the jobs of each kind, shape (n_kinds,)."""
         first, _ = self.jobs.kinds
         return self.tenant[first]
+
+    @cached_property
+    def most_j(self) -> FloatArray:
+        """Joules that each job may use by the quotas of its tenant if no other runs; shape (n_jobs,)."""
+        tenants, of = self.instance.tenants, self.jobs.coded("tenant")
+        if not any(tenant.energy_j or tenant.carbon_g for tenant in tenants.values()):
+            return np.full(len(self), np.inf)
+        g_per_joule = self.per_joule["carbon"]
+        most = (most_alone(tenants, name, g_per_joule).energy_j for name in of.values)
+        return np.array([*most, np.inf])[of.codes]
 
     @cached_property
     def restart_s(self) -> FloatArray:
@@ -201,6 +211,20 @@ class RoundJobs:
             each_j = power_w * (self.work[late][place] / rate + self.restart_s[late][place])
             energy_j[late] = np.minimum.reduceat(each_j, start[:-1])
         return np.asarray(energy_j)
+
+    @cached_property
+    def least_drawn_j(self) -> FloatArray:
+        """Least that the GPUs of each job use if it begins anew now, alone, in the scope of the budgets."""
+        if not self.counts_rounds:
+            return self.least_energy_j
+        return np.minimum(self.least_energy_j, self.configurations.least_power_w[self.kind] * self.round_s)
+
+    @cached_property
+    def beyond_quotas(self) -> BoolArray:
+        """Which jobs use more joules than their tenants may, if they begin anew; shape (n_jobs,)."""
+        if np.isinf(self.most_j).all():
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray(self.least_drawn_j > self.most_j)
 
     @cached_property
     def row_idle_w(self) -> FloatArray:

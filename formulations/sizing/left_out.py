@@ -42,6 +42,18 @@ def without(instance: Instance, jobs: IntArray) -> Instance:
     return instance.model_copy(update={"jobs": kept.listed(), "sets": sets})
 
 
+def above_quota(known: RoundJobs, job: int) -> str:
+    """By how much a job uses more joules or grams than its tenant may; empty where it does not."""
+    if not known.beyond_quotas[job]:
+        return ""
+    name, least_j = known.jobs.coded("tenant").at(job), known.least_drawn_j[job]
+    tenant, when = known.instance.tenants[name], " in the round" if known.counts_rounds else ""
+    needed, limit, unit = least_j, tenant.energy_j, "J"
+    if limit is None or least_j <= limit:
+        needed, limit, unit = least_j * known.per_joule["carbon"], tenant.carbon_g, "g CO2"
+    return f"needs at least {needed:,.6g} {unit}{when} but its tenant '{name}' may use {limit:,.6g}"
+
+
 def _left_out(known: RoundJobs) -> IntArray:
     """Numbers of jobs without an option that may wait."""
     jobs = without_options(known)
@@ -57,6 +69,8 @@ def _reasons(known: RoundJobs, jobs: IntArray) -> dict[str, str]:
     }
     deadlines_s = known.jobs.numbers("deadline_s")[jobs].tolist()
     return {
-        known.jobs.names[j]: told[kind] or f"cannot meet its deadline of {deadline_s:g} s"
+        known.jobs.names[j]: told[kind]
+        or above_quota(known, j)
+        or f"cannot meet its deadline of {deadline_s:g} s"
         for j, kind, deadline_s in zip(jobs.tolist(), known.kind[jobs].tolist(), deadlines_s, strict=True)
     }

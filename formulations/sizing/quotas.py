@@ -12,6 +12,9 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
+METERED = ("energy", "carbon")
+"""What is counted of jobs by the second."""
+
 
 @dataclass(frozen=True)
 class Quota:
@@ -20,17 +23,23 @@ class Quota:
     Attributes
     ----------
     name : str
-        Row name: ``tenant_gpus:NAME``, ``tenant_power_w:NAME`` or ``cohort_gpus:NAME``.
-    counts : {"gpus", "power"}
+        Row name: ``tenant_gpus:NAME``, ``tenant_power_w:NAME``, ``tenant_energy_j:NAME``,
+        ``tenant_carbon_g:NAME`` or ``cohort_gpus:NAME``.
+    counts : {"gpus", "power", "energy", "carbon"}
     tenants : int array
         Numbers of the tenants.
     limit : float
     """
 
     name: str
-    counts: Literal["gpus", "power"]
+    counts: Literal["gpus", "power", "energy", "carbon"]
     tenants: IntArray
     limit: float
+
+    @property
+    def metered(self) -> bool:
+        """Whether it depends on how long jobs run."""
+        return self.counts in METERED
 
 
 def quotas_of(instance: Instance) -> list[Quota]:
@@ -44,6 +53,10 @@ def quotas_of(instance: Instance) -> list[Quota]:
             found.append(Quota(f"tenant_gpus:{name}", "gpus", alone, limit))
         if tenant.power_w is not None:
             found.append(Quota(f"tenant_power_w:{name}", "power", alone, tenant.power_w))
+        if tenant.energy_j is not None:
+            found.append(Quota(f"tenant_energy_j:{name}", "energy", alone, tenant.energy_j))
+        if tenant.carbon_g is not None:
+            found.append(Quota(f"tenant_carbon_g:{name}", "carbon", alone, tenant.carbon_g))
     number = {name: t for t, name in enumerate(tenants)}
     for cohort, names in cohorts_of(tenants).items():
         members, own = np.array([number[name] for name in names]), sum(tenants[n].gpus or 0 for n in names)
@@ -53,16 +66,25 @@ def quotas_of(instance: Instance) -> list[Quota]:
 
 def uses_of(options: Options, quota: Quota) -> FloatArray:
     """What each option uses of a quota, shape (n_options,)."""
-    amount = options.gpu_share if quota.counts == "gpus" else options.power_w
+    match quota.counts:
+        case "gpus":
+            amount = options.gpu_share
+        case "power":
+            amount = options.power_w
+        case metered:
+            amount = options.drawn_j * options.per_joule[metered]
     return np.where(_under(options, [quota]), amount, 0.0)
 
 
 def quota_criteria(options: Options) -> list[FloatArray]:
-    """GPUs and watts of the options that quotas count, as far as there are such quotas."""
+    """GPUs, watts and joules of the options that quotas count, as far as there are such quotas."""
     known, found = quotas_of(options.instance), list[FloatArray]()
-    for counts, amount in (("gpus", options.gpu_share), ("power", options.power_w)):
-        if some := [quota for quota in known if quota.counts == counts]:
-            found.append(np.where(_under(options, some), amount, 0.0))
+    if some := [quota for quota in known if quota.counts == "gpus"]:
+        found.append(np.where(_under(options, some), options.gpu_share, 0.0))
+    if some := [quota for quota in known if quota.counts == "power"]:
+        found.append(np.where(_under(options, some), options.power_w, 0.0))
+    if some := [quota for quota in known if quota.metered]:
+        found.append(np.where(_under(options, some), options.drawn_j, 0.0))
     return found
 
 

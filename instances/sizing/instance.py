@@ -193,4 +193,7 @@ class Instance(Strict):
         yield from tenant_faults(self.tenants, jobs)
         if self.budgets.carbon_g is not None and self.carbon_g_per_kwh is None:
             yield "a carbon budget needs 'carbon_g_per_kwh'"
+        if self.carbon_g_per_kwh is None:
+            for name in (name for name, tenant in self.tenants.items() if tenant.carbon_g is not None):
+                yield f"tenants.{name}.carbon_g: a carbon quota needs 'carbon_g_per_kwh'"
         yield from lacking(self)

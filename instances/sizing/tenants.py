@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Gpus = Annotated[int, Field(ge=0, le=1_000_000)]
 
 NEARLY = 1 + 1e-9
-"""Watts of a job that are equal to a quota may be above it by their last digits."""
+"""Watts and joules of a job that are equal to a quota may be above it by their last digits."""
 
 
 class Tenant(Strict):
@@ -39,6 +39,9 @@ class Tenant(Strict):
         The most that it may have beyond its own.
     power_w : float, optional
         What the GPUs of its jobs may draw together.
+    energy_j, carbon_g : float, optional
+        What these GPUs may use together, counted as the scope of the budgets says: during the round, or until
+        the jobs that run are complete. Jobs that wait use nothing.
     """
 
     weight: Weight = 1.0
@@ -46,6 +49,8 @@ class Tenant(Strict):
     cohort: Name | None = None
     borrow_gpus: Gpus | None = None
     power_w: Positive | None = None
+    energy_j: Positive | None = None
+    carbon_g: Positive | None = None
 
     @model_validator(mode="after")
     def _own_before_borrowed(self) -> Self:
@@ -61,6 +66,7 @@ class Most(NamedTuple):
 
     gpus: float = inf
     power_w: float = inf
+    energy_j: float = inf
 
 
 def cohorts_of(tenants: Mapping[str, Tenant]) -> dict[str, list[str]]:
@@ -83,12 +89,14 @@ def gpus_of(tenants: Mapping[str, Tenant], name: str) -> float:
     return min(own, sum(tenants[other].gpus or 0 for other in cohorts_of(tenants)[tenant.cohort]))
 
 
-def most_alone(tenants: Mapping[str, Tenant], name: str | None) -> Most:
-    """What a job of a tenant may use when no other job runs."""
+def most_alone(tenants: Mapping[str, Tenant], name: str | None, g_per_joule: float = 0.0) -> Most:
+    """What a job of a tenant may use when no other job runs, at so many grams of carbon for a joule."""
     if name is None or name not in tenants:
         return Most()
-    limit_w = tenants[name].power_w
-    return Most(gpus_of(tenants, name), inf if limit_w is None else limit_w * NEARLY)
+    tenant = tenants[name]
+    grams_j = inf if tenant.carbon_g is None or g_per_joule == 0.0 else tenant.carbon_g / g_per_joule
+    power_w, energy_j = (inf if limit is None else limit for limit in (tenant.power_w, tenant.energy_j))
+    return Most(gpus_of(tenants, name), power_w * NEARLY, min(energy_j, grams_j) * NEARLY)
 
 
 def weights_of(tenants: Mapping[str, Tenant], jobs: JobColumns) -> FloatArray:

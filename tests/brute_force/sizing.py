@@ -79,6 +79,10 @@ def quotas(instance: Instance) -> list[tuple[set[str], str, float]]:
     for name, tenant in instance.tenants.items():
         if tenant.power_w is not None:
             found.append(({name}, "watts", tenant.power_w))
+        if tenant.energy_j is not None:
+            found.append(({name}, "joules", tenant.energy_j))
+        if tenant.carbon_g is not None:
+            found.append(({name}, "grams", tenant.carbon_g))
         if tenant.gpus is not None and tenant.cohort is None:
             found.append(({name}, "gpus", tenant.gpus))
         if tenant.gpus is not None and tenant.borrow_gpus is not None:
@@ -92,7 +96,25 @@ def quotas(instance: Instance) -> list[tuple[set[str], str, float]]:
 def within_quota_alone(instance: Instance, job: Job, gpus: int, watts: float) -> bool:
     """Whether a job has no more than its tenant may, when no other job runs."""
     used = {"gpus": gpus, "watts": watts}
-    return all(used[what] <= limit for who, what, limit in quotas(instance) if job.tenant in who)
+    mine = [(what, limit) for who, what, limit in quotas(instance) if job.tenant in who and what in used]
+    return all(used[what] <= limit for what, limit in mine)
+
+
+def drawn(instance: Instance, what: str, watts: float, completion_s: float) -> float:
+    """Joules or grams of the GPUs of a job that runs, in the scope of the budgets."""
+    lasting_s = min(completion_s, instance.round_s) if instance.budgets.scope == "round" else completion_s
+    joules = watts * lasting_s
+    return joules * (instance.carbon_g_per_kwh or 0.0) / 3.6e6 if what == "grams" else joules
+
+
+def energy_alone(instance: Instance, job: Job, watts: float, completion_s: float) -> bool:
+    """Whether a job uses no more joules and grams than its tenant may, when no other job runs."""
+    mine = [(what, limit) for who, what, limit in quotas(instance) if job.tenant in who]
+    return all(
+        drawn(instance, what, watts, completion_s) <= limit * (1 + 1e-9)
+        for what, limit in mine
+        if what in ("joules", "grams")
+    )
 
 
 def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
@@ -103,7 +125,8 @@ def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
         for job, choice in zip(instance.jobs, combination, strict=True):
             if job.tenant in who and choice.kind is not None:
                 gpus = choice.gpus if choice.set is None else gpus_of[choice.set]
-                used += gpus if what == "gpus" else choice.power_w
+                by = {"gpus": gpus, "watts": choice.power_w}
+                used += by[what] if what in by else drawn(instance, what, choice.power_w, choice.completion_s)
         if used > limit + 1e-9 * max(1.0, limit):
             return False
     return True
@@ -114,7 +137,7 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
     rows = list(rows_of(instance, job))
     running = job.current is not None
     penalty = job.restart_s if running else 0.0
-    if not rows:
+    if not rows or not any(energy_alone(instance, job, *one) for one in _draws(instance, job, rows)):
         return []
     best = min(row[2] for row in rows) + penalty
     least_energy = min(row[3] * (row[2] + penalty) for row in rows)
@@ -162,6 +185,21 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         value += price_of_change(instance, job, objective, False)
         found.append(Choice(0, None, late, 0.0, 0.0, least_energy, value))
     return found
+
+
+def _draws(
+    instance: Instance, job: Job, rows: list[tuple[int, Kind, float, float, int | None]]
+) -> Iterator[tuple[float, float]]:
+    """Watts and seconds to completion of everything that a job could run as."""
+    each = [(gpus, kind, batch, time, power) for gpus, kind, time, power, batch in rows]
+    for declared, kind, part in parts_of(instance, job):
+        batch, time = declared.batch_sizes.get(job.name), job.remaining_work / declared.rates[job.name]
+        each.append((declared.gpus, kind, batch, time, declared.power_w * part))
+    for gpus, kind, batch, time, power in each:
+        current = job.current
+        same = current is not None and (gpus, batch) == (current.gpus, current.batch_size)
+        stays = current is None or (same and _current_kind(instance, job) == kind)
+        yield power, time + (0.0 if stays else job.restart_s)
 
 
 def counted_j(instance: Instance, completion: float, power: float, idle: float) -> float:

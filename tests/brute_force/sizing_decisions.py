@@ -11,6 +11,7 @@ from brute_force.sizing import (
     _value,
     counted_j,
     decided,
+    drawn,
     price_of_change,
     price_of_waking,
     quotas,
@@ -230,7 +231,8 @@ class Judge:
         for who, what, limit in quotas(self.instance):
             mine = [one for one in ran if one.chosen is not None and one.job.tenant in who]
             parts = [one.chosen.gpus / sizes.get(str(one.chosen.set), 1) for one in mine if one.chosen]
-            used = math.fsum(parts if what == "gpus" else [one.power_w for one in mine])
+            joules = [drawn(self.instance, what, one.power_w, one.completion_s) for one in mine]
+            used = math.fsum({"gpus": parts, "watts": [one.power_w for one in mine]}.get(what, joules))
             if used > limit * (1 + TOLERANCE):
                 return False
         return True

@@ -221,6 +221,45 @@ def test_show_tells_blocks_budgets_and_jobs(run):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_show_lists_tenants(run, write):
+    table = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.8], "power_w": [300.0, 600.0]}
+    tenants = {
+        "vision": {"gpus": 4, "cohort": "lab", "borrow_gpus": 2, "energy_j": 9e5},
+        "speech": {"gpus": 2, "cohort": "lab", "weight": 2.0},
+        "guests": {"power_w": 1200.0, "carbon_g": 40.0},
+        "others": {},
+    }
+    owners = ["vision"] * 3 + ["speech"] * 2 + ["guests"] * 5 + [None]
+    instance = {
+        "cluster": {
+            "gpu_types": {"A": {"idle_power_w": 50.0}},
+            "nodes": [{"name": "n", "gpu_type": "A", "gpus": 8}],
+        },
+        "tables": {"t": table},
+        "tenants": tenants,
+        "carbon_g_per_kwh": 400.0,
+        "jobs": [
+            {"name": f"j{j}", "options": "t", "tenant": t, "remaining_work": 1e4}
+            for j, t in enumerate(owners)
+        ],
+    }
+    about = json.loads(run("show", "--json", write(instance)).stdout)
+    assert about["capacities"].items() >= {"cohort_gpus:lab": 6.0, "tenant_energy_j:vision": 9e5}.items()
+    shown = run("show", write(instance)).stdout
+    lines = [" ".join(text.split()) for text in shown.splitlines()]
+    for told in (
+        "vision 3 GPUs 4 3 to 6 may borrow 2 of lab",
+        "energy 900 kJ 270 kJ to 540 kJ",
+        "speech 2 GPUs 2 2 to 4 may borrow of lab, weight 2",
+        "guests 5 power 1.2 kW 1.5 kW to 3 kW",
+        "carbon 40 g 50 g to 100 g",
+        "others 0 none",
+        "cohort lab has 6 GPUs together: vision, speech",
+    ):
+        assert told in lines
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_show_takes_bare_decisions(run, solved, write):
     decision = write(json.loads(solved[1].read_text())["decision"], "decision.json")
     assert "n1:0-1" in run("show", decision).stdout

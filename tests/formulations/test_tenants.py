@@ -15,7 +15,7 @@ from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.tenants import fair_share
+from wattsched.instances.sizing.tenants import Tenant, fair_share
 from wattsched.instances.sizing.validity import faults_of
 
 TABLE = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.8], "power_w": [300.0, 600.0]}
@@ -55,6 +55,63 @@ def test_every_solver_keeps_quotas_and_finds_the_best(
 ) -> None:
     assume(instance.tenants)
     require_optimum(instance.model_copy(update={"objective": objective}), how, kinds)
+
+
+@st.composite
+def short_of_joules(draw: st.DrawFn) -> Instance:
+    """A round without budgets, most of whose jobs are of a tenant that is short of joules, or of grams."""
+    content = draw(small_instances(min_jobs=2) | instances_with_sets()).model_dump()
+    content["budgets"] = {"scope": content["budgets"]["scope"]}
+    quota, most = draw(st.sampled_from([("energy_j", 150_000), ("carbon_g", 17)]))
+    content["tenants"] = {"x": {quota: draw(st.integers(1, most)) * 1.0}, "y": {}, "z": {}}
+    for job in content["jobs"]:
+        job["deadline_s"] = None
+        if job["can_wait"] and job["preemptible"]:
+            job["tenant"] = draw(st.sampled_from(["x", "x", "x", "y"]))
+    return Instance.model_validate(content)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    instance=short_of_joules(),
+    objective=st.sampled_from(sorted(OBJECTIVES)),
+    how=st.sampled_from(HOW),
+    kinds=st.booleans(),
+)
+def test_joules_and_grams_of_tenants(
+    instance: Instance, objective: str, how: tuple[str, str], kinds: bool
+) -> None:
+    require_optimum(instance.model_copy(update={"objective": objective}), how, kinds)
+
+
+@pytest.mark.parametrize("kinds", [False, True])
+@pytest.mark.parametrize(
+    ("scope", "work", "quota", "gpus"),
+    [
+        ("round", 1e6, {"energy_j": 3 * 300.0 * 300.0}, 3),
+        ("round", 100.0, {"energy_j": 3 * 300.0 * 300.0}, 8),
+        ("completion", 100.0, {"energy_j": 5 * 300.0 * 100.0}, 5),
+        ("round", 1e6, {"carbon_g": 25.0}, 2),
+    ],
+)
+def test_what_is_counted_of_energy(
+    scope: str, work: float, quota: dict[str, float], gpus: int, kinds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU draws 300 W: 90 kJ in the round, which are 10 g; 30 kJ until 100 units of work are done."""
+    solve_by_kind(monkeypatch, kinds)
+    known = round_of({"a": quota}, *["a"] * 8, carbon_g_per_kwh=400.0, budgets={"scope": scope}).model_dump()
+    for job in known["jobs"]:
+        job |= {"remaining_work": work, "max_gpus": 1}
+    limited = Instance.model_validate(known)
+    result = wattsched.solve(limited, gap=0.0)
+    assert gpus_of(limited, result.decision) == {"a": gpus}
+    row = f"tenant_{next(iter(quota))}:a"
+    assert gpus == 8 or result.prices[row] > 0
+    assert wattsched.check(limited, result).faults == []
+    free = limited.model_copy(update={"tenants": {"a": Tenant()}})
+    beyond = wattsched.check(limited, wattsched.solve(free, gap=0.0).decision).faults
+    assert (beyond == []) == (gpus == 8)
+    assert all(fault.startswith("tenant 'a' has ") for fault in beyond)
 
 
 @pytest.mark.parametrize("kinds", [False, True])
@@ -102,6 +159,20 @@ def test_a_job_beyond_its_quota_waits_with_its_reason() -> None:
         "j1": "needs at least 300 W but its tenant 'b' may draw 100 W",
     }
     assert [job.job for job in result.decision.jobs] == ["j2"]
+    joules = {"a": {"energy_j": 50_000.0}, "b": {"carbon_g": 5.0}, "c": {"energy_j": 90_000.0}}
+    known = round_of(joules, *"abc", carbon_g_per_kwh=400.0).model_dump()
+    for job in known["jobs"]:
+        job["remaining_work"] = 1e6
+    result = wattsched.solve(Instance.model_validate(known))
+    assert result.dropped == {
+        "j0": "needs at least 90,000 J in the round but its tenant 'a' may use 50,000",
+        "j1": "needs at least 10 g CO2 in the round but its tenant 'b' may use 5",
+    }
+    assert [job.job for job in result.decision.jobs] == ["j2"]
+    known["jobs"][0]["can_wait"] = False
+    said = wattsched.solve(Instance.model_validate(known)).termination
+    assert said.reason == "infeasible"
+    assert "job 'j0' can be used: it needs at least 90,000 J in the round but its tenant" in said.detail
     must = round_of(quotas, "a").model_dump()
     must["jobs"][0]["can_wait"] = False
     told = ["job 'j0' needs at least 1 GPUs but its tenant 'a' may have 0"]
@@ -121,7 +192,8 @@ def test_a_job_beyond_its_quota_waits_with_its_reason() -> None:
         ({"a": {"cohort": "c"}}, "a", "a tenant of a cohort needs 'gpus'"),
         ({"a": {"gpus": 1, "borrow_gpus": 1}}, "a", "'borrow_gpus' needs a 'cohort'"),
         ({"a": {"gpus": -1}}, "a", r"tenants\.a\.gpus"),
-        ({"a": {"energy_j": 5.0}}, "a", r"tenants\.a\.energy_j"),
+        ({"a": {"energy_j": 0.0}}, "a", r"tenants\.a\.energy_j"),
+        ({"a": {"carbon_g": 5.0}}, "a", r"tenants\.a\.carbon_g: a carbon quota needs 'carbon_g_per_kwh'"),
     ],
 )
 def test_tenants_that_are_none(tenants: dict[str, Any], owner: str, told: str) -> None:
@@ -140,10 +212,18 @@ def test_sessions_have_tenants() -> None:
     session = wattsched.Session(CLUSTER, objective="goodput", tables={"t": TABLE})
     with pytest.raises(InputError, match="unknown tenant 'a'"):
         session.upsert(["x"], options=["t"], tenant=["a"])
-    session.update(tenants={"a": {"gpus": 2}})
+    with pytest.raises(InputError, match=r"tenants\.a\.gpus: must be"):
+        wattsched.Session(CLUSTER, tenants={"a": {"gpus": -1}})
+    with pytest.raises(TypeError, match="tenants must be a mapping of names to quotas"):
+        wattsched.Session(CLUSTER, tenants=["a"])  # type: ignore[arg-type]
+    session = wattsched.Session(CLUSTER, objective="goodput", tables={"t": TABLE}, tenants={"a": {"gpus": 2}})
     session.upsert([f"j{j}" for j in range(6)], options=["t"] * 6, tenant=["a"] * 6)
     first = session.solve(gap=0.0)
     assert first.result.totals["gpus_used"] == 2
+    session.update(tenants={"a": {"energy_j": 900.0}}, scope="completion")
+    assert session.solve(gap=0.0).result.objective == pytest.approx(2 * 1.8)
+    with pytest.raises(InputError, match=r"tenants\.a\.carbon_g: a carbon quota needs 'carbon_g_per_kwh'"):
+        session.update(tenants={"a": {"carbon_g": 5.0}})
     session.update(tenants={"a": {"gpus": 5}, "b": {}})
     second = session.solve(gap=0.0)
     assert second.result.totals["gpus_used"] == 5

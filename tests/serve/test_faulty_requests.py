@@ -49,13 +49,17 @@ JOBS = {
 UPDATE = {
     "power_w": 5e3, "round_s": 60.0, "objective": "goodput", "down": ["n0"], "up": ["n1"], "scope": "round",
     "reserved_w": {"n2": 5.0}, "unavailable": {"n3": [0]}, "cluster": CLUSTER, "carbon_g": 1.0,
+    "tenants": {"x": {"gpus": 2, "energy_j": 1e6, "carbon_g": 5.0}},
 }  # fmt: skip
 SOLVE = {
     "jobs": [{"name": "d", "options": "t"}], "remove": ["a"],
     "deadline_s": 0.2, "gap": 1e-3, "prove": 0, "apply": True,
 }  # fmt: skip
 BODIES = {
-    ("PUT", ""): {**DOCUMENT, "every_s": 1e5, "capacity": "nodes", "change_cost": 1.0, "solver": "auto"},
+    ("PUT", ""): {
+        **{**DOCUMENT, "every_s": 1e5, "capacity": "nodes", "change_cost": 1.0, "solver": "auto"},
+        "tenants": {"x": {"gpus": 2, "energy_j": 1e6}},
+    },
     ("PUT", "/jobs"): JOBS,
     ("DELETE", "/jobs"): {"ids": ["a", "b"]},
     ("PATCH", ""): UPDATE,

@@ -118,6 +118,9 @@ def tenants(draw: st.DrawFn) -> dict:
                 tenant["borrow_gpus"] = draw(st.sampled_from([None, 0, 1, 2]))
         if draw(st.integers(0, 2)) == 0:
             tenant["power_w"] = draw(st.integers(100, 800)) * 1.0
+        for quota, most in (("energy_j", 120_000), ("carbon_g", 14)):
+            if draw(st.integers(0, 3)) == 0:
+                tenant[quota] = draw(st.integers(1, most)) * 1.0
         found[name] = tenant
     return found
 

@@ -34,6 +34,7 @@ from wattsched.verification.sizing.outcomes import (
 )
 from wattsched.verification.sizing.pools import Places, Pool, places_of
 from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
+from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
 
 
@@ -128,7 +129,9 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
     runs = outcomes.runs
     tenants = outcomes.configurations.jobs.coded("tenant").take(outcomes.jobs[runs]).tolist()
     gpus = outcomes.assigned.gpus[outcomes.assignment[runs]] / outcomes.members[runs]
-    used = {"share": gpus, "draw": outcomes.power_w[runs]}
+    drawn = drawn_j(instance, outcomes.power_w[runs], outcomes.completion_s[runs])
+    grams = drawn * ((instance.carbon_g_per_kwh or 0.0) / J_PER_KWH)
+    used = {"share": gpus, "draw": outcomes.power_w[runs], "energy": drawn, "carbon": grams}
     return list(quota_faults(instance, tenants, used))
 
 

@@ -264,6 +264,8 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
         charge, size = charge + joule * worth.joules, size + joule * worth.joules_size
     if options.instance.tenants:
         of_tenant = paid[worth.tenant_gpu] * worth.gpus + paid[worth.tenant_watt] * worth.draw_w
+        if options.metered:
+            of_tenant = of_tenant + paid[worth.tenant_joule] * worth.drawn_j
         charge, size = charge + of_tenant, size + of_tenant
     if giving := paid[2]:
         charge, size = charge + giving * worth.goodput, size + abs(giving) * worth.goodput_size

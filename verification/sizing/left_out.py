@@ -13,9 +13,11 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import BoolArray
 from wattsched.topology.column import NONE
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.pools import pools_of
+from wattsched.verification.sizing.tenants import ROUNDING, alone_j, drawn_j, metered
 
 LAST_DIGITS = 1e-12
 """A time that equals its deadline may miss it by so much, relative to it."""
@@ -66,28 +68,54 @@ def _without(instance: Instance, names: set[str]) -> Instance:
 
 
 def _without_options(known: JobConfigurations) -> list[int]:
-    """Jobs that may wait, but can neither run nor wait in time."""
+    """Jobs that may wait, but can neither run nor wait in time, or run only beyond quotas of joules."""
     jobs, every = known.jobs, np.arange(len(known.jobs))
     latest_s = jobs.numbers("deadline_s") * (1 + LAST_DIGITS)
     # Who waits begins after the round, with what is best: to run at once is sooner.
     late = known.best_s(every) > latest_s
     nowhere = (np.diff(known.start)[known.kind] == 0) & ~np.isin(known.kind, [*known.unknown])
     suspects = np.flatnonzero(jobs.flags("can_wait") & ~jobs.fixed & (late | nowhere))
-    # What such a job runs as now, it may go on as without a restart; and a set may be quicker.
-    other = (jobs.current.codes != NONE) & (known.start_s > 0.0)
-    other[known.settable] = True
-    return [
+    other = _have_other(known)
+    found = [
         j
         for j in suspects.tolist()
-        if nowhere[j] or not other[j] or all(seconds > latest_s[j] for seconds in _seconds(known, j))
+        if nowhere[j] or not other[j] or all(seconds > latest_s[j] for seconds, _ in _runs(known, j))
     ]
+    return sorted({*found, *_beyond_quotas(known)})
 
 
-def _seconds(known: JobConfigurations, j: int) -> Iterator[float]:
-    """Seconds to completion of everything that a job could run as."""
+def _beyond_quotas(known: JobConfigurations) -> Iterator[int]:
+    """Jobs that may wait, and use more joules than their tenants have whatever they run as."""
+    instance, jobs = known.instance, known.jobs
+    if not metered(instance):
+        return
+    tenant = jobs.coded("tenant")
+    most_j = np.array([alone_j(instance, name) for name in (*tenant.values, None)])[tenant.codes]
+    most_j *= 1 + ROUNDING
+    limited = np.flatnonzero(np.isfinite(most_j) & jobs.flags("can_wait") & ~jobs.fixed)
+    least_j, least_w = known.least_energy_j(limited), np.full(len(known.start) - 1, np.inf)
+    if instance.budgets.scope == "round":
+        np.minimum.at(least_w, known.every.kind, known.every.power_w)
+        least_j = np.minimum(least_j, least_w[known.kind[limited]] * instance.round_s)
+    other = _have_other(known)
+    for j in limited[least_j > most_j[limited]].tolist():
+        seconds, power_w = np.array(list(_runs(known, j)) if other[j] else []).reshape(-1, 2).T
+        if (drawn_j(instance, power_w, seconds) > most_j[j]).all():
+            yield j
+
+
+def _have_other(known: JobConfigurations) -> BoolArray:
+    """Jobs that may do other than to begin anew alone: they go on without a restart, or are in a set."""
+    other = (known.jobs.current.codes != NONE) & (known.start_s > 0.0)
+    other[known.settable] = True
+    return np.asarray(other)
+
+
+def _runs(known: JobConfigurations, j: int) -> Iterator[tuple[float, float]]:
+    """Seconds to completion, and watts, of everything that a job could run as; in a set its part of them."""
     job = known.jobs[j]
     held = None if job.current is None else (job.current.pool, job.current.gpus, job.current.batch_size)
     for one in (*known.of(j), *known.in_sets(job.name)):
         pool, gpus, _, _, batch = one.setting
         lost_s = 0.0 if held in (None, (pool, gpus, batch)) else job.restart_s
-        yield job.remaining_work / one.rate + lost_s
+        yield job.remaining_work / one.rate + lost_s, one.power_w / one.members

@@ -25,6 +25,7 @@ from wattsched.verification.sizing.configurations import Configuration, JobConfi
 from wattsched.verification.sizing.grouping import alike, ranges, together
 from wattsched.verification.sizing.outcomes import Choices, costs_of, goodput_of, terms_of
 from wattsched.verification.sizing.skyline import skyline
+from wattsched.verification.sizing.tenants import alone_j, metered
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)
 """Up to this part of its deadline an option is in time by any arithmetic."""
@@ -35,9 +36,9 @@ SMALLEST, LARGEST = 1e-40, 1e40
 Use = tuple[str, ...] | tuple[str, str, int]
 """What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
-``("gpus", TENANT)``, and a watt, ``("draw", TENANT)``; or give, ``("goodput",)``. What a node that is woken
-gives as room, ``("node", POOL)``, and pays for its watts, ``("node_watt", POOL)``, and joules,
-``("node_joule",)``."""
+``("gpus", TENANT)``, a watt, ``("draw", TENANT)``, and a joule, ``("drawn", TENANT)``; or give,
+``("goodput",)``. What a node that is woken gives as room, ``("node", POOL)``, and pays for its watts,
+``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
 
 
 class Worth(NamedTuple):
@@ -54,10 +55,11 @@ class Worth(NamedTuple):
     watt : int array
         Number of the use that `watts`, of that size, are of.
     watts, watts_size, joules, joules_size : arrays
-    tenant_gpu, tenant_watt : int arrays
-        Numbers of the uses that `gpus` and `draw_w` are of: whatever a job's tenant has; 0 for none.
-    gpus, draw_w : arrays
-        In a set an equal part of them.
+    tenant_gpu, tenant_watt, tenant_joule : int arrays
+        Numbers of the uses that `gpus`, `draw_w` and `drawn_j` are of: whatever a job's tenant has; 0 for
+        none.
+    gpus, draw_w, drawn_j : arrays
+        In a set an equal part of them; joules where tenants have quotas of them, else 0.
     goodput, goodput_size : arrays
         Where there is a least one; else 0.
     """
@@ -75,8 +77,10 @@ class Worth(NamedTuple):
     joules_size: Numbers
     tenant_gpu: IntArray
     tenant_watt: IntArray
+    tenant_joule: IntArray
     gpus: Numbers
     draw_w: Numbers
+    drawn_j: Numbers
     goodput: Numbers
     goodput_size: Numbers
 
@@ -148,10 +152,14 @@ class Options:
         Until `latest_s` a job may be complete, until `surely_s` by any arithmetic.
     change_costs : bool
         Whether there are any.
-    tenant_gpu, tenant_watt : int arrays, shape (n_jobs,)
-        Numbers of the uses of a GPU and a watt by the jobs of the tenant; 0 for none.
+    tenant_gpu, tenant_watt, tenant_joule : int arrays, shape (n_jobs,)
+        Numbers of the uses of a GPU, a watt and a joule by the jobs of the tenant; 0 for none.
+    metered : bool
+        Whether tenants have quotas of joules or grams.
+    most_j, surely_j : arrays, shape (n_jobs,), if metered
+        Joules that the tenant lets a job use alone, and that it does by any arithmetic.
     runs, kept, can_wait, timed : bool arrays, shape (n_jobs,)
-        Those that are `timed` have a deadline.
+        Those that are `timed` have a deadline, or so many joules.
     """
 
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
@@ -261,15 +269,21 @@ class Options:
         late, surely = 1 + a.number(TOLERANCE), a.number(SURELY_IN_TIME)
         deadline_s = jobs.numbers("deadline_s")
         self.timed = ~np.isnan(deadline_s)
-        self.latest_s, self.surely_s = (_deadlines_s(deadline_s, part, a) for part in (late, surely))
+        self.latest_s, self.surely_s = (_limits(deadline_s, part, a) for part in (late, surely))
         best_s = self.work * self.kind_best_s[of.kind] + self.restart_s
         rates = of.reference_rates(np.arange(len(jobs)))
         self.terms = terms_of(of, rates, best_s, a)
         tenant = jobs.coded("tenant")
-        self.tenant_gpu, self.tenant_watt = (
+        self.tenant_gpu, self.tenant_watt, self.tenant_joule = (
             np.array([*(self._number((use, name)) for name in tenant.values), 0])[tenant.codes]
-            for use in ("gpus", "draw")
+            for use in ("gpus", "draw", "drawn")
         )
+        self.metered = metered(self.instance)
+        if self.metered:
+            most_j = np.array([alone_j(self.instance, name) for name in (*tenant.values, None)])[tenant.codes]
+            stated = np.where(np.isinf(most_j), np.nan, most_j)
+            self.most_j, self.surely_j = (_limits(stated, part, a) for part in (late, surely))
+            self.timed |= np.isfinite(most_j)
 
     @cached_property
     def weight(self) -> Numbers:
@@ -349,7 +363,7 @@ class Options:
     def _seen(self) -> Worth:
         """Options to run, as far as they were looked at."""
         n = len(self)
-        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (5, int), (10, object)))
+        flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (6, int), (11, object)))
         return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
 
     @cached_property
@@ -396,15 +410,17 @@ class Options:
             busy_s = np.minimum(seconds, self.round_s)
             joules, joules_size = above_w * busy_s, size_w * busy_s
         else:
+            busy_s = seconds
             joules = power_w * seconds
             joules_size = self.arithmetic.magnitude(joules)
         paid = np.where(restarts, self.change_cost[job], 0) if self.change_costs else 0
-        energy = joules, joules_size
+        energy, stays = (joules, joules_size), ~(restarts & self.kept[job])
+        drawn_j = power_w * busy_s if self.metered else np.zeros(len(job), dtype=self.work.dtype)
         chosen = Choices(
             self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s, paid, *energy
         )
         return Worth(
-            *self._chosen(chosen, ~(restarts & self.kept[job])),
+            *self._chosen(chosen, stays, drawn_j),
             # A job that keeps its GPUs needs no room: they were never free.
             np.where(self.kept[job], 0, self.room[row]),
             self.link[row],
@@ -415,8 +431,10 @@ class Options:
             joules_size,
             self.tenant_gpu[job],
             self.tenant_watt[job],
+            self.tenant_joule[job],
             self.gpus[row],
             power_w,
+            drawn_j,
             *self._goodput(job, unit_s, lost_s),
         )
 
@@ -439,8 +457,8 @@ class Options:
         size = self.arithmetic.magnitude(joules)
         chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid, joules, size)
         worth = self._chosen(chosen, self.can_wait[jobs])
-        uses = no_use, no_use, no_use, none, none, joules, size, no_use, no_use, none, none, none, none
-        return Worth(*worth, *uses)
+        uses = no_use, no_use, no_use, none, none, joules, size
+        return Worth(*worth, *uses, no_use, no_use, no_use, none, none, none, none, none)
 
     def _least_joules(self, jobs: IntArray) -> Numbers:
         """Least energy of jobs that begin anew, alone."""
@@ -465,14 +483,21 @@ class Options:
             found.append((joules[left], power_w[left]))
         return found
 
-    def _chosen(self, chosen: Choices, allowed: BoolArray) -> tuple[BoolArray, BoolArray, Numbers, Numbers]:
-        possible = allowed & (chosen.seconds <= self.latest_s[chosen.job])
-        certain = allowed & (chosen.seconds <= self.surely_s[chosen.job])
+    def _chosen(
+        self, chosen: Choices, allowed: BoolArray, drawn_j: Numbers | None = None
+    ) -> tuple[BoolArray, BoolArray, Numbers, Numbers]:
+        """Whether options are possible, surely so, and what they cost; `drawn_j` of those to run."""
+        job = chosen.job
+        possible = allowed & (chosen.seconds <= self.latest_s[job])
+        certain = allowed & (chosen.seconds <= self.surely_s[job])
+        if self.metered and drawn_j is not None:
+            possible &= drawn_j <= self.most_j[job]
+            certain &= drawn_j <= self.surely_j[job]
         return possible, certain, *costs_of(self.instance, chosen, self.arithmetic)
 
 
-def _deadlines_s(deadline_s: FloatArray, factor: Number, arithmetic: Arithmetic) -> Numbers:
-    """Parts of the deadlines of jobs; the largest number for those that have none."""
-    none = np.isnan(deadline_s)
-    latest = factor * arithmetic.array(np.where(none, 0.0, deadline_s))
-    return np.asarray(np.where(none, arithmetic.number(sys.float_info.max), latest))
+def _limits(stated: FloatArray, factor: Number, arithmetic: Arithmetic) -> Numbers:
+    """Parts of what limits jobs, such as deadlines; the largest number for those that have none."""
+    none = np.isnan(stated)
+    most = factor * arithmetic.array(np.where(none, 0.0, stated))
+    return np.asarray(np.where(none, arithmetic.number(sys.float_info.max), most))

@@ -35,7 +35,7 @@ class Row:
     ----------
     kind : {"room", "pieces", "cuts", "power", "energy", "worst", "share", "quota", "goodput"}
         What an option uses: its block or its GPUs, pieces of nodes, its watts or joules above idle (of a
-        tenant all watts); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
+        tenant all of them); or 1 by the first job of a set and -1 by another; GPUs of a tenant's quota. Rows
         of jobs in a bottleneck, and of ways to cut nodes up, are of no use to a proof.
     uses : mapping of Use to number
         How much of the row what an option pays for uses: of carbon, grams per joule.
@@ -142,11 +142,18 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
 
 
 def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
-    """Of GPUs and watts of tenants' jobs."""
+    """Of GPUs, watts, joules and grams of tenants' jobs."""
+    grams = Fraction(instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
+    counted: dict[str, tuple[Literal["quota", "power", "energy"], str, int | Fraction]] = {
+        "share": ("quota", "gpus", 1),
+        "draw": ("power", "draw", 1),
+        "energy": ("energy", "drawn", 1),
+        "carbon": ("energy", "drawn", grams),
+    }
     for quota in quotas_of(instance):
-        draws = quota.counts == "draw"
-        uses: dict[Use, int] = {("draw" if draws else "gpus", name): 1 for name in quota.tenants}
-        yield quota.name, Row("power" if draws else "quota", uses, Fraction(quota.limit))
+        kind, use, amount = counted[quota.counts]
+        uses: dict[Use, int | Fraction] = {(use, name): amount for name in quota.tenants}
+        yield quota.name, Row(kind, uses, Fraction(quota.limit))
 
 
 def _servers_w(pool: Pool) -> Fraction:

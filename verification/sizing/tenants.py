@@ -10,11 +10,16 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import TOLERANCE, exceeds
 
 ROUNDING = 1e-9
 """By how much parts of GPUs and watts may be off, relative to a quota."""
+
+
+UNITS = {"share": " GPUs", "draw": " W", "energy": " J", "carbon": " g CO2"}
+"""Of what quotas count."""
 
 
 class Quota(NamedTuple):
@@ -32,6 +37,10 @@ def quotas_of(instance: Instance) -> list[Quota]:
     for name, tenant in instance.tenants.items():
         if tenant.power_w is not None:
             found.append(Quota(f"tenant_power_w:{name}", "draw", (name,), tenant.power_w))
+        if tenant.energy_j is not None:
+            found.append(Quota(f"tenant_energy_j:{name}", "energy", (name,), tenant.energy_j))
+        if tenant.carbon_g is not None:
+            found.append(Quota(f"tenant_carbon_g:{name}", "carbon", (name,), tenant.carbon_g))
         if tenant.gpus is None:
             continue
         if tenant.cohort is None:
@@ -50,9 +59,32 @@ def alone(instance: Instance, tenant: str | None) -> tuple[float, float]:
     """GPUs and watts that a job of a tenant may have if no other runs."""
     most = {"share": inf, "draw": inf}
     for quota in quotas_of(instance) if tenant in instance.tenants else ():
-        if tenant in quota.tenants:
+        if tenant in quota.tenants and quota.counts in most:
             most[quota.counts] = min(most[quota.counts], quota.limit)
     return most["share"], most["draw"] * (1 + ROUNDING)
+
+
+def alone_j(instance: Instance, tenant: str | None) -> float:
+    """Joules that a job of a tenant may use if no other runs."""
+    of = instance.tenants.get(tenant) if tenant is not None else None
+    if of is None:
+        return inf
+    most = inf if of.energy_j is None else of.energy_j
+    if of.carbon_g is not None and instance.carbon_g_per_kwh:
+        most = min(most, of.carbon_g * J_PER_KWH / instance.carbon_g_per_kwh)
+    return most
+
+
+def metered(instance: Instance) -> bool:
+    """Whether any tenant has a quota of joules or grams."""
+    return any(quota.counts in ("energy", "carbon") for quota in quotas_of(instance))
+
+
+def drawn_j(instance: Instance, power_w: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Joules of jobs that run, in the scope of the budgets, idle draw included."""
+    if instance.budgets.scope == "round":
+        return np.asarray(power_w * np.minimum(seconds, instance.round_s))
+    return np.asarray(power_w * seconds)
 
 
 def weights(instance: Instance, jobs: JobColumns) -> FloatArray:
@@ -73,13 +105,13 @@ def faults(instance: Instance, names: list[str | None], used: Mapping[str, Float
     names : list of str
         Tenant of each job that runs.
     used : mapping of str to float array, shape (n_running,)
-        GPUs (``share``) and watts (``draw``) of these jobs.
+        GPUs (``share``), watts (``draw``), joules (``energy``) and grams (``carbon``) of these jobs.
     """
     for quota in quotas_of(instance):
         mine = np.array([name in quota.tenants for name in names], dtype=bool)
         amount = float(used[quota.counts][mine].sum())
         row, _, name = quota.name.partition(":")
-        unit, tolerance = (" W", TOLERANCE) if quota.counts == "draw" else (" GPUs", ROUNDING)
+        unit, tolerance = UNITS[quota.counts], ROUNDING if quota.counts == "share" else TOLERANCE
         if exceeds(amount, quota.limit, tolerance):
             told = f"{row.partition('_')[0]} '{name}' has {amount:.9g}{unit}"
             yield f"{told}, it may have {quota.limit:.9g}{unit}"

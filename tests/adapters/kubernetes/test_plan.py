@@ -19,6 +19,7 @@ from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
 from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of, stops_to_fit
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
+from wattsched.adapters.tenants import Kept
 
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json"
 SNAPSHOT = load(RECORDED)
@@ -51,7 +52,7 @@ def load_at(site: Site, options: KubernetesOptions | None = None) -> Load:
 def decided(site: Site, cap_w: float, options: KubernetesOptions | None = None) -> tuple[Round, Any]:
     """The round, and the decision under a cap."""
     round = round_of(load_at(site, options))
-    session = wattsched.Session(round.cluster, objective="goodput")
+    session = wattsched.Session(round.cluster, objective="goodput", tenants=round.tenants(300.0))
     session.update(power_w=cap_w)
     for job in round.jobs:
         fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
@@ -94,6 +95,34 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
     assert load.power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
     assert load.power_w <= cap_w + 1e-6
     assert not rack_w or load.domain_w("feed") <= rack_w + 1e-6
+
+
+@given(st.integers(0, 16), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_namespaces_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
+    """The pod of eight GPUs that runs counts whether or not it may be stopped."""
+    site = read(SNAPSHOT) if may_stop else annotated("old", preemptible="false")
+    options = KubernetesOptions.model_validate({"tenants": {"default": {"gpus": gpus}}})
+    round, decision = decided(site, 20_000.0, options)
+    assert decision.solved
+    assert round.kept == ([] if may_stop else [Kept("default", 8, 3_200.0)])
+    plan = plan_of(round, decision)
+    own = [one for start in plan.starts for one in start.bindings if one.pod.namespace == "default"]
+    stays = 8 * ("default/old" not in plan.stops)
+    assert sum(one.pod.gpus for one in own) + stays <= max(gpus, 0 if may_stop else 8)
+
+
+def test_a_label_names_the_tenant() -> None:
+    def change(objects: dict[str, Any]) -> None:
+        objects["old"]["metadata"].setdefault("labels", {})["team"] = "vision"
+
+    tenants = {"vision": {"power_w": 1000.0}, "default": {"gpus": 3}}
+    options = KubernetesOptions.model_validate({"tenants": tenants, "tenant_label": "team"})
+    named = {job["name"]: job.get("tenant") for job in round_of(load_at(changed(change), options)).jobs}
+    assert named.pop("default/old") == "vision"
+    assert all(
+        tenant == ("default" if name.startswith("default/") else None) for name, tenant in named.items()
+    )
 
 
 def test_the_watts_of_the_recorded_cluster_by_hand() -> None:

@@ -42,7 +42,7 @@ def round_at(site: Site, options: SiteOptions, ours: Ours) -> Round:
 def decided(site: Site, cap_w: float, options: SiteOptions) -> tuple[Any, Any]:
     """The round, and the decision under a cap."""
     round = round_at(site, options, Ours())
-    session = wattsched.Session(round.cluster, objective="goodput")
+    session = wattsched.Session(round.cluster, objective="goodput", tenants=round.tenants(300.0))
     session.update(power_w=cap_w)
     for job in round.jobs:
         fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
@@ -171,6 +171,26 @@ def test_a_comment_goes_before_the_name_the_qos_and_the_account() -> None:
     round = round_at(changed(typo=row), options, Ours())
     (record,) = (job for job in round.jobs if job["name"] == str(NUMBERS["typo"]))
     assert (record["weight"], record["restart_s"], record["options"]) == (5.0, 7.0, table)
+
+
+@given(st.integers(0, 12), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_accounts_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
+    """Jobs of two GPUs that wait and one of eight that runs are of one account."""
+    lab = {name: {"account": "lab"} for name in ("sweep", "plain", "bert-large", "large")}
+    site = changed(**{**lab, "large": {"account": "lab", "requeue": may_stop}})
+    options = SiteOptions.model_validate({"tenants": {"lab": {"gpus": gpus}, "guests": {"power_w": 100}}})
+    round, decision = decided(site, 20_000.0, options)
+    assert decision.solved
+    named = {site.jobs[int(job["name"])].name for job in round.jobs if job.get("tenant") == "lab"}
+    assert named == {"sweep", "plain", "bert-large"} | ({"large"} if may_stop else set())
+    plan = plan_of(round, decision)
+    assert may_stop or NUMBERS["large"] not in plan.stops
+    new = sum(start.launch.gpus for start in plan.starts if start.job.account == "lab")
+    stays = 8 * (NUMBERS["large"] not in plan.stops)
+    assert new + stays <= max(gpus, 0 if may_stop else 8)
+    if not may_stop and gpus < 10:
+        assert "its tenant 'lab' may have" in plan.reasons[NUMBERS["plain"]]
 
 
 def test_others_are_ours_by_account() -> None:

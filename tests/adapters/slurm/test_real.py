@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -90,6 +91,18 @@ def test_jobs_are_released_with_their_clock_stopped_for_the_cap_and_go_on(
     rounds.budget.power_w = None
     assert set(wait_for(lambda: rounds.round().started)) == {first, second}
     assert all(now().jobs[number].restarts >= 1 for number in (first, second))
+
+
+def test_an_account_keeps_to_its_quota(cluster: Any, rounds: Rounds) -> None:
+    lab = [submit(cluster, "sleep 60", {}, "--account=lab") for _ in range(3)]
+    other = submit(cluster, "sleep 60", {}, "--account=other")
+    options = SiteOptions.model_validate({"tenants": {"lab": {"gpus": 2}}})
+    rounds.policy = replace(rounds.policy, options=options)
+    started = rounds.round().started
+    assert other in started
+    assert len(started.keys() & set(lab)) == 2
+    wait_for(lambda: all(now().jobs[number].running for number in started))
+    assert rounds.round().started == {}
 
 
 def test_a_job_that_has_ended_is_not_run_again(cluster: Any, rounds: Rounds, folder: Path) -> None:

@@ -1,0 +1,95 @@
+"""Tenants of a round on a page: their quotas, and what their jobs ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wattsched.instances.sizing.tenants import cohorts_of
+from wattsched.report.terminal import heading, line, table
+from wattsched.report.wording import count, listed, number, quantity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from wattsched.formulations.sizing.data import Options
+    from wattsched.instances.sizing.instance import Instance
+    from wattsched.instances.sizing.tenants import Tenant
+    from wattsched.topology.arrays import FloatArray, IntArray
+
+MOST_ROWS = 40
+COLUMNS = ("tenant", ">jobs", "quota", ">may have", ">jobs ask for", "")
+
+
+def print_tenants(
+    out: Console, instance: Instance, options: Options, examples: IntArray, like: IntArray
+) -> None:
+    """Print a row for every quota, from the options of examples that stand for so many jobs each."""
+    if not instance.tenants:
+        return
+    asked, rows = _Asked(options, examples, like), list[tuple[str, ...]]()
+    for number_of, (name, tenant) in enumerate(instance.tenants.items()):
+        jobs = f"{int(like[options.of.tenant[examples] == number_of].sum()):,}"
+        quotas = list(_quotas(tenant)) or [("none", "", "")]
+        for place, (quota, limit, note) in enumerate(quotas):
+            wanted = asked.of(number_of, quota) if limit else ""
+            rows.append((*((name, jobs) if place == 0 else ("", "")), quota, limit, wanted, note))
+    counted = "in this round" if instance.budgets.scope == "round" else "until jobs are complete"
+    heading(out, f"Tenants: {len(instance.tenants):,}", f"energy and carbon {counted}")
+    table(out, COLUMNS, rows, most=MOST_ROWS)
+    for cohort, names in cohorts_of(instance.tenants).items():
+        own = sum(instance.tenants[name].gpus or 0 for name in names)
+        line(out, f"cohort {cohort} has {count(own, 'GPU')} together: {listed(names)}", indent=2)
+
+
+def _quotas(tenant: Tenant) -> Iterator[tuple[str, str, str]]:
+    """Of every quota what it counts, how much there may be, and what of that is borrowed."""
+    note = "" if tenant.weight == 1.0 else f"weight {number(tenant.weight)}"
+    if tenant.gpus is not None:
+        if tenant.cohort is not None:
+            most = "" if tenant.borrow_gpus is None else f" {tenant.borrow_gpus:,}"
+            note = ", ".join(part for part in (f"may borrow{most} of {tenant.cohort}", note) if part)
+        yield "GPUs", f"{tenant.gpus:,}", note
+        note = ""
+    for name, limit in (("power", tenant.power_w), ("energy", tenant.energy_j), ("carbon", tenant.carbon_g)):
+        if limit is not None:
+            yield name, quantity(limit, _UNITS[name]), note
+            note = ""
+
+
+_UNITS = {"power": "W", "energy": "J", "carbon": "g"}
+
+
+class _Asked:
+    """What the jobs of tenants have together if each takes the least, or the most, that it can run as."""
+
+    def __init__(self, options: Options, examples: IntArray, like: IntArray) -> None:
+        self._tenant, self._like, self._options = options.of.tenant[examples], like, options
+        self._examples = examples
+
+    def of(self, tenant: int, quota: str) -> str:
+        """From the least to the most, ``8 to 64`` or ``1.2 kW to 9.6 kW``."""
+        least, most = self._ends(quota)
+        mine = self._tenant == tenant
+        ends = [float((self._like * amount)[mine].sum()) for amount in (least, most)]
+        unit = _UNITS.get(quota)
+        told = [f"{end:,.0f}" if unit is None else quantity(end, unit) for end in ends]
+        return " to ".join(dict.fromkeys(told))
+
+    def _ends(self, quota: str) -> tuple[FloatArray, FloatArray]:
+        """Least and most of every example's options to run, 0 of those that have none."""
+        options, runs = self._options, np.flatnonzero(~self._options.waiting)
+        match quota:
+            case "GPUs":
+                amount = options.gpu_share[runs]
+            case "power":
+                amount = options.power_w[runs]
+            case metered:
+                amount = options.drawn_j[runs] * options.per_joule[metered]
+        job, n = options.job[runs], len(options.of)
+        least, most = np.full(n, np.inf), np.zeros(n)
+        np.minimum.at(least, job, amount)
+        np.maximum.at(most, job, amount)
+        return np.where(np.isinf(least), 0.0, least)[self._examples], most[self._examples]
