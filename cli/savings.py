@@ -191,7 +191,7 @@ def command(
 
 def print_savings(out: Console, found: Savings) -> None:
     """Print what is saved, the frontiers, who loses, what it hangs on, and what is assumed."""
-    line(out, *verdict(found))
+    line(out, verdict(found))
     for title, note, columns, rows in (saved(found), frontier(found), losers(found), sensitivity(found)):
         if rows:
             heading(out, title, note)

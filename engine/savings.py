@@ -190,7 +190,7 @@ def savings(
     price_per_kwh : float, optional
         To tell money, too.
     inputs : sequence of Input, optional
-        What is not known for sure; default: `INPUTS`. Each takes three replays at both ends.
+        What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     executor, progress
         As for `replay_jobs`.
 
@@ -212,7 +212,7 @@ def savings(
     traces = source.traces(cluster, seeds)
     base = study.baseline_of(traces)
     found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
-    tested = INPUTS if inputs is None else inputs
+    tested, narrow = INPUTS if inputs is None else inputs, _around(study, found[-1])
     one = next(iter(base.values()))
     return Savings(
         baseline=baseline,
@@ -225,7 +225,9 @@ def savings(
         levels=ordered,
         power_w=[study.power_w(base, level) for level in ordered],
         policies=found,
-        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], study, policies[-1])],
+        inputs=[
+            *_sensitivities(tested, source, cluster, [*traces][:1], _around(study, found[-1]), policies[-1])
+        ],
         assumptions=_assumptions(source, settings),
     )
 
@@ -375,6 +377,14 @@ def _crossing(pairs: Sequence[tuple[float, float]], most: float) -> float | None
         if x0 <= most < x1:
             found.append(y0 + (y1 - y0) * (most - x0) / (x1 - x0))
     return min(found, default=None)
+
+
+def _around(study: _Study, saved: PolicySavings) -> _Study:
+    """Only the two budgets between which completion comes to be later, on the first seed."""
+    later = [level[0].completion > 1.0 for level in saved.points]
+    last = next((k for k, late in enumerate(later) if late), len(later) - 1)
+    first = max(0, min(last, len(later) - 1) - 1)
+    return replace(study, levels=study.levels[first : first + 2])
 
 
 def _sensitivities(

@@ -16,16 +16,15 @@ Told = tuple[str, str, list[str], list[list[str]]]
 """Title, note, column titles (``>`` before those of numbers) and rows of a table."""
 
 
-def verdict(found: Savings) -> tuple[str, ...]:
+def verdict(found: Savings) -> str:
     """What a reader may take away of the policy that saves most."""
     told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
     best = max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
     if best.energy is None or best.energy.mean <= 0.0:
-        return (f"{told}no policy saves energy at the completion time of '{found.baseline}'",)
+        return f"{told}no policy saves energy at the completion time of {found.baseline}"
     least = "at least " if best.bound_only else ""
-    return (f"{told}{best.policy} would save {least}{_share(best.energy)} of the energy ",) + (
-        f"at the mean completion time of {found.baseline}",
-    )
+    part = f"{least}{_share(best.energy)} of the energy"
+    return f"{told}{best.policy} would save {part} at the mean completion time of {found.baseline}"
 
 
 def saved(found: Savings) -> Told:
@@ -53,29 +52,18 @@ def saved(found: Savings) -> Told:
 
 def frontier(found: Savings) -> Told:
     """Energy and completion within every budget."""
-    columns = [
-        ">budget",
-        *(f">{one.policy}{what}" for one in found.policies for what in (": energy", ", completion")),
-    ]
+    figures = ("energy", "completion")
+    names = [f"{one.policy}, {figure}" for one in found.policies for figure in figures]
     rows = []
     for k, power_w in enumerate(found.power_w):
-        row = [quantity(power_w, "W")]
-        for one in found.policies:
-            row += [
-                percent(float(np.mean([getattr(p, name) for p in one.points[k]])))
-                for name in ("energy", "completion")
-            ]
-        rows.append(row)
-    return (
-        "Frontier",
-        f"in percent of {found.baseline}, within budgets of so many watts on average",
-        columns,
-        rows,
-    )
+        means = [np.mean([getattr(p, f) for p in one.points[k]]) for one in found.policies for f in figures]
+        rows.append([quantity(power_w, "W"), *(percent(float(mean)) for mean in means)])
+    note = f"in percent of {found.baseline}, within budgets of so many watts on average"
+    return "Frontier", note, [">budget", *(f">{name}" for name in names)], rows
 
 
 def losers(found: Savings) -> Told:
-    """Who is served later where the mean is served no later."""
+    """Who is served later where the mean is not."""
     columns = ["policy", ">mean", ">p99", ">heaviest 5 %", ">jobs a tenth later"]
     rows = [[one.policy, *_losses(one)] for one in found.policies if one.losers is not None]
     note = (

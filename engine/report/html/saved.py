@@ -19,12 +19,12 @@ from wattsched.report.savings import (
 )
 
 if TYPE_CHECKING:
-    from wattsched.savings import Savings
+    from wattsched.savings import PolicySavings, Savings
 
 
 def page_of(found: Savings, command: str = "") -> Page:
     """Report of savings; with the command that makes them again."""
-    about, _, sentence = "".join(verdict(found)).partition(": ")
+    about, _, sentence = verdict(found).partition(": ")
     parts: list[Part] = [_table(saved(found)), _picture(found)]
     parts += [_table(some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
     parts.append(Lines("Assumed", assumptions(found)))
@@ -46,22 +46,17 @@ def _table(some: Told) -> Table:
 
 
 def _picture(found: Savings) -> Picture:
-    series = []
-    for one in found.policies:
-        means = [
-            [np.mean([getattr(p, name) for p in level]) for level in one.points]
-            for name in ("energy", "completion")
-        ]
-        series.append(Series(one.policy, *([100.0 * float(value) for value in column] for column in means)))
     drawn = chart(
-        series,
+        [Series(one.policy, _means(one, "energy"), _means(one, "completion")) for one in found.policies],
         "energy of the whole cluster, %",
         "mean completion time, %",
         points=True,
         mark=(100.0, 100.0, found.baseline),
     )
-    return Picture(
-        "Frontier",
-        drawn,
-        f"each point is a budget; down and to the left is better; {found.baseline} is 100 %",
-    )
+    note = f"each point is a budget; down and to the left is better; {found.baseline} is 100 %"
+    return Picture("Frontier", drawn, note)
+
+
+def _means(one: PolicySavings, figure: str) -> list[float]:
+    """Means over seeds in percent, budget by budget."""
+    return [100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in one.points]

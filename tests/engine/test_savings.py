@@ -1,0 +1,129 @@
+"""What a cluster would save: frontiers against known ones, and replays counted to the same end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.replays import JobSource, ReplaySettings, replay_jobs
+from wattsched.savings import Interval, Point, completion_at, energy_at, savings
+from wattsched.uncertainty import INPUTS
+
+PARTS = st.floats(0.05, 3.0)
+
+
+def points(pairs: list[tuple[float, float]]) -> list[Point]:
+    return [Point(energy, completion, 1.0, 1.0, 0.0) for energy, completion in pairs]
+
+
+@given(st.lists(st.tuples(PARTS, PARTS), min_size=1, max_size=6), st.floats(0.1, 2.0))
+def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
+    found = energy_at(points(pairs), most)
+    within = [energy for energy, completion in pairs if completion <= most]
+    if found is None:
+        assert not within
+        return
+    assert found <= min(within)
+    # A dense walk along the lines between neighbours finds nothing below, and comes as close.
+    by_completion = sorted((completion, energy) for energy, completion in pairs)
+    seen = [energy for completion, energy in by_completion if completion <= most]
+    for (x0, y0), (x1, y1) in zip(by_completion, by_completion[1:], strict=False):
+        if x0 <= most < x1:
+            share = np.linspace(0.0, (most - x0) / (x1 - x0), 101)
+            seen += list(y0 + share * (y1 - y0))
+    assert found == pytest.approx(min(seen))
+    mirrored = points([(completion, energy) for energy, completion in pairs])
+    assert completion_at(mirrored, most) == pytest.approx(found)
+
+
+def test_an_interval_is_students() -> None:
+    assert Interval.of([3.0]) == Interval(3.0)
+    found = Interval.of([1.0, 2.0, 3.0])
+    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 2.0 - 2.4841, 2.0 + 2.4841), abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    file = tmp_path_factory.mktemp("savings") / "jobs.csv"
+    rows = ["job,arrival_s,work,requested_gpus,model,max_gpus"]
+    models = ("resnet50,4e6", "bert,2e5", "deepspeech2,1.5e5")
+    for j in range(9):
+        model, work = models[j % 3].split(",")
+        rows.append(f"j{j},{300 * j},{float(work) * (1 + j % 4):g},{2 ** (j % 4)},{model},16")
+    file.write_text("\n".join(rows) + "\n")
+    return JobSource(file)
+
+
+SETTINGS = ReplaySettings(period_s=3600.0, gap=1e-2, carbon=300.0)
+
+
+@pytest.fixture(scope="module")
+def found(source):
+    cluster = homogeneous_cluster(2, 8, "A100")
+    return savings(
+        source, cluster, policies=("powerflow", "sizing"), levels=(1.0, 0.6, 0.3), seeds=(0,),
+        settings=SETTINGS, price_per_kwh=0.2, inputs=INPUTS[:1],
+    )  # fmt: skip
+
+
+def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, found) -> None:
+    cluster = homogeneous_cluster(2, 8, "A100")
+    traces = source.traces(cluster)
+    ((_, base),) = replay_jobs(traces, ["fifo"], settings=SETTINGS)
+    assert found.energy_j.mean == pytest.approx(base.meter.energy_j)
+    idle_w = base.meter.power.values[-1]
+    for one in found.policies:
+        runs = []
+        for power_w in found.power_w:
+            settings = ReplaySettings(
+                period_s=3600.0, gap=1e-2, carbon=300.0, budget=("energy_j", power_w * 3600.0)
+            )
+            ((_, run),) = replay_jobs(traces, [one.policy], settings=settings)
+            runs.append(run)
+        end_s = max([base.end_s, *(run.end_s for run in runs)])
+        whole = base.meter.energy_j + idle_w * (end_s - base.end_s)
+        for run, (point,) in zip(runs, one.points, strict=True):
+            energy_j = run.meter.energy_j + idle_w * (end_s - run.end_s)
+            assert point.energy == pytest.approx(energy_j / whole)
+            assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
+            assert run.budget_used()[0].max() <= 1.0 + 1e-9
+
+
+def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
+    for one in found.policies:
+        if one.energy is None:
+            continue
+        assert one.energy_j.mean == pytest.approx(one.energy.mean * found.energy_j.mean)
+        assert one.money.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 0.2)
+        assert one.carbon_g.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 300.0)
+    assert [one.name for one in found.inputs] == [INPUTS[0].name]
+    assert any(one.energy is not None for one in found.policies)
+
+
+def test_a_policy_saves_nothing_of_itself_without_a_budget_that_binds(source) -> None:
+    cluster = homogeneous_cluster(2, 8, "A100")
+    loose = savings(
+        source, cluster, policies=("fifo",), levels=(2.0, 1.9), seeds=(0,), settings=SETTINGS, inputs=()
+    )
+    (one,) = loose.policies
+    for (point,) in one.points:
+        assert point.energy == pytest.approx(1.0, abs=0.05)
+        assert point.completion == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"levels": (1.0,)}, "levels must be two at least"),
+        ({"levels": (1.0, -1.0)}, "levels must be two at least"),
+        ({"settings": ReplaySettings(budget=("energy_j", 1e9))}, "settings: budgets follow from the levels"),
+        ({"settings": ReplaySettings(sleep_after_s=60.0)}, "no node may sleep"),
+        ({"policies": ("nobody",)}, "there is no policy 'nobody'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(source, wrong, said) -> None:
+    with pytest.raises(ValueError, match=said):
+        savings(source, homogeneous_cluster(2, 8, "A100"), **wrong)
