@@ -30,6 +30,8 @@ ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
+MOST_NAMED = 24
+"""Columns that a message lists."""
 LARGEST, SMALLEST = 1e12, 1e-12
 """Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
@@ -271,19 +273,26 @@ class Row:
         return ValueError(f"{self.place}, column {echo(column)}: {what}")
 
 
-def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
+def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
     """Rows of a CSV file that has at least these columns.
+
+    Parameters
+    ----------
+    optional : tuple of str
+        Others that are read, for the message.
 
     Raises
     ------
     ValueError, OSError
-        As `csv_lines`, and for a column that is missing.
+        As `csv_lines`, and for columns that are missing, all of them.
     """
     lines = csv_lines(path)
     _, header = next(lines)
-    for column in columns:
-        if column not in header:
-            raise ValueError(f"{path}, line 1: the column '{column}' is missing, found {listed(header)}")
+    if missing := [column for column in columns if column not in header]:
+        which = f"column {listed(missing)} is" if len(missing) == 1 else f"columns {listed(missing)} are"
+        known = f"; read are {listed((*columns, *optional), '', MOST_NAMED)}" if optional else ""
+        found = listed(header, most=MOST_NAMED)
+        raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
     for number, cells in lines:
         yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
 

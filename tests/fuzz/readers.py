@@ -148,6 +148,11 @@ c,9000,100,bert,5985,32,2,100
 ResNet-18,2931,1,1,-1.0,0
 LM,50000,1,1,-1.0,600.5
 """,
+    "plain.csv": """job,arrival,duration,gpus,gpu_type,watts,user,account,model
+a,2026-11-03 08:30,3600,2,A100,500.5,ann,vision,resnet50
+b,2026-11-03T09:30:00,1-02:03:04,4,,,bob,,
+c,2026-11-04,00:20:00,0,,,,,
+""",
     "nodes.csv": """sn,cpu_milli,memory_mib,gpu,model
 n0,64000,262144,2,P100
 n1,96000,262144,4,T4
@@ -374,6 +379,7 @@ READERS = (
         ),
     ),
     Reader("jobs.csv", _read_jobs(tables=False), (f"replay @ --tables tables.json {REPLAYED}",)),
+    Reader("plain.csv", _import("csv"), ("import csv @", f"replay @ {REPLAYED}")),
     Reader("tables.json", _read_jobs(tables=True), (f"replay jobs.csv --tables @ {REPLAYED}",)),
     Reader("measured.csv", _fit, ("fit @",)),
     Reader("cluster.json", _read_cluster, ("import itp itp.csv --cluster @",)),
