@@ -11,10 +11,10 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
@@ -38,6 +38,8 @@ COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
+
+ValueT = TypeVar("ValueT")
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -271,6 +273,30 @@ class Row:
     def fault(self, column: str, what: str) -> ValueError:
         """Error that says where it is."""
         return ValueError(f"{self.place}, column {echo(column)}: {what}")
+
+
+class Cells:
+    """Cells of a row: what is wrong with one is noted, so that every fault of a file is told at once."""
+
+    def __init__(self, row: Row, faults: list[str]):
+        self.row, self.faults = row, faults
+
+    def __call__(self, column: str, read: Callable[[Row, str], ValueT], instead: ValueT) -> ValueT:
+        """Value of a cell."""
+        try:
+            return read(self.row, column)
+        except ValueError as error:
+            self.faults.append(str(error))
+            return instead
+
+    def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
+        """Value of a cell that may be empty, or of a column that may be missing."""
+        told = self.row.cells.get(column, "").strip()
+        return self(column, lambda row, name: read(row, name) if told else None, None)
+
+    def fault(self, column: str, what: str) -> None:
+        """Note what is wrong with a cell that can be read."""
+        self.faults.append(str(self.row.fault(column, what)))
 
 
 def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:

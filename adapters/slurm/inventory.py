@@ -177,14 +177,15 @@ def records(text: str) -> Iterator[dict[str, str]]:
 
 def switches_in(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | None], dict[str, str]]:
     """The tree of switches that have a name of their own, and the switch of each node."""
-    lines = [found for found in records(text) if found.get("SwitchName", "") not in ("", *nodes)]
-    switches: dict[str, str | None] = {found["SwitchName"]: None for found in lines}
+    found = [{key.lower(): value for key, value in one.items()} for one in records(text)]
+    lines = [one for one in found if one.get("switchname", "") not in ("", *nodes)]
+    switches: dict[str, str | None] = {one["switchname"]: None for one in lines}
     above: dict[str, str] = {}
-    for found in lines:
-        name = found["SwitchName"]
-        if "Switches" in found:
-            below = [one for one in names_in(found["Switches"]) if one in switches and one != name]
+    for one in lines:
+        name = one["switchname"]
+        if "switches" in one:
+            below = [other for other in names_in(one["switches"]) if other in switches and other != name]
             switches |= dict.fromkeys(below, name)
         else:
-            above |= {node: name for node in names_in(found.get("Nodes", "")) if node in nodes}
+            above |= {node: name for node in names_in(one.get("nodes", "")) if node in nodes}
     return switches, above

@@ -21,13 +21,12 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
-from wattsched.inputs import Row, csv_lines, echo, listed, number_in, rows_of
+from wattsched.inputs import Cells, Row, csv_lines, echo, listed, number_in, rows_of
 from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
@@ -38,7 +37,6 @@ OPTIONAL = ("gpu_type", "watts", "user", "account", "model")
 
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
-ValueT = TypeVar("ValueT")
 
 
 def read_plain(path: str | Path) -> list[TraceJob]:
@@ -59,7 +57,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     jobs: dict[str, TraceJob] = {}
     begun: tuple[str, str] | None = None
     for row in rows_of(path, COLUMNS, OPTIONAL):
-        read = _Cells(row, faults)
+        read = Cells(row, faults)
         job, form = _job(read)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
@@ -80,31 +78,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
-class _Cells:
-    """Cells of a row: what is wrong with one is noted, so that every fault of a file is told at once."""
-
-    def __init__(self, row: Row, faults: list[str]):
-        self.row, self.faults = row, faults
-
-    def __call__(self, column: str, read: Callable[[Row, str], ValueT], instead: ValueT) -> ValueT:
-        """Value of a cell."""
-        try:
-            return read(self.row, column)
-        except ValueError as error:
-            self.faults.append(str(error))
-            return instead
-
-    def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
-        """Value of a cell that may be empty, or of a column that may be missing."""
-        told = self.row.cells.get(column, "").strip()
-        return self(column, lambda row, name: read(row, name) if told else None, None)
-
-    def fault(self, column: str, what: str) -> None:
-        """Note what is wrong with a cell that can be read."""
-        self.faults.append(str(self.row.fault(column, what)))
-
-
-def _job(read: _Cells) -> tuple[TraceJob, str]:
+def _job(read: Cells) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
