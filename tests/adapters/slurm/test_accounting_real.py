@@ -31,15 +31,15 @@ def test_jobs_that_ran(accounted: Any) -> None:
         "sleep 2", "--nodes=2", "--gpus-per-node=8", "--account=vision", "--job-name=a|b"
     )
     failed = accounted.submit("srun sleep 1; exit 3", "--gres=gpu:A100:2", "--account=speech")
-    array = accounted.submit("sleep 1", "--gres=gpu:1", "--array=0-2", "--account=speech")
+    array = accounted.submit("sleep 2", "--gres=gpu:1", "--array=0-2", "--account=speech")
     accounted.submit("sleep 1", "--account=speech")
     cancelled = accounted.submit("sleep 1", "--gres=gpu:1", "--hold")
     accounted.run("scancel", str(cancelled))
-    for _ in range(100):
-        if not accounted.run("squeue", "--noheader").strip():
+    for _ in range(200):  # until the daemon has written all of it
+        states = accounted.run("sacct", "--allusers", "--noheader", "--allocations", "--format=State").split()
+        if states.count("COMPLETED") == 5 and "FAILED" in states:
             break
         time.sleep(0.3)
-    time.sleep(2)  # until the daemon has written it
     live = recorded(ask_slurm("now-1hour", "now"))
     jobs = {job.name: job for job in live.jobs}
     assert set(jobs) == {str(whole), str(failed), *(f"{array}_{task}" for task in range(3))}
