@@ -81,17 +81,10 @@ def _finish(recorded: Recorded, output: str) -> None:
         click.echo(line)
 
 
-def _texts(files: tuple[str, ...]) -> list[str]:
-    from wattsched.inputs import read_text
-
+def _require_once(files: tuple[str, ...]) -> None:
     for number, file in enumerate(files):
         if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
             raise BadInput(f"{file}: the file is named twice")
-    texts = []
-    for file in files:
-        with refusing(file):
-            texts.append(read_text(file))
-    return texts
 
 
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
@@ -120,6 +113,7 @@ def _slurm() -> click.Command:
         """
         from wattsched.adapters.slurm.snapshot import SlurmError
         from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
+        from wattsched.inputs import read_text
 
         replaced = _stand_ins(stand_ins)
         if files:
@@ -127,9 +121,10 @@ def _slurm() -> click.Command:
         else:
             refuse_given(("time_zone",), "needs files; live, Slurm is asked for times in UTC")
         said = Said()
-        for file, text in zip(files, _texts(files), strict=True):
+        _require_once(files)
+        for file in files:
             with refusing(file):
-                said.add(text)
+                said.add(read_text(file))
         try:
             said = said if files else ask_slurm(since, until)
         except SlurmError as error:
@@ -141,6 +136,36 @@ def _slurm() -> click.Command:
     return command
 
 
+def _kubernetes() -> click.Command:
+    @click.command("kubernetes", cls=Command)
+    @click.argument("files", nargs=-1, required=True)
+    @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
+    @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+    def command(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
+        """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
+
+        FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
+        json. Where there are workloads, they are the jobs.
+        """
+        from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
+        from wattsched.instances.errors import sourced
+        from wattsched.instances.io import read_json
+
+        replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+        _require_once(files)
+        for file in files:
+            document = read_json(file)
+            with sourced(file):
+                items += items_of(document)
+                moments.append(moment_of(document) or os.path.getmtime(file))
+        with refusing():
+            found = recorded(items, max(moments), replaced)
+        _finish(found, output)
+
+    return command
+
+
 SOURCES: Mapping[str, Source] = {
     "slurm": Source("jobs and nodes of a Slurm cluster, live or of files", _slurm),
+    "kubernetes": Source("pods or workloads and nodes of a Kubernetes cluster", _kubernetes),
 }

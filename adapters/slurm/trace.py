@@ -168,7 +168,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         )
         raise InputError([f"no job has used a GPU: {told}"])
     if running := sum(found.ended[state.lower()] for state in STILL_RUN):
-        told = f"{count(running, 'job')} still running: until now is taken for the whole"
+        told = f"{count(running, 'job')} still running: what it has run is all of it"
         found.assumed.append(told)
     if vague:
         found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
