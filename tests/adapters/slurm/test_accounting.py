@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -236,3 +237,22 @@ def test_the_example() -> None:
     }  # fmt: skip
     assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
     assert "down or drained now, but in the cluster: 1 node" in found.lines()
+
+
+@given(st.data())
+def test_mutated_texts_are_read_or_refused_in_words(data: st.DataObject) -> None:
+    texts = [(SITE / name).read_text() for name in ("sacct.txt", "nodes.txt", "topology.conf")]
+    odd = st.sampled_from(
+        ["|", "\n", "a[1-", "=", "gres/gpu=99999999", "0001-01-01T00:00:00", "nan", "é", "\\"]
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        which = data.draw(st.integers(0, 2))
+        text = texts[which]
+        at = data.draw(st.integers(0, len(text)))
+        cut = data.draw(st.integers(0, 9))
+        texts[which] = text[:at] + data.draw(odd | st.text(max_size=3)) + text[at + cut :]
+    with suppress(InputError, ValueError):
+        said = Said()
+        for text in texts:
+            said.add(text)
+        recorded(said, data.draw(st.sampled_from([None, UTC, ZONE])))
