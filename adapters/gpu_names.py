@@ -46,7 +46,7 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
     memory = next((float(word[:-2]) for word in words if re.fullmatch(r"[0-9]{1,4}gb", word)), None)
     if stand_in is not None:
         if stand_in not in GPU_TYPES:
-            raise ValueError(f"stand_in: '{stand_in}' is not known, choose one of {', '.join(GPU_TYPES)}")
+            raise ValueError(f"stand_ins: '{stand_in}' is not known, choose one of {', '.join(GPU_TYPES)}")
         kind, told = _standing_in(stand_in, name, memory), f"counts as {stand_in}, as you say"
     elif (known := _known(words, GPU_TYPES)) is not None:
         kind, told = _standing_in(known, name, memory), "" if known == name else f"counts as {known}"

@@ -55,8 +55,10 @@ class Recorded:
 
     def lines(self) -> list[str]:
         """What there is, what is left out and what is assumed, in lines."""
-        users = {job.user for job in self.jobs if job.user}
-        told = [f"{count(len(self.jobs), 'job')} of {count(len(users), 'user')}: {counted(self.ended)}"]
+        users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
+        whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
+        of = f" of {' and '.join(whose)}" if whose else ""
+        told = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
         if self.cluster is not None:
             gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
             told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
@@ -101,7 +103,7 @@ def cluster_of(
     kinds = sorted({machine.gpu_type for machine in machines})
     for kind in stand_ins:
         if kind not in kinds:
-            raise ValueError(f"stand_in: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
+            raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
     known = {}
     for kind in kinds:
         known[kind], told = gpu_type_named(kind, stand_ins.get(kind))

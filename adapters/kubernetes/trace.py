@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
@@ -163,7 +163,7 @@ def _with_nvidia(value: Any) -> Any:
 
 
 def recorded(
-    items: Iterable[Mapping[str, Any]], now_s: float, stand_ins: Mapping[str, str] | None = None
+    items: Sequence[Mapping[str, Any]], now_s: float, stand_ins: Mapping[str, str] | None = None
 ) -> Recorded:
     """Trace and cluster of objects of the API.
 
@@ -195,7 +195,8 @@ def recorded(
 
 def _labelled(node: Mapping[str, Any], label: str) -> bool:
     metadata = node.get("metadata")
-    return isinstance(metadata, dict) and label in (metadata.get("labels") or {})
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return isinstance(labels, dict) and label in labels
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:

@@ -21,6 +21,8 @@ from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
+_OF_DOCUMENTS = {ACCOUNTING: ("jobs", {"job_id", "time"}), NODES: ("nodes", {"name", "gres"})}
+"""Where a document has its rows, and by which of their fields it is told from others."""
 LONGEST_S = 600.0
 """That the accounting may take to answer."""
 
@@ -61,8 +63,9 @@ def kind_of(text: str) -> str:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
-        for key, kind in (("jobs", ACCOUNTING), ("nodes", NODES)):
-            if isinstance(document.get(key), list):
+        for kind, (key, fields) in _OF_DOCUMENTS.items():
+            rows = document.get(key)
+            if isinstance(rows, list) and all(isinstance(row, dict) and fields <= set(row) for row in rows):
                 return kind
         raise ValueError("has neither 'jobs' of sacct --json nor 'nodes' of sinfo --json")
     first = next((line for _, line in logical_lines(text)), "")

@@ -158,7 +158,7 @@ def test_mutated_objects_are_read_or_refused_in_words(data: st.DataObject) -> No
                 break
             key = data.draw(st.sampled_from(keys))
             if key != "kind" and (not isinstance(here[key], dict | list) or data.draw(st.booleans())):
-                here[key] = data.draw(ODD)
+                here[key] = copy.deepcopy(data.draw(ODD))
                 break
             if key == "kind":
                 break
