@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_a_plain_list_is_replayed_for_several_seeds_and_days(run, write):
     done = run("replay", path, "--seeds", "1-2", "--to", "1", "--policy", "fifo", "--json")
     assert done.exit_code == 0
     assert [one["jct_mean_s"] for one in json.loads(done.stdout)["policies"]["fifo"]] == [3600.0, 3600.0]
+
+
+def test_jobs_that_are_not_elastic_run_on_the_gpus_that_they_asked_for(run, write, tmp_path):
+    path = write(CSV, "jobs.csv")
+    for elasticity, alike in ((1, True), (4, False)):
+        options = ("--policy", "sizing", "--round", "0", "--elasticity", elasticity)
+        assert run("replay", path, *options, "-o", tmp_path / str(elasticity)).exit_code == 0
+        with (tmp_path / str(elasticity) / "sizing-0-jobs.csv").open() as file:
+            held = {row["job"]: float(row["gpu_s"]) / float(row["held_s"]) for row in csv.DictReader(file)}
+        assert (held == pytest.approx({"a": 2, "b": 4}, rel=1e-6)) == alike
 
 
 @pytest.mark.parametrize(
