@@ -53,6 +53,7 @@ class EmulatedSlurm:
 
     def __init__(self, folder: Path, nodes: int, *, per_rack: int = 2, prolog: str = "") -> None:
         self.folder, self.nodes, self.names = folder, nodes, [f"g{i}" for i in range(1, nodes + 1)]
+        self.ports = free_ports()
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", "spool", "log", "run"):
@@ -66,7 +67,7 @@ class EmulatedSlurm:
         self._write(per_rack)
 
     def _write(self, per_rack: int) -> None:
-        folder, host, ports = self.folder, socket.gethostname().split(".")[0], free_ports()
+        folder, host, ports = self.folder, socket.gethostname().split(".")[0], self.ports
         lines = {
             "ClusterName": "emulated",
             "SlurmctldHost": f"{host}(127.0.0.1)",
@@ -86,7 +87,7 @@ class EmulatedSlurm:
             "MpiDefault": "none",
             "SwitchType": "switch/none",
             "JobAcctGatherType": "jobacct_gather/none",
-            "AccountingStorageType": "accounting_storage/none",
+            **self.accounting(),
             "ReturnToService": 2,
             "KillWait": 5,
             "Prolog": folder / "prolog",
@@ -113,6 +114,10 @@ class EmulatedSlurm:
         switches = [f"SwitchName=r{i} Nodes={','.join(rack)}" for i, rack in enumerate(racks, start=1)]
         switches.append(f"SwitchName=root Switches=r[1-{len(racks)}]")
         (folder / "topology.conf").write_text("\n".join([*switches, ""]))
+
+    def accounting(self) -> dict[str, Any]:
+        """Settings of the accounting: there is none."""
+        return {"AccountingStorageType": "accounting_storage/none"}
 
     def start(self) -> None:
         """Start everything and wait for all nodes; a RuntimeError if they are not there within a minute."""

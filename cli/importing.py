@@ -1,4 +1,4 @@
-"""``wattsched import``: public traces as instances; a format's parameters are its options."""
+"""``wattsched import``: traces as instances, a format's parameters as options; and `importing_sites`."""
 
 from __future__ import annotations
 
@@ -113,16 +113,20 @@ def _window_options() -> list[click.Parameter]:
 
 
 def _known() -> Any:
+    from wattsched.cli.importing_sites import SOURCES
     from wattsched.instances.traces import formats
 
-    return formats()
+    return {**formats(), **SOURCES}
 
 
 def _command(name: str) -> click.Command:
-    """Command of a format, made from the parameters of its reader."""
+    """Command of a scheduler, or of a format, made from the parameters of its reader."""
+    from wattsched.cli.importing_sites import Source
     from wattsched.exchange import reading_of
 
     form = _known()[name]
+    if isinstance(form, Source):
+        return form.make()
     own, told = reading_of(form), descriptions(form.read)
     params: list[click.Parameter] = [click.Argument(["files"], nargs=-1, required=True)]
     params += [parameter_option(parameter, told.get(parameter.name)) for parameter in own]
@@ -166,7 +170,10 @@ def _import(name: str, own: list[str]) -> Any:
 
 
 def _rows() -> tuple[list[str], list[tuple[str, str, str]]]:
-    rows = [(form.name, form.yields, form.description) for form in _known().values()]
+    rows = [
+        (name, getattr(form, "yields", "trace and cluster"), form.description)
+        for name, form in _known().items()
+    ]
     return ["format", "gives", "file"], rows
 
 
@@ -177,7 +184,8 @@ command = Family(
     make=_command,
     rows=_rows,
     subcommand_metavar="FORMAT FILES... [OPTIONS]...",
-    help="""Turn a public trace into an instance: the scheduling round of one moment.
+    help="""Turn a trace into an instance, the scheduling round of one moment; or a cluster's records into a
+    trace.
 
     'wattsched import FORMAT --help' shows a format's options.
     """,

@@ -119,9 +119,9 @@ def report_option(what: str) -> Callable[[FC], FC]:
     return click.option("--report", metavar="FILE", type=Report(), help=told)
 
 
-def folder_option(help: str) -> Callable[[FC], FC]:
+def folder_option(help: str, required: bool = False) -> Callable[[FC], FC]:
     """``-o DIR`` of a command."""
-    return click.option("-o", "--output", metavar="DIR", type=Output(), help=help)
+    return click.option("-o", "--output", metavar="DIR", type=Output(), required=required, help=help)
 
 
 def json_option(what: str) -> Callable[[FC], FC]:

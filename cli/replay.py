@@ -24,6 +24,7 @@ from wattsched.cli.parameters import (
     Listed,
     Number,
     Seeds,
+    Whole,
     filling,
     refuse_given,
 )
@@ -164,6 +165,7 @@ SECONDS = Number(0, most=MOST_S)
     throughputs={"metavar": "FILE"},
     from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
+    elasticity={"type": Whole(1), "metavar": "N"},
 )
 @cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(

@@ -11,10 +11,10 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
@@ -30,12 +30,16 @@ ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
+MOST_NAMED = 24
+"""Columns that a message lists."""
 LARGEST, SMALLEST = 1e12, 1e-12
 """Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
+
+ValueT = TypeVar("ValueT")
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -271,19 +275,50 @@ class Row:
         return ValueError(f"{self.place}, column {echo(column)}: {what}")
 
 
-def rows_of(path: str | Path, columns: tuple[str, ...]) -> Iterator[Row]:
+class Cells:
+    """Cells of a row: what is wrong with one is noted, so that every fault of a file is told at once."""
+
+    def __init__(self, row: Row, faults: list[str]):
+        self.row, self.faults = row, faults
+
+    def __call__(self, column: str, read: Callable[[Row, str], ValueT], instead: ValueT) -> ValueT:
+        """Value of a cell."""
+        try:
+            return read(self.row, column)
+        except ValueError as error:
+            self.faults.append(str(error))
+            return instead
+
+    def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
+        """Value of a cell that may be empty, or of a column that may be missing."""
+        told = self.row.cells.get(column, "").strip()
+        return self(column, lambda row, name: read(row, name) if told else None, None)
+
+    def fault(self, column: str, what: str) -> None:
+        """Note what is wrong with a cell that can be read."""
+        self.faults.append(str(self.row.fault(column, what)))
+
+
+def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
     """Rows of a CSV file that has at least these columns.
+
+    Parameters
+    ----------
+    optional : tuple of str
+        Others that are read, for the message.
 
     Raises
     ------
     ValueError, OSError
-        As `csv_lines`, and for a column that is missing.
+        As `csv_lines`, and for columns that are missing, all of them.
     """
     lines = csv_lines(path)
     _, header = next(lines)
-    for column in columns:
-        if column not in header:
-            raise ValueError(f"{path}, line 1: the column '{column}' is missing, found {listed(header)}")
+    if missing := [column for column in columns if column not in header]:
+        which = f"column {listed(missing)} is" if len(missing) == 1 else f"columns {listed(missing)} are"
+        known = f"; read are {listed((*columns, *optional), '', MOST_NAMED)}" if optional else ""
+        found = listed(header, most=MOST_NAMED)
+        raise ValueError(f"{path}, line 1: the {which} missing, found {found}{known}")
     for number, cells in lines:
         yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
 

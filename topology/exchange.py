@@ -206,7 +206,7 @@ def from_slurm(
     """
     switches: list[_Switch] = []
     left = MAX_HOSTS
-    for number, line in _logical_lines(text):
+    for number, line in logical_lines(text):
         switches.append(_read_switch(number, line, left))
         left -= len(switches[-1].switches) + len(switches[-1].nodes)
     if not switches:
@@ -227,7 +227,7 @@ def from_slurm(
     return Cluster(name=name, gpu_types=gpu_types, nodes=nodes, groups=groups)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that say something, comments cut off and continuations joined, with their first line's number."""
     begun, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):

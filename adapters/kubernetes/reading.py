@@ -48,7 +48,8 @@ def _none_is_empty(value: Any) -> Any:
     return {} if value is None else value
 
 
-def _none_is_nothing(value: Any) -> Any:
+def nothing_for_null(value: Any) -> Any:
+    """An empty list where the API says null."""
     return [] if value is None else value
 
 
@@ -58,17 +59,17 @@ Texts = Annotated[dict[str, str], BeforeValidator(_none_is_empty)]
 Moment = Annotated[float | None, BeforeValidator(_time_s)]
 
 
-class _Object(BaseModel):
+class KubeObject(BaseModel):
     """A part of an object of the API; what else it has is not looked at."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class _Owner(_Object):
+class _Owner(KubeObject):
     controller: bool | None = None
 
 
-class _Metadata(_Object):
+class _Metadata(KubeObject):
     name: str
     namespace: str = "default"
     uid: str = ""
@@ -76,72 +77,72 @@ class _Metadata(_Object):
     annotations: Texts = {}
     creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
     deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
-    owners: Annotated[list[_Owner], BeforeValidator(_none_is_nothing), Field(alias="ownerReferences")] = []
+    owners: Annotated[list[_Owner], BeforeValidator(nothing_for_null), Field(alias="ownerReferences")] = []
 
 
-class _Needs(_Object):
+class _Needs(KubeObject):
     requests: Resources = {}
     limits: Resources = {}
 
 
-class _Container(_Object):
+class _Container(KubeObject):
     resources: _Needs = _Needs()
     restart: Annotated[str | None, Field(alias="restartPolicy")] = None
 
 
-Containers = Annotated[list[_Container], BeforeValidator(_none_is_nothing)]
+Containers = Annotated[list[_Container], BeforeValidator(nothing_for_null)]
 
 
-class _PodSpec(_Object):
+class _PodSpec(KubeObject):
     node: Annotated[str | None, Field(alias="nodeName")] = None
     scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
     containers: Containers = []
     first: Annotated[Containers, Field(alias="initContainers")] = []
     overhead: Resources = {}
-    gates: Annotated[list[Any], BeforeValidator(_none_is_nothing), Field(alias="schedulingGates")] = []
+    gates: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="schedulingGates")] = []
     limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
     selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
     affinity: Any = None
     spread: Annotated[
-        list[Any], BeforeValidator(_none_is_nothing), Field(alias="topologySpreadConstraints")
+        list[Any], BeforeValidator(nothing_for_null), Field(alias="topologySpreadConstraints")
     ] = []
-    tolerations: Annotated[list[Toleration], BeforeValidator(_none_is_nothing)] = []
+    tolerations: Annotated[list[Toleration], BeforeValidator(nothing_for_null)] = []
 
 
-class _PodStatus(_Object):
+class _PodStatus(KubeObject):
     phase: str | None = None
     start_s: Annotated[Moment, Field(alias="startTime")] = None
 
 
-class _Pod(_Object):
+class _Pod(KubeObject):
     metadata: _Metadata
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
 
-class _NodeSpec(_Object):
+class _NodeSpec(KubeObject):
     unschedulable: bool | None = None
-    taints: Annotated[list[Taint], BeforeValidator(_none_is_nothing)] = []
+    taints: Annotated[list[Taint], BeforeValidator(nothing_for_null)] = []
 
 
-class _Condition(_Object):
+class _Condition(KubeObject):
     type: str
     status: str
 
 
-class _NodeStatus(_Object):
+class _NodeStatus(KubeObject):
     allocatable: Resources = {}
     capacity: Resources = {}
-    conditions: Annotated[list[_Condition], BeforeValidator(_none_is_nothing)] = []
+    conditions: Annotated[list[_Condition], BeforeValidator(nothing_for_null)] = []
 
 
-class _Node(_Object):
+class _Node(KubeObject):
     metadata: _Metadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
 
-class _Objects(_Object):
+class _Objects(KubeObject):
     nodes: list[_Node]
     pods: list[_Pod]
 

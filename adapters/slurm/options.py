@@ -19,7 +19,8 @@ from wattsched.adapters.options import (
     plain_table,
     with_table,
 )
-from wattsched.adapters.slurm.reading import Site, SlurmJob, gpu_type_of
+from wattsched.adapters.slurm.inventory import gpu_type_of
+from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wattsched.adapters.options import expand_models
+from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
@@ -16,7 +17,7 @@ from wattsched.adapters.slurm.options import (
     marked,
     record_of,
 )
-from wattsched.adapters.slurm.reading import Site, SlurmJob, SlurmNode, pool_of
+from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
-
+from wattsched.adapters.slurm.inventory import (
+    Answer,
+    SlurmNode,
+    Whole,
+    Words,
+    document_in,
+    gpus_in,
+    names_in,
+    nodes_in,
+    records,
+    switches_in,
+)
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
-from wattsched.instances.errors import InputError, validated
-from wattsched.topology.exchange import expand
-
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,6})(?:\((?:IDX|S):([^)]*)\))?")
-_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
-_CLOSED = re.compile(
-    "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
-)
-"""How states and flags of nodes begin that take no new job; a star is for those that do not answer."""
+from wattsched.instances.errors import InputError
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 ON_NODES = frozenset(
@@ -33,38 +33,7 @@ _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
 
-def _number(value: Any) -> Any:
-    """A number as newer versions wrap it; what is not set is None."""
-    if isinstance(value, dict) and "number" in value:
-        return value["number"] if value.get("set", True) and not value.get("infinite") else None
-    return value
-
-
-def _words(value: Any) -> Any:
-    """States in capitals, of which newer versions give a list."""
-    if isinstance(value, str):
-        return [word for word in re.split(r"[+,\s]+", value.upper()) if word]
-    return [str(word).upper() for word in value] if isinstance(value, list) else value
-
-
-Whole = Annotated[int | None, BeforeValidator(_number)]
-Words = Annotated[list[str], BeforeValidator(_words)]
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-
-class _NodeRow(_Answer):
-    name: str
-    state: Words
-    state_flags: Words = []
-    gres: str | None = ""
-    gres_used: str | None = ""
-    partitions: list[str] = []
-
-
-class _JobRow(_Answer):
+class _JobRow(Answer):
     job_id: int
     job_state: Words
     name: str | None = ""
@@ -97,42 +66,8 @@ class _JobRow(_Answer):
     cluster: str | None = ""
 
 
-class _Nodes(_Answer):
-    nodes: list[_NodeRow]
-
-
-class _Jobs(_Answer):
+class _Jobs(Answer):
     jobs: list[_JobRow]
-
-
-@dataclass(frozen=True)
-class SlurmNode:
-    """A node with GPUs of one type.
-
-    Attributes
-    ----------
-    takes_jobs : bool
-        False where it is down, drained, or does not answer.
-    used : frozenset of int
-        GPUs that Slurm counts as used.
-    """
-
-    name: str
-    gpu_type: str
-    gpus: int
-    partitions: tuple[str, ...]
-    takes_jobs: bool
-    used: frozenset[int] = frozenset()
-
-
-def pool_of(node: SlurmNode) -> str:
-    """Name of the pool of a node: nodes of one type, size and set of partitions are interchangeable."""
-    return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
-
-
-def gpu_type_of(pool: str) -> str:
-    """GPU type of a pool, which may itself be named instead."""
-    return pool.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -256,12 +191,11 @@ def read(snapshot: Snapshot) -> Site:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
-        rows = _document(_Nodes, "sinfo --json", snapshot["nodes"]).nodes
-        jobs = _document(_Jobs, "squeue --json", snapshot["jobs"]).jobs
         notes: list[str] = []
-        nodes = {node.name: node for row in rows for node in _node(row, notes)}
-        switches, above = _topology(snapshot["topology"], nodes)
-        partitions = [found for found in _records(snapshot["partitions"]) if "PartitionName" in found]
+        nodes = nodes_in(snapshot["nodes"], notes)
+        jobs = document_in(_Jobs, "squeue --json", snapshot["jobs"]).jobs
+        switches, above = switches_in(snapshot["topology"], nodes)
+        partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
             raise ValueError(f"scontrol show partition: {echo(snapshot['partitions'], '', 200) or 'nothing'}")
         return Site(
@@ -278,35 +212,8 @@ def read(snapshot: Snapshot) -> Site:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
 
 
-def _document(model: Any, command: str, text: str) -> Any:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
-    return validated(model, document, command)
-
-
-def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
-    """GPU type, count and numbers of each entry of a GRES or TRES text: ``gpu:A100:4(IDX:0-3)``."""
-    found = []
-    for kind, count, numbers in _GPUS.findall(text or ""):
-        listed = re.fullmatch(r"[\d,-]+", numbers) and "(IDX:" in (text or "")
-        found.append((kind, int(count), [int(n) for n in expand(f"[{numbers}]")] if listed else []))
-    return found
-
-
-def _node(row: _NodeRow, notes: list[str]) -> Iterator[SlurmNode]:
-    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
-    if len(entries) > 1:
-        notes.append(f"node '{row.name}' has GPUs of several types, and is left out")
-    elif entries:
-        closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
-        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed, used)
-
-
 def _job(row: _JobRow) -> SlurmJob:
-    nodes = _names(row.nodes)
+    nodes = names_in(row.nodes)
     # One entry for each node, in the order of the nodes.
     detail = [gpus_in(text) for text in row.gres_detail]
     gpus = {
@@ -333,7 +240,7 @@ def _job(row: _JobRow) -> SlurmJob:
         comment=_text(row.comment),
         admin_comment=_text(row.admin_comment),
         gpus=gpus if states & ON_NODES else {},
-        required=_names(row.required_nodes),
+        required=names_in(row.required_nodes),
         request=_request(row),
         most_nodes=row.max_nodes or inf,
         held=row.priority == _HELD_PRIORITY,
@@ -354,12 +261,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _names(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [str(name) for name in value]
-    return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
-
-
 def _request(row: _JobRow) -> Request:
     for per, text, times in (("node", row.tres_per_node, row.node_count or 1), ("job", row.tres_per_job, 1)):
         if entries := gpus_in(text):
@@ -367,36 +268,14 @@ def _request(row: _JobRow) -> Request:
     return Request()
 
 
-def _records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key."""
-    for line in text.splitlines():
-        if found := dict(_PAIR.findall(line)):
-            yield found
-
-
-def _topology(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The tree of switches that have a name of their own, and the switch of each node."""
-    lines = [found for found in _records(text) if found.get("SwitchName", "") not in ("", *nodes)]
-    switches: dict[str, str | None] = {found["SwitchName"]: None for found in lines}
-    above: dict[str, str] = {}
-    for found in lines:
-        name = found["SwitchName"]
-        if "Switches" in found:
-            below = [one for one in _names(found["Switches"]) if one in switches and one != name]
-            switches |= dict.fromkeys(below, name)
-        else:
-            above |= {node: name for node in _names(found.get("Nodes", "")) if node in nodes}
-    return switches, above
-
-
 def _reservations(text: str) -> Iterator[Reservation]:
     if not text.startswith(("ReservationName=", "No reservations")):
         raise ValueError(f"scontrol show reservation: {echo(text, '', 200) or 'nothing'}")
-    for found in _records(text):
+    for found in records(text):
         if "ReservationName" not in found:
             continue
         start, end = (_time_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
-        yield Reservation(found["ReservationName"], start, end, frozenset(_names(found.get("Nodes", ""))))
+        yield Reservation(found["ReservationName"], start, end, frozenset(names_in(found.get("Nodes", ""))))
 
 
 def _time_s(text: str) -> float:

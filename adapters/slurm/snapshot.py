@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from wattsched.adapters.rounds import UnansweredError
@@ -31,8 +33,13 @@ class SlurmError(UnansweredError):
     """Slurm did not answer, or refused."""
 
 
-def ask(*command: str, timeout_s: float = 30.0) -> str:
+def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> str:
     """Run a command of Slurm.
+
+    Parameters
+    ----------
+    environment : mapping, optional
+        Variables besides those of this process.
 
     Returns
     -------
@@ -47,7 +54,13 @@ def ask(*command: str, timeout_s: float = 30.0) -> str:
     name = command[0]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, **(environment or {})},
         )
     except FileNotFoundError:
         raise SlurmError(f"'{name}' is not installed on this machine") from None

@@ -24,7 +24,8 @@ from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_ki
 from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.instances.traces.snapshot import TraceJob, first_come_round
+from wattsched.instances.traces.recorded import TraceJob
+from wattsched.instances.traces.snapshot import first_come_round
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import MOST_GPUS, Cluster, Group, Node
 

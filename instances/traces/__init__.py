@@ -1,4 +1,4 @@
-"""Readers of public traces.
+"""Readers of public traces, and of lists of one's own.
 
 To add one: a reader in a file of its own, and its line in `FORMATS`. It takes a path; its other parameters
 become options, described by its docstring.
@@ -12,10 +12,10 @@ from functools import cached_property
 from pkgutil import resolve_name
 from typing import Any, Literal
 
-from wattsched.instances.traces.snapshot import TraceJob as TraceJob
-from wattsched.instances.traces.snapshot import busiest_s as busiest_s
+from wattsched.instances.traces.recorded import TraceJob as TraceJob
+from wattsched.instances.traces.recorded import busiest_s as busiest_s
+from wattsched.instances.traces.recorded import using_gpus as using_gpus
 from wattsched.instances.traces.snapshot import round_at as round_at
-from wattsched.instances.traces.snapshot import using_gpus as using_gpus
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Format:
 
 
 FORMATS = (
+    Format("csv", "jobs of your own list: job, arrival, duration, gpus", "jobs", "plain_list:read_plain"),
     Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", "openb:read_openb", windows=True),
     Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", "job_lists:read_itp"),
     Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", "job_lists:read_philly", True),

@@ -40,7 +40,7 @@ from wattsched.instances.sharing.instance import (
 )
 from wattsched.instances.sizing.instance import JobSet
 from wattsched.instances.traces.job_lists import of_cluster
-from wattsched.instances.traces.snapshot import TraceJob
+from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.co_location import power_at
 
 COLUMNS = ("job_type", "total_steps", "arrival_time_s", "scale_factor")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wattsched.inputs import Row, listed, rows_of
 from wattsched.instances.errors import NoticeWarning
-from wattsched.instances.traces.snapshot import TraceJob
+from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profile import models
 from wattsched.topology.buddy import block_size

@@ -1,4 +1,6 @@
-"""A list of jobs as a CSV file, for traces of one's own.
+"""A list of jobs with models or tables as a CSV file, for traces of one's own.
+
+Lists of recorded jobs, which tell durations instead of work, are read by `instances.traces.plain_list`.
 
 Columns, in any order:
 
@@ -21,7 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.inputs import Row, listed, rows_of
+from wattsched.inputs import Row, csv_lines, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -30,6 +32,19 @@ from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 
 COLUMNS = ("job", "arrival_s", "work", "requested_gpus")
+OPTIONAL = ("model", "table", "min_gpus", "max_gpus")
+
+
+def tells_work(path: str | Path) -> bool:
+    """Whether a list of jobs has a column of this kind of list; else it tells durations.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `inputs.csv_lines`.
+    """
+    _, header = next(csv_lines(path))
+    return not {"work", "arrival_s", "requested_gpus"}.isdisjoint(header)
 
 
 def read_listing(
@@ -47,7 +62,7 @@ def read_listing(
     tables = tables or {}
     jobs: dict[str, Job] = {}
     arrivals, requests = [], []
-    for row in rows_of(path, COLUMNS):
+    for row in rows_of(path, COLUMNS, OPTIONAL):
         job = _job(row, tables)
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")

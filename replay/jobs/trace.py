@@ -15,7 +15,9 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.traces.snapshot import MOST_GPUS, Roster, TraceJob, start_of, using_gpus
+from wattsched.instances.traces.recorded import TraceJob, using_gpus
+from wattsched.instances.traces.roster import Roster, start_of
+from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
@@ -207,8 +209,9 @@ def trace_of_durations(
     """Make a trace of jobs of which only duration and GPU count are known.
 
     Each trains the model that the trace names, or one of the catalogue that runs on the GPUs asked for,
-    chosen by a hash of the seed and its name (`instances.traces.snapshot.start_of`). Its work is what that
-    model does on these GPUs, at the customary batch and the highest setting, in the time recorded.
+    chosen by a hash of the seed and its name (`instances.traces.roster.start_of`). Its work is what that
+    model does on these GPUs, of the type that the trace names or the cluster's reference type, at the
+    customary batch and the highest setting, in the time recorded.
 
     Parameters
     ----------
@@ -224,7 +227,7 @@ def trace_of_durations(
     roster = Roster(cluster, pools_of(cluster))
     jobs, requested = [], []
     for job in recorded:
-        start = start_of(roster, job, seed)
+        start, there = start_of(roster, job, seed), roster.of_type(job.gpu_type)
         powers_only = start.gpus & (start.gpus - 1) == 0
         requested.append(start.gpus)
         jobs.append(
@@ -234,8 +237,8 @@ def trace_of_durations(
                 remaining_work=job.duration_s * start.rate,
                 min_gpus=max(1, start.gpus // elasticity),
                 max_gpus=min(elasticity * start.gpus, MOST_GPUS),
-                gpu_counts=None if powers_only else roster.counts_with(start),
-                batch_sizes=roster.batches_with(start),
+                gpu_counts=None if powers_only else there.counts_with(start),
+                batch_sizes=there.batches_with(start),
             )
         )
     return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)

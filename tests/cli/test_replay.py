@@ -195,8 +195,10 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
     [
         (("--policy", "best"), "there is no policy 'best'; there are "),
         (("--policy", "fifo,fifo"), "the policy 'fifo' is named twice"),
-        (("--seeds", "1-2"), "--seeds: a csv list tells what every job runs"),
-        (("--from", "1"), "--from and --to do not go with the format csv"),
+        (("--seeds", "1-2"), "--seeds: a csv list with work tells what every job runs"),
+        (("--from", "1"), "--from and --to do not go with a csv list that tells work"),
+        (("--elasticity", "1"), "--elasticity does not go with a csv list that tells work; give min_gpus"),
+        (("--format", "itp", "--elasticity", "65"), "--elasticity: must be 1 to 64, got 65"),
         (("--gpu-type", "H9"), "--gpu-type: 'H9' is not known"),
         (("--unit", "h"), "--unit does not go with the format csv"),
         (("--format", "itp", "--virtual-cluster", "v"), "--virtual-cluster does not go with the format itp"),

@@ -35,6 +35,7 @@ DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 DEMO = "examples/demo.json"
 SNAPSHOTS = ("examples/slurm.json", "examples/kubernetes.json")
+SITE = ("examples/site/nodes.txt", "examples/site/sacct.txt", "examples/site/topology.conf")
 SETUP = re.compile(r"#|git |pip |make\b|source |sudo |apt|python3? -m venv ")
 """Comments, and commands that set up the machine."""
 
@@ -53,7 +54,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     tools, work = tmp_path / "bin", tmp_path / "work"
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
-    for example in (DEMO, *SNAPSHOTS):
+    (work / SITE[0]).parent.mkdir()
+    for example in (DEMO, *SNAPSHOTS, *SITE):
         shutil.copy(ROOT / example, work / example)
     main = "-m wattsched"
     if (seed := request.config.getoption("--jitter")) is not None:

@@ -63,6 +63,7 @@ BEYOND: dict[tuple[str, str], tuple[object, ...]] = {
     ("ReplaySettings", "carbon"): (-1.0, math.inf),
     ("Journal", "checkpoint_s"): (-1.0,),
     ("JobSource", "to_day"): (0.0,),
+    ("JobSource", "elasticity"): (0, 65),
     ("time_shares", "power_cap_w"): (0.0, -1.0, math.inf),
 }  # fmt: skip
 

@@ -172,7 +172,7 @@ def test_imports_are_those_of_the_command() -> None:
 @pytest.mark.parametrize(
     ("form", "options", "fault"),
     [
-        ("slurm", {}, "form: 'slurm' is not known, choose one of openb, itp"),
+        ("slurm", {}, "form: 'slurm' is not known, choose one of csv, openb, itp"),
         ("itp", {"window": 3}, "`window` does not go with the format itp"),
         ("itp", {"virtual_cluster": "v"}, "`virtual_cluster` does not go with the format itp"),
         ("itp", {"objective": "joy"}, "unknown objective 'joy'"),

@@ -116,6 +116,43 @@ NODE_LINK = {
         {"source": "n0", "target": "n0/1"},
     ],
 }
+SACCT = {
+    "jobs": [
+        {
+            "job_id": 17,
+            "user": "ann",
+            "account": "vision",
+            "state": {"current": ["COMPLETED"]},
+            "time": {"elapsed": 900, "eligible": 1_800_000_000, "submission": 1, "start": 1_800_000_100},
+            "array": {"job_id": 16, "task_id": {"set": True, "infinite": False, "number": 3}},
+            "tres": {"allocated": [{"type": "gres", "name": "gpu:a100", "count": 4}], "requested": []},
+            "nodes": "n[0-1]",
+            "steps": [{"statistics": {"energy": {"consumed": 1e6}}}],
+        }
+    ]
+}
+KUBECTL = {
+    "items": [
+        {
+            "kind": "Node",
+            "metadata": {"name": "n", "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
+            "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}},
+        },
+        {
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "a", "creationTimestamp": "2026-11-01T00:00:00Z"},
+            "spec": {
+                "nodeName": "n",
+                "containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}],
+            },
+            "status": {
+                "phase": "Succeeded",
+                "startTime": "2026-11-01T00:00:05Z",
+                "containerStatuses": [{"state": {"terminated": {"finishedAt": "2026-11-01T01:00:05Z"}}}],
+            },
+        },
+    ]
+}
 THROUGHPUTS = {
     gpu: {
         name: {
@@ -147,6 +184,11 @@ c,9000,100,bert,5985,32,2,100
     "gavel.csv": """job_type,total_steps,scale_factor,priority_weight,slo,arrival_time_s
 ResNet-18,2931,1,1,-1.0,0
 LM,50000,1,1,-1.0,600.5
+""",
+    "plain.csv": """job,arrival,duration,gpus,gpu_type,watts,user,account,model
+a,2026-11-03 08:30,3600,2,A100,500.5,ann,vision,resnet50
+b,2026-11-03T09:30:00,1-02:03:04,4,,,bob,,
+c,2026-11-04,00:20:00,0,,,,,
 """,
     "nodes.csv": """sn,cpu_milli,memory_mib,gpu,model
 n0,64000,262144,2,P100
@@ -200,6 +242,7 @@ def valid_files() -> dict[str, bytes]:
         "points": [point, point | {"limit": 5.0}],
     }
     documents |= {"tables.json": {"t": TABLE}, "throughputs.json": THROUGHPUTS, "cluster.json": NODE_LINK}
+    documents |= {"sacct.json": SACCT, "kubectl.json": KUBECTL}
     files = {name: json.dumps(document) for name, document in documents.items()}
     files |= TABLES | {"topology.conf": SLURM}
     return {name: text.encode() for name, text in files.items()}
@@ -329,6 +372,23 @@ def _read_cluster(file: Path, valid: Path) -> object:
     return pools_of(read_cluster(file, "A100", 4))
 
 
+def _read_accounting(file: Path, valid: Path) -> object:
+    from wattsched.adapters.slurm.trace import Said, recorded
+    from wattsched.inputs import read_text
+
+    said = Said()
+    said.add(read_text(file))
+    return recorded(said)
+
+
+def _read_objects(file: Path, valid: Path) -> object:
+    from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
+    from wattsched.instances.io import read_json
+
+    document = read_json(file)
+    return recorded(items_of(document), moment_of(document) or 2e9)
+
+
 SOLVED = "solve @ --json --solver greedy"
 REPLAYED = "--json --policy fifo --nodes 2 --gpus-per-node 4"
 READERS = (
@@ -374,7 +434,10 @@ READERS = (
         ),
     ),
     Reader("jobs.csv", _read_jobs(tables=False), (f"replay @ --tables tables.json {REPLAYED}",)),
+    Reader("plain.csv", _import("csv"), ("import csv @", f"replay @ {REPLAYED}")),
     Reader("tables.json", _read_jobs(tables=True), (f"replay jobs.csv --tables @ {REPLAYED}",)),
+    Reader("sacct.json", _read_accounting),
+    Reader("kubectl.json", _read_objects),
     Reader("measured.csv", _fit, ("fit @",)),
     Reader("cluster.json", _read_cluster, ("import itp itp.csv --cluster @",)),
     Reader("topology.conf", _read_cluster, ("import itp itp.csv --cluster @",)),

@@ -217,7 +217,7 @@ OPENB = "sn,cpu_milli,memory_mib,gpu,model\nn,64000,262144,2,P100\n"
         ("itp", ITP + 'y,"1\n2,2,3\n', "line 4: a quotation mark opens a cell that does not end"),
         ("itp", "", ": is empty"),
         ("itp", "\n\n", ": is empty"),
-        ("itp", PHILLY, "line 1: the column 'job_id' is missing, found"),
+        ("itp", PHILLY, "line 1: the columns 'job_id', 'submission_time', 'num_gpu' are missing, found"),
         ("philly", PHILLY + "today,1,1,1,a\n", "line 3, column 'timestamp': 'today' is not a time like"),
         ("philly", PHILLY + "2017-13-09 07:01:55,1,1,1,a\n", "line 3, column 'timestamp'"),
         ("openb", OPENB + "m,1,1,2,Z9\n", "line 3, column 'model': 'Z9' is not known"),

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wattsched.adapters.slurm.inventory import gpus_in
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import load_of, round_of
-from wattsched.adapters.slurm.reading import gpus_in, read
+from wattsched.adapters.slurm.reading import read
 from wattsched.adapters.slurm.snapshot import COMMANDS, Snapshot, load, save
 from wattsched.instances.errors import InputError
 

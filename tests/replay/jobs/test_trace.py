@@ -14,7 +14,7 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.job_lists import read_itp
-from wattsched.instances.traces.snapshot import TraceJob
+from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import find
 from wattsched.replay.jobs.outcome import summary
 from wattsched.replay.jobs.policies import policy_of

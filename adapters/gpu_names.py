@@ -1,0 +1,81 @@
+"""GPU types by the names that schedulers give them, and what stands in for those without measurements."""
+
+from __future__ import annotations
+
+import re
+
+from wattsched.instances.clusters import GPU_TYPES
+from wattsched.topology.cluster import GpuType
+
+BOARD_POWER_W = {
+    "A10": 150.0,
+    "A30": 165.0,
+    "A800": 400.0,
+    "A6000": 300.0,
+    "B200": 1000.0,
+    "H100": 700.0,
+    "H200": 700.0,
+    "H800": 700.0,
+    "L4": 72.0,
+    "L40": 300.0,
+    "L40S": 350.0,
+    "MI210": 300.0,
+    "MI300X": 750.0,
+}
+"""Board limits of the vendors' data sheets, of the variants with most power; none is measured here."""
+
+STAND_IN = "A100"
+IDLE_PART = 0.1
+"""Of the board limit, assumed for types that are not measured."""
+
+
+def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str]:
+    """GPU type that a scheduler calls so, such as ``nvidia_a100-sxm4-80gb``, and what is assumed of it.
+
+    Parameters
+    ----------
+    stand_in : str, optional
+        Known type that counts instead, whatever the name says.
+
+    Raises
+    ------
+    ValueError
+        For a stand-in that is not known.
+    """
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    memory = next((float(word[:-2]) for word in words if re.fullmatch(r"[0-9]{1,4}gb", word)), None)
+    if stand_in is not None:
+        if stand_in not in GPU_TYPES:
+            raise ValueError(f"stand_ins: '{stand_in}' is not known, choose one of {', '.join(GPU_TYPES)}")
+        kind, told = _standing_in(stand_in, name, memory), f"counts as {stand_in}, as you say"
+    elif (known := _known(words, GPU_TYPES)) is not None:
+        kind, told = _standing_in(known, name, memory), "" if known == name else f"counts as {known}"
+    elif (known := _known(words, BOARD_POWER_W)) is not None:
+        most_w, full_w = BOARD_POWER_W[known], GPU_TYPES[STAND_IN].max_power_w or BOARD_POWER_W[known]
+        kind = GpuType(
+            idle_power_w=round(IDLE_PART * most_w, 1),
+            max_power_w=most_w,
+            profile=STAND_IN,
+            power_factor=most_w / full_w,
+            memory_gib=memory,
+        )
+        told = f"as fast as {STAND_IN}, with its watts times {most_w:g}/{full_w:g}"
+    else:
+        kind, told = _standing_in(STAND_IN, name, memory), f"is not known and counts as {STAND_IN}"
+    return kind, told
+
+
+def common_name(name: str) -> str:
+    """Name of a known GPU type that a scheduler calls so, or its own."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return _known(words, GPU_TYPES) or _known(words, BOARD_POWER_W) or name
+
+
+def _known(words: list[str], types: dict[str, GpuType] | dict[str, float]) -> str | None:
+    return next((name for name in types if name.lower() in words), None)
+
+
+def _standing_in(known: str, name: str, memory_gib: float | None) -> GpuType:
+    kind = GPU_TYPES[known]
+    changes = {"memory_gib": memory_gib or kind.memory_gib, "profile": None if known == name else known}
+    return kind.model_copy(update={key: value for key, value in changes.items() if value is not None})

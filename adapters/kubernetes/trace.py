@@ -1,0 +1,344 @@
+"""A trace of the jobs that Kubernetes still knows, of pods or of Kueue's workloads, and its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from wattsched.adapters.gpu_names import common_name
+from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
+from wattsched.adapters.kubernetes.reading import (
+    GANG,
+    GPU,
+    KubeNode,
+    KubeObject,
+    Moment,
+    Texts,
+    nothing_for_null,
+    read,
+    read_pod,
+)
+from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
+from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.traces import TraceJob
+from wattsched.report.wording import count
+
+AMD = "amd.com/gpu"
+GPU_LABELS = (f"{GPU}.product", f"{AMD}.product-name")
+QUEUE = "kueue.x-k8s.io/queue-name"
+GROUPS = (
+    GANG,
+    "training.kubeflow.org/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "ray.io/cluster",
+    "volcano.sh/job-name",
+    "scheduling.x-k8s.io/pod-group",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
+"""Labels of pods that run together, the widest first."""
+KINDS = ("Node", "Pod", "Workload")
+
+
+class _Terminated(KubeObject):
+    finished_s: Annotated[Moment, Field(alias="finishedAt")] = None
+
+
+class _State(KubeObject):
+    terminated: _Terminated | None = None
+
+
+class _Container(KubeObject):
+    state: _State = _State()
+
+
+class _PodStatus(KubeObject):
+    phase: str | None = None
+    start_s: Annotated[Moment, Field(alias="startTime")] = None
+    containers: Annotated[
+        list[_Container], BeforeValidator(nothing_for_null), Field(alias="containerStatuses")
+    ] = []
+
+
+class _Metadata(KubeObject):
+    name: str
+    namespace: str = "default"
+    labels: Texts = {}
+    creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
+
+
+class _Condition(KubeObject):
+    type: str
+    status: str
+    reason: str | None = ""
+    moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
+
+
+class _Template(KubeObject):
+    spec: dict[str, Any] = {}
+
+
+class _PodSet(KubeObject):
+    count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    template: _Template = _Template()
+
+
+class _WorkloadSpec(KubeObject):
+    sets: Annotated[list[_PodSet], Field(alias="podSets")] = []
+    queue: Annotated[str | None, Field(alias="queueName")] = ""
+
+
+class _Assigned(KubeObject):
+    flavors: Texts = {}
+
+
+class _Admission(KubeObject):
+    assigned: Annotated[list[_Assigned], Field(alias="podSetAssignments")] = []
+
+
+class _WorkloadStatus(KubeObject):
+    conditions: Annotated[list[_Condition], BeforeValidator(nothing_for_null)] = []
+    admission: _Admission | None = None
+
+
+class _Workload(KubeObject):
+    metadata: _Metadata
+    spec: _WorkloadSpec = _WorkloadSpec()
+    status: _WorkloadStatus = _WorkloadStatus()
+
+
+class _Status(KubeObject):
+    metadata: _Metadata
+    status: _PodStatus = _PodStatus()
+
+
+@dataclass(frozen=True)
+class Run:
+    """GPUs that something held for a time.
+
+    Attributes
+    ----------
+    group : str
+        What it ran together with; its own name for a pod on its own.
+    start_s, end_s : float
+        Infinite where it never started, or has not ended.
+    gpu_type : str
+        As nodes have it; empty where that is not clear.
+    """
+
+    group: str
+    namespace: str
+    user: str
+    state: str
+    created_s: float
+    start_s: float
+    end_s: float
+    gpus: int
+    gpu_type: str
+
+
+def items_of(document: Any) -> list[dict[str, Any]]:
+    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed.
+
+    Raises
+    ------
+    InputError
+        Where it is no such list.
+    """
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
+    return [_with_nvidia(one) for one in items if one.get("kind") in KINDS]
+
+
+def _with_nvidia(value: Any) -> Any:
+    """An object in which AMD's GPUs count as `GPU`, which all that reads objects knows."""
+    if isinstance(value, dict):
+        return {GPU if key == AMD else key: _with_nvidia(one) for key, one in value.items()}
+    return [_with_nvidia(one) for one in value] if isinstance(value, list) else value
+
+
+def recorded(
+    items: Sequence[Mapping[str, Any]], now_s: float, stand_ins: Mapping[str, str] | None = None
+) -> Recorded:
+    """Trace and cluster of objects of the API.
+
+    Where there are workloads of Kueue, they are the jobs; otherwise pods are.
+
+    Parameters
+    ----------
+    now_s : float
+        When the objects were asked for: what runs then counts until then.
+    stand_ins : mapping of str to str, optional
+        GPU type to the known one that counts instead.
+
+    Raises
+    ------
+    InputError, ValueError
+        For what cannot be read, and stand-ins that are not known.
+    """
+    by_kind: dict[str, list[Any]] = {kind: [one for one in items if one["kind"] == kind] for kind in KINDS}
+    labels = (one for one in GPU_LABELS if any(_labelled(node, one) for node in by_kind["Node"]))
+    label = next(labels, GPU_LABELS[0])
+    nodes = read({"time": now_s, "nodes": by_kind["Node"], "pods": []}, label).nodes
+    found = Recorded()
+    if nodes:
+        found.cluster = _cluster(nodes, found, stand_ins)
+    workloads, pods = by_kind["Workload"], by_kind["Pod"]
+    _take(found, _of_workloads(workloads, nodes) if workloads else _of_pods(pods, nodes), now_s)
+    return found
+
+
+def _labelled(node: Mapping[str, Any], label: str) -> bool:
+    metadata = node.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return isinstance(labels, dict) and label in labels
+
+
+def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:
+    options, switches, machines = KubernetesOptions(), dict[str, str | None](), []
+    for node in nodes.values():
+        above = groups_above(node, options)
+        switches |= dict(zip(above, [None, *above], strict=False))
+        machines.append(Machine(node.name, node.product, node.gpus, above[-1] if above else None))
+    if closed := sum(not node.ready for node in nodes.values()):
+        found.notes.append(f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
+    return cluster_of(machines, "kubernetes", found.assumed, switches=switches, stand_ins=stand_ins)
+
+
+def _of_pods(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
+    for document in documents:
+        pod, status = read_pod(document), validated(_Status, document).status
+        labels = pod.labels
+        group = next((labels[name] for name in GROUPS if labels.get(name)), "")
+        ends = [one.state.terminated.finished_s for one in status.containers if one.state.terminated]
+        known = [end for end in ends if end is not None]
+        start_s = inf if not pod.node or status.start_s is None else status.start_s
+        state = pod.phase.lower()
+        yield Run(
+            group=f"{pod.namespace}/{group or pod.name}",
+            namespace=pod.namespace,
+            user=labels.get(QUEUE, ""),
+            state=state,
+            created_s=pod.created_s,
+            start_s=start_s,
+            end_s=(max(known) if known else start_s) if pod.ended else inf,
+            gpus=pod.gpus,
+            gpu_type=nodes[pod.node].product if pod.node in nodes else "",
+        )
+
+
+def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
+    products = {node.product for node in nodes.values()}
+    for document in documents:
+        row = validated(_Workload, document)
+        held = {one.type: one for one in row.status.conditions if one.status == "True"}
+        admitted, finished = held.get("Admitted"), held.get("Finished")
+        start_s = inf if admitted is None or admitted.moment_s is None else admitted.moment_s
+        gpus = 0
+        for part in row.spec.sets:
+            pod = {"metadata": {"name": row.metadata.name}, "spec": part.template.spec}
+            gpus += part.count * read_pod(pod).gpus
+        admission = row.status.admission or _Admission()
+        flavors = {one.flavors[GPU] for one in admission.assigned if GPU in one.flavors}
+        named = {common_name(flavor) for flavor in flavors}
+        kinds = {kind for kind in products if named == {common_name(kind)}} or products
+        ended = (finished.reason or "finished").lower() if finished is not None else "running"
+        yield Run(
+            group=f"{row.metadata.namespace}/{row.metadata.name}",
+            namespace=row.metadata.namespace,
+            user=row.spec.queue or "",
+            state=ended,
+            created_s=row.metadata.creation_s or 0.0,
+            start_s=start_s,
+            end_s=inf if finished is None or finished.moment_s is None else finished.moment_s,
+            gpus=gpus,
+            gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
+        )
+
+
+def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
+    """Put runs into the trace, those of a group that ran at the same time as one job."""
+    used: list[Run] = []
+    for run in runs:
+        if reason := _why_not(run):
+            found.left_out[reason] += 1
+            continue
+        if run.end_s == inf and now_s <= run.start_s:
+            found.left_out["that began after the objects were asked for"] += 1
+            continue
+        used.append(run if run.end_s < inf else replace(run, end_s=now_s, state="running"))
+    seen: dict[str, int] = {}
+    for job in _together(used):
+        seen[job.group] = seen.get(job.group, 0) + 1
+        found.ended[job.state] += 1
+        found.jobs.append(
+            TraceJob(
+                name=job.group if seen[job.group] == 1 else f"{job.group}#{seen[job.group]}",
+                submitted_s=min(job.created_s, job.start_s),
+                duration_s=job.end_s - job.start_s,
+                gpus=job.gpus,
+                gpu_type=job.gpu_type or None,
+                user=job.user,
+                account=job.namespace,
+            )
+        )
+    if not found.jobs:
+        raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
+    if running := found.ended["running"]:
+        found.assumed.append(f"{count(running, 'job')} still running: what it has run is all of it")
+    if vague := sum(job.gpu_type is None for job in found.jobs):
+        found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
+    if len(used) > len(found.jobs):
+        found.notes.append(f"of {count(len(used), 'pod')}, those of a group at the same time are one job")
+    found.notes.append("Kubernetes measures no energy; jobs have no watts")
+
+
+def _why_not(run: Run) -> str:
+    """Why a run is not in the trace; empty where it is."""
+    if not run.gpus:
+        return "without GPUs"
+    if run.start_s == inf:
+        return "that ended without a start" if run.end_s < inf else "that still wait"
+    return "" if run.end_s > run.start_s else "that ended at once, or nobody knows when"
+
+
+def _together(runs: list[Run]) -> list[Run]:
+    """Runs of a group that overlap, as one with all their GPUs."""
+    found: list[Run] = []
+    for run in sorted(runs, key=lambda run: (run.group, run.start_s)):
+        last = found[-1] if found else None
+        if last is None or last.group != run.group or run.start_s >= last.end_s:
+            found.append(run)
+            continue
+        states = {last.state, run.state}
+        state = next((one for one in ("running", "failed") if one in states), last.state)
+        found[-1] = replace(
+            last,
+            state=state,
+            created_s=min(last.created_s, run.created_s),
+            end_s=max(last.end_s, run.end_s),
+            gpus=last.gpus + run.gpus,
+            gpu_type=last.gpu_type if last.gpu_type == run.gpu_type else "",
+        )
+    return sorted(found, key=lambda run: (run.created_s, run.group))
+
+
+def moment_of(document: Any) -> float | None:
+    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints.
+
+    Raises
+    ------
+    InputError
+        Where it is no number.
+    """
+    time_s = document.get("time") if isinstance(document, dict) else None
+    if time_s is None:
+        return None
+    if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s < 1e12:
+        raise InputError([f"time: must be seconds since 1970, got {shown(time_s)}"])
+    return float(time_s)

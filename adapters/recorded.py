@@ -1,0 +1,131 @@
+"""What a scheduler has recorded of a cluster: a trace of its jobs, and the cluster they ran on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wattsched.adapters.gpu_names import gpu_type_named
+from wattsched.instances.clusters import BASE_POWER_W
+from wattsched.instances.errors import validated
+from wattsched.instances.traces import TraceJob
+from wattsched.report.wording import count
+from wattsched.topology.cluster import Cluster
+
+MOST_NOTES = 8
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node as a scheduler has it, with GPUs of one type."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+    parent: str | None = None
+
+
+@dataclass
+class Recorded:
+    """A trace and a cluster, and what is to be said of them.
+
+    Attributes
+    ----------
+    jobs : list of TraceJob
+        Times are seconds since 1970.
+    cluster : Cluster, optional
+        None where nothing told its nodes.
+    ended : Counter
+        How the jobs ended, by the scheduler's word.
+    left_out : Counter
+        Jobs that are not in the trace, by reason.
+    assumed : list of str
+        What neither the scheduler nor a measurement told.
+    notes : list of str
+        What else is worth knowing.
+    """
+
+    jobs: list[TraceJob] = field(default_factory=list)
+    cluster: Cluster | None = None
+    ended: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    assumed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """What there is, what is left out and what is assumed, in lines."""
+        users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
+        whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
+        of = f" of {' and '.join(whose)}" if whose else ""
+        told = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
+        if self.cluster is not None:
+            gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
+            told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+        told += [f"left out: {counted(self.left_out)}"] if self.left_out else []
+        told += [f"assumed: {line}" for line in self.assumed]
+        rest = len(self.notes) - MOST_NOTES
+        return told + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
+
+
+def counted(counts: Counter[str]) -> str:
+    """Counts in words, the largest first."""
+    return ", ".join(f"{n:,} {what}" for what, n in counts.most_common())
+
+
+def cluster_of(
+    machines: Iterable[Machine],
+    name: str,
+    assumed: list[str],
+    *,
+    switches: Mapping[str, str | None] | None = None,
+    stand_ins: Mapping[str, str] | None = None,
+) -> Cluster:
+    """Cluster of some nodes.
+
+    Parameters
+    ----------
+    assumed : list of str
+        Takes what is assumed of its watts.
+    switches : mapping of str to str or None, optional
+        Switch to the one above it; those without nodes below are left out.
+    stand_ins : mapping of str to str, optional
+        GPU type to the known one that counts instead.
+
+    Raises
+    ------
+    InputError
+        Where there are no nodes, or the switches are no tree.
+    ValueError
+        For stand-ins that are not known, or of types that no node has.
+    """
+    machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
+    kinds = sorted({machine.gpu_type for machine in machines})
+    for kind in stand_ins:
+        if kind not in kinds:
+            raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
+    known = {}
+    for kind in kinds:
+        known[kind], told = gpu_type_named(kind, stand_ins.get(kind))
+        if told:
+            assumed.append(f"GPU type '{kind}' {told}")
+    assumed.append(f"a node without its GPUs draws {BASE_POWER_W:g} W")
+    used = set[str]()
+    for machine in machines:
+        above, seen = machine.parent, set[str]()
+        while above is not None and above not in seen:
+            seen.add(above)
+            above = switches.get(above)
+        used |= seen
+    nodes = [
+        {"name": one.name, "gpu_type": one.gpu_type, "gpus": one.gpus, "base_power_w": BASE_POWER_W}
+        | ({} if one.parent is None else {"parent": one.parent})
+        for one in machines
+    ]
+    groups = [
+        {"name": switch, "level": "switch"} | ({} if parent is None else {"parent": parent})
+        for switch, parent in switches.items()
+        if switch in used
+    ]
+    types = {kind: found.model_dump(exclude_unset=True) for kind, found in known.items()}
+    return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})

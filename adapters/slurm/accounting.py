@@ -1,0 +1,309 @@
+"""Slurm's accounting, read: jobs that have run, of ``sacct --parsable2`` or ``sacct --json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from wattsched.adapters.slurm.inventory import Answer, Number, Whole, Words, document_in, gpus_in, names_in
+from wattsched.inputs import Cells, Row, echo, listed
+from wattsched.instances.errors import MOST_FAULTS, InputError
+from wattsched.instances.traces.plain_list import LOCAL, ZONED, clock_s, moment_s
+
+FIELDS = (
+    *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),
+    *("AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "JobName"),
+)
+"""What we ask for, names of jobs last, as these may hold the separator."""
+NEEDED = ("JobID", "State", "Submit", "Start")
+ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
+
+_NEVER = frozenset(["", "Unknown", "None", "N/A", "Invalid"])
+_SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)")
+_ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
+MOST_J = 1e15
+"""More is Slurm's way to say that it does not know."""
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """A job that Slurm has accounted for, or an array's task; its steps are counted in.
+
+    Attributes
+    ----------
+    state : str
+        How it ended, or that it has not, such as ``COMPLETED``.
+    eligible_s : float
+        From when on Slurm could have started it, in seconds since 1970.
+    start_s : float, optional
+        None where it never started.
+    elapsed_s : float
+        For how long it ran, until now where it still does.
+    gpu_types : frozenset of str
+        Of its GPUs, as far as Slurm tells.
+    energy_j : float, optional
+        Of its nodes or GPUs, whatever the site's sensors measure.
+    """
+
+    id: str
+    user: str
+    account: str
+    state: str
+    eligible_s: float
+    start_s: float | None
+    elapsed_s: float
+    gpus: int
+    gpu_types: frozenset[str]
+    energy_j: float | None
+    nodes: tuple[str, ...]
+
+
+class _Tres(Answer):
+    type: str
+    name: str | None = None
+    count: Number = None
+
+
+class _AllTres(Answer):
+    allocated: list[_Tres] = []
+    requested: list[_Tres] = []
+
+
+class _Times(Answer):
+    elapsed: Number = 0
+    eligible: Number = 0
+    submission: Number = 0
+    start: Number = 0
+
+
+class _State(Answer):
+    current: Words
+
+
+class _Array(Answer):
+    job_id: Whole = 0
+    task_id: Whole = None
+
+
+class _Energy(Answer):
+    consumed: Number = None
+
+
+class _Statistics(Answer):
+    energy: _Energy = _Energy()
+
+
+class _Step(Answer):
+    statistics: _Statistics = _Statistics()
+
+
+class _Job(Answer):
+    job_id: int
+    user: str | None = ""
+    account: str | None = ""
+    state: _State
+    time: _Times
+    array: _Array = _Array()
+    tres: _AllTres = _AllTres()
+    nodes: str | None = ""
+    steps: list[_Step] = []
+
+
+class _Jobs(Answer):
+    jobs: list[_Job]
+
+
+def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
+    """Read what ``sacct`` printed.
+
+    Parameters
+    ----------
+    zone : tzinfo, optional
+        Of times that tell none (default: this machine's).
+
+    Raises
+    ------
+    InputError
+        With line, column and value of everything that cannot be read.
+    ValueError
+        For a malformed host list.
+    """
+    if text.lstrip().startswith("{"):
+        rows = document_in(_Jobs, "sacct --json", text).jobs
+        return [_of_document(row) for row in rows]
+    return _of_table(text, zone)
+
+
+def _of_document(row: _Job) -> Accounted:
+    allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
+    gpus, kinds = _gpus(allocated) if row.tres.allocated else _gpus(requested)
+    tasks = row.array.job_id and row.array.task_id is not None
+    return Accounted(
+        id=f"{row.array.job_id}_{row.array.task_id}" if tasks else str(row.job_id),
+        user=row.user or "",
+        account=row.account or "",
+        state=next(iter(row.state.current), ""),
+        eligible_s=max(row.time.eligible or 0.0, row.time.submission or 0.0),
+        start_s=row.time.start or None,
+        elapsed_s=row.time.elapsed or 0.0,
+        gpus=gpus,
+        gpu_types=kinds,
+        energy_j=_known_j(_energy_in(allocated), [step.statistics.energy.consumed for step in row.steps]),
+        nodes=tuple(_hosts(row.nodes)),
+    )
+
+
+def _tres_text(entries: Iterable[_Tres]) -> str:
+    """TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
+    named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
+    return ",".join(f"{name}={count:.0f}" for name, count in named if count is not None)
+
+
+def _gpus(tres: str) -> tuple[int, frozenset[str]]:
+    """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
+    entries = gpus_in(tres)
+    whole = [count for kind, count, _ in entries if not kind]
+    typed = {kind: count for kind, count, _ in entries if kind and count}
+    return (whole[0] if whole else sum(typed.values())), frozenset(typed)
+
+
+def _energy_in(tres: str) -> float | None:
+    found = _ENERGY.search(tres)
+    return None if found is None or not _COUNT.fullmatch(found[1]) else amount(found[1])
+
+
+def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
+    """Joules of a job: its own, or those of the step with most, as steps overlap on the same nodes."""
+    known = [one for one in (own, max((s for s in steps if s), default=None)) if one and 0 < one < MOST_J]
+    return known[0] if known else None
+
+
+def _hosts(text: str | None) -> list[str]:
+    return [] if text in _NEVER else names_in(text)
+
+
+def amount(text: str) -> float:
+    """Number as Slurm prints it: ``1.5K`` is 1,500.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    found = _COUNT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{echo(text)} is not a number such as 17 or 1.5K")
+    return float(found[1]) * _SUFFIXES[found[2]]
+
+
+def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
+    faults: list[str] = []
+    found: list[tuple[Accounted, float | None, list[float | None]]] = []
+    last: dict[str, int] = {}
+    for row in _rows(text, faults):
+        read = Cells(row, faults)
+        id, _, step = read("JobID", Row.text, "").partition(".")
+        own_j = read.optional("ConsumedEnergyRaw", _amount) or read.optional("ConsumedEnergy", _amount)
+        if not step:
+            last[id] = len(found)
+            own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
+            found.append((_of_row(read, id, zone), own_j, []))
+        elif id in last:
+            found[last[id]][2].append(own_j)
+        if len(faults) >= MOST_FAULTS:
+            break
+    if faults:
+        raise InputError(faults, "sacct")
+    return [replace(job, energy_j=_known_j(own_j, steps)) for job, own_j, steps in found]
+
+
+def _rows(text: str, faults: list[str]) -> Iterator[Row]:
+    """Rows of a table with separators between or behind its cells."""
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    header = lines[0][1].split("|") if lines else []
+    behind = bool(header) and not header[-1]
+    header = [name.strip() for name in (header[:-1] if behind else header)]
+    missing = [name for name in NEEDED if name not in header]
+    missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
+    if missing:
+        told = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
+        raise InputError([f"sacct: {told}; read are {', '.join(FIELDS)}"])
+    free = header.index("JobName") if "JobName" in header else -1
+    for number, line in lines[1:]:
+        cells = line.split("|")[:-1] if behind else line.split("|")
+        more = len(cells) - len(header)
+        if more > 0 and free >= 0:
+            # Names of jobs may hold the separator.
+            cells[free : free + more + 1] = ["|".join(cells[free : free + more + 1])]
+        if len(cells) != len(header):
+            faults.append(f"line {number}: {len(cells):,} cells, the header has {len(header):,} columns")
+            continue
+        yield Row(dict(zip(header, cells, strict=True)), f"line {number}")
+
+
+def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
+    cells = read.row.cells
+
+    def time_s(row: Row, column: str) -> float | None:
+        return None if row.cells[column].strip() in _NEVER else _epoch_s(row, column, zone)
+
+    submit_s, start_s = read("Submit", time_s, None), read("Start", time_s, None)
+    eligible_s, end_s = read.optional("Eligible", time_s), read.optional("End", time_s)
+    elapsed_s = read.optional("ElapsedRaw", Row.number)
+    if elapsed_s is None:
+        elapsed_s = read.optional("Elapsed", _elapsed_s)
+    if elapsed_s is None:
+        elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
+    gpus, kinds = _gpus(cells.get("AllocTRES", "").strip() or cells.get("ReqTRES", ""))
+    state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
+    return Accounted(
+        id=id,
+        user=cells.get("User", "").strip(),
+        account=cells.get("Account", "").strip(),
+        state=state,
+        eligible_s=max(eligible_s or 0.0, submit_s or 0.0) or start_s or 0.0,
+        start_s=start_s,
+        elapsed_s=elapsed_s,
+        gpus=gpus,
+        gpu_types=kinds,
+        energy_j=None,
+        nodes=tuple(read.optional("NodeList", _node_list) or ()),
+    )
+
+
+def _epoch_s(row: Row, column: str, zone: tzinfo | None) -> float:
+    """Seconds since 1970 of a time as ``SLURM_TIME_FORMAT`` has it: standard, ``%s``, or with a zone."""
+    text = row.text(column)
+    try:
+        found, form = moment_s(text)
+        if form == LOCAL:
+            return datetime.fromtimestamp(found, UTC).replace(tzinfo=zone).timestamp()
+    except (ValueError, OverflowError, OSError):
+        told = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
+        raise row.fault(column, told) from None
+    return found if form == ZONED else row.number(column)
+
+
+def _elapsed_s(row: Row, column: str) -> float:
+    text = row.text(column)
+    if (found := clock_s(text)) is None:
+        raise row.fault(column, f"{echo(text)} is not [D-]HH:MM:SS")
+    return found
+
+
+def _amount(row: Row, column: str) -> float:
+    try:
+        return amount(row.text(column))
+    except ValueError as error:
+        raise row.fault(column, str(error)) from None
+
+
+def _node_list(row: Row, column: str) -> list[Any]:
+    try:
+        return _hosts(row.cells[column].strip())
+    except ValueError as error:
+        raise row.fault(column, str(error)) from None

@@ -1,0 +1,191 @@
+"""What Slurm's commands say of a cluster's hardware: nodes with their GPUs, and the switches above them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError, validated
+from wattsched.topology.exchange import expand
+
+_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,6})(?:\((?:IDX|S):([^)]*)\))?")
+_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_CLOSED = re.compile(
+    "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
+)
+"""How states and flags of nodes begin that take no new job; a star is for those that do not answer."""
+
+
+def _number(value: Any) -> Any:
+    """A number as newer versions wrap it; what is not set is None."""
+    if isinstance(value, dict) and "number" in value:
+        return value["number"] if value.get("set", True) and not value.get("infinite") else None
+    return value
+
+
+def _words(value: Any) -> Any:
+    """States in capitals, of which newer versions give a list."""
+    if isinstance(value, str):
+        return [word for word in re.split(r"[+,\s]+", value.upper()) if word]
+    return [str(word).upper() for word in value] if isinstance(value, list) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+Whole = Annotated[int | None, BeforeValidator(_number)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+
+
+class Answer(BaseModel):
+    """A part of what a command prints as JSON; what else there is is not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _NodeRow(Answer):
+    name: str
+    state: Words
+    state_flags: Words = []
+    gres: str | None = ""
+    gres_used: str | None = ""
+    partitions: list[str] = []
+
+
+class _Nodes(Answer):
+    nodes: list[_NodeRow]
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node with GPUs of one type.
+
+    Attributes
+    ----------
+    takes_jobs : bool
+        False where it is down, drained, or does not answer.
+    used : frozenset of int
+        GPUs that Slurm counts as used.
+    """
+
+    name: str
+    gpu_type: str
+    gpus: int
+    partitions: tuple[str, ...]
+    takes_jobs: bool
+    used: frozenset[int] = frozenset()
+
+
+def pool_of(node: SlurmNode) -> str:
+    """Name of the pool of a node: nodes of one type, size and set of partitions are interchangeable."""
+    return f"{node.gpu_type}/{node.gpus}/{'+'.join(sorted(node.partitions))}"
+
+
+def gpu_type_of(pool: str) -> str:
+    """GPU type of a pool, which may itself be named instead."""
+    return pool.partition("/")[0]
+
+
+def document_in(model: Any, command: str, text: str) -> Any:
+    """What a command prints as JSON.
+
+    Raises
+    ------
+    InputError
+        With every fault.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
+    return validated(model, document, command)
+
+
+def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
+    """GPU type, count and numbers of each entry of a GRES or TRES text: ``gpu:A100:4(IDX:0-3)``."""
+    found = []
+    for kind, count, numbers in _GPUS.findall(text or ""):
+        listed = re.fullmatch(r"[\d,-]+", numbers) and "(IDX:" in (text or "")
+        found.append((kind, int(count), [int(n) for n in expand(f"[{numbers}]")] if listed else []))
+    return found
+
+
+def nodes_in(text: str, notes: list[str]) -> dict[str, SlurmNode]:
+    """Nodes with GPUs of ``sinfo --json`` or of ``scontrol show node``, by name.
+
+    Parameters
+    ----------
+    notes : list of str
+        Takes what is left out, and why.
+
+    Raises
+    ------
+    InputError
+        Where it is not what these commands print.
+    ValueError
+        For a malformed host list.
+    """
+    if text.lstrip().startswith("{"):
+        rows = document_in(_Nodes, "sinfo --json", text).nodes
+    else:
+        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
+        found = [one for one in records("\n".join(lines)) if "NodeName" in one]
+        if not found:
+            raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
+        rows = [_node_row(one) for one in found]
+    return {node.name: node for row in rows for node in _node(row, notes)}
+
+
+def _node_row(found: dict[str, str]) -> _NodeRow:
+    name = found["NodeName"]
+    if missing := [key for key in ("State", "Gres") if key not in found]:
+        raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
+    partitions = found.get("Partitions", "").split(",")
+    return validated(
+        _NodeRow,
+        {"name": name, "state": found["State"], "gres": found["Gres"], "partitions": partitions},
+    )
+
+
+def _node(row: _NodeRow, notes: list[str]) -> Iterator[SlurmNode]:
+    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
+    if len(entries) > 1:
+        notes.append(f"node '{row.name}' has GPUs of several types, and is left out")
+    elif entries:
+        closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
+        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
+        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed, used)
+
+
+def names_in(value: Any) -> list[str]:
+    """Names of a list, or of a host list expression."""
+    if isinstance(value, list):
+        return [str(name) for name in value]
+    return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
+
+
+def records(text: str) -> Iterator[dict[str, str]]:
+    """Lines of ``scontrol --oneliner``, by key."""
+    for line in text.splitlines():
+        if found := dict(_PAIR.findall(line)):
+            yield found
+
+
+def switches_in(text: str, nodes: dict[str, SlurmNode]) -> tuple[dict[str, str | None], dict[str, str]]:
+    """The tree of switches that have a name of their own, and the switch of each node."""
+    found = [{key.lower(): value for key, value in one.items()} for one in records(text)]
+    lines = [one for one in found if one.get("switchname", "") not in ("", *nodes)]
+    switches: dict[str, str | None] = {one["switchname"]: None for one in lines}
+    above: dict[str, str] = {}
+    for one in lines:
+        name = one["switchname"]
+        if "switches" in one:
+            below = [other for other in names_in(one["switches"]) if other in switches and other != name]
+            switches |= dict.fromkeys(below, name)
+        else:
+            above |= {node: name for node in names_in(one.get("nodes", "")) if node in nodes}
+    return switches, above

@@ -1,0 +1,208 @@
+"""A trace of the jobs that Slurm has accounted for, and the cluster that they ran on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+
+from wattsched.adapters.gpu_names import common_name
+from wattsched.adapters.recorded import Machine, Recorded, cluster_of
+from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
+from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
+from wattsched.adapters.slurm.snapshot import SlurmError, ask
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError
+from wattsched.instances.traces import TraceJob
+from wattsched.report.wording import count
+from wattsched.topology.exchange import logical_lines
+
+ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
+_OF_DOCUMENTS = {ACCOUNTING: ("jobs", {"job_id", "time"}), NODES: ("nodes", {"name", "gres"})}
+"""Where a document has its rows, and by which of their fields it is told from others."""
+LONGEST_S = 600.0
+"""That the accounting may take to answer."""
+
+STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING"])
+WAITING = frozenset(["PENDING", "REQUEUED", "CONFIGURING"])
+
+
+@dataclass
+class Said:
+    """Texts of Slurm's commands, by what they tell: jobs, nodes and switches."""
+
+    accounting: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    topology: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Take a text for what it is.
+
+        Raises
+        ------
+        ValueError
+            For a text of none of the commands.
+        """
+        getattr(self, kind_of(text)).append(text)
+
+
+def kind_of(text: str) -> str:
+    """Which command printed a text.
+
+    Raises
+    ------
+    ValueError
+        Where it is none that is known.
+    """
+    begin = text.lstrip()
+    if begin.startswith("{"):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
+        for kind, (key, fields) in _OF_DOCUMENTS.items():
+            rows = document.get(key)
+            if isinstance(rows, list) and all(isinstance(row, dict) and fields <= set(row) for row in rows):
+                return kind
+        raise ValueError("has neither 'jobs' of sacct --json nor 'nodes' of sinfo --json")
+    first = next((line for _, line in logical_lines(text)), "")
+    if re.match("SwitchName=", first, re.IGNORECASE):
+        return TOPOLOGY
+    if first.startswith("NodeName="):
+        return NODES
+    if "|" in begin.partition("\n")[0]:
+        return ACCOUNTING
+    known = "sacct --parsable2 or --json, sinfo --json, scontrol show node or scontrol show topology"
+    raise ValueError(f"is not what {known} prints; it begins with {echo(first)}")
+
+
+def ask_slurm(since: str, until: str) -> Said:
+    """Ask this machine's Slurm.
+
+    Parameters
+    ----------
+    since, until : str
+        Jobs that were there in this time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``.
+
+    Raises
+    ------
+    SlurmError
+        Where it does not answer, or keeps no accounting.
+    """
+    period = (f"--starttime={since}", f"--endtime={until}")
+    jobs = ask(
+        *("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}", *period),
+        timeout_s=LONGEST_S,
+        environment={"SLURM_TIME_FORMAT": "%s"},
+    )
+    nodes = ask("scontrol", "--oneliner", "show", "node")
+    try:
+        topology = [ask("scontrol", "--oneliner", "show", "topology")]
+    except SlurmError:  # without a plugin for it
+        topology = []
+    return Said([jobs], [nodes], topology)
+
+
+def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str] | None = None) -> Recorded:
+    """Trace and cluster of what Slurm said.
+
+    Parameters
+    ----------
+    zone : tzinfo, optional
+        Of times that tell none (default: this machine's).
+    stand_ins : mapping of str to str, optional
+        GPU type to the known one that counts instead.
+
+    Raises
+    ------
+    InputError, ValueError
+        For what cannot be read, and stand-ins that are not known.
+    """
+    if not said.accounting:
+        raise InputError(["no file tells jobs: give what 'sacct --parsable2' or 'sacct --json' prints"])
+    found = Recorded()
+    nodes = {name: node for text in said.nodes for name, node in nodes_in(text, found.notes).items()}
+    if nodes:
+        lines = (line for text in said.topology for _, line in logical_lines(text))
+        switches, above = switches_in("\n".join(lines), nodes)
+        machines = [Machine(one.name, one.gpu_type, one.gpus, above.get(one.name)) for one in nodes.values()]
+        found.cluster = cluster_of(machines, "slurm", found.assumed, switches=switches, stand_ins=stand_ins)
+        if closed := sum(not node.takes_jobs for node in nodes.values()):
+            found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
+    elif said.nodes:
+        raise InputError(["no node has GPUs"])
+    jobs = {(job.id, job.start_s): job for text in said.accounting for job in read_accounting(text, zone)}
+    _take(found, jobs.values(), nodes)
+    return found
+
+
+def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
+    """Put jobs into the trace, or count why not."""
+    seen, vague, shared = Counter[str](), 0, 0
+    for job in jobs:
+        if reason := _why_not(job):
+            found.left_out[reason] += 1
+            continue
+        seen[job.id] += 1
+        kind, power_w = _gpu_type(job, nodes), None
+        vague += kind is None
+        if job.energy_j is not None and _alone(job, nodes):
+            power_w = job.energy_j / job.elapsed_s
+        shared += job.energy_j is not None and power_w is None
+        found.ended[job.state.lower() or "unknown"] += 1
+        found.jobs.append(
+            TraceJob(
+                name=job.id if seen[job.id] == 1 else f"{job.id}#{seen[job.id]}",
+                submitted_s=job.eligible_s,
+                duration_s=job.elapsed_s,
+                gpus=job.gpus,
+                gpu_type=kind,
+                power_w=power_w,
+                user=job.user,
+                account=job.account,
+            )
+        )
+    if not found.jobs:
+        told = (
+            ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items()) or "there are none"
+        )
+        raise InputError([f"no job has used a GPU: {told}"])
+    if running := sum(found.ended[state.lower()] for state in STILL_RUN):
+        told = f"{count(running, 'job')} still running: what it has run is all of it"
+        found.assumed.append(told)
+    if vague:
+        found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
+    if shared:
+        found.notes.append(f"energy of {count(shared, 'job')} is that of shared nodes; it is left out")
+    if not any(job.power_w for job in found.jobs):
+        found.notes.append("Slurm has measured no energy; jobs have no watts")
+
+
+def _why_not(job: Accounted) -> str:
+    """Why a job is not in the trace; empty where it is."""
+    if not job.gpus:
+        return "without GPUs"
+    if job.state in WAITING:
+        return "that still wait"
+    if job.start_s is None or (not job.elapsed_s and not job.nodes):
+        return "that never started"
+    return "" if job.elapsed_s > 0 else "that ended at once"
+
+
+def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:
+    """Whether a job held all GPUs of its nodes, so that the nodes' energy is its own."""
+    known = all(name in nodes for name in job.nodes)
+    return known and sum(nodes[name].gpus for name in job.nodes) <= job.gpus
+
+
+def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:
+    """GPU type of a job as nodes have it; the accounting writes it in small letters."""
+    if not nodes:
+        return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
+    known = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
+    kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
+    kinds = kinds or {nodes[name].gpu_type for name in job.nodes if name in nodes}
+    return next(iter(kinds)) if len(kinds) == 1 else None

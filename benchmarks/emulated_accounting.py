@@ -1,0 +1,112 @@
+"""The accounting of an emulated Slurm: Debian's `slurmdbd` with a MariaDB of its own, in the same folder.
+
+Needs the packages of `emulated_slurm`, `slurmdbd` and `mariadb-server`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import emulated_slurm
+from ending import ended_by_signals
+
+PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
+ACCOUNTS = ("vision", "speech")
+
+
+def missing() -> str:
+    """Why it cannot run here; empty where it can."""
+    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    if absent:
+        return f"Slurm's accounting is not installed: there is no {', '.join(absent)}"
+    return emulated_slurm.missing()
+
+
+class AccountedSlurm(emulated_slurm.EmulatedSlurm):
+    """A cluster whose jobs are accounted for, of the accounts `ACCOUNTS`."""
+
+    def accounting(self) -> dict[str, Any]:
+        """Settings of slurmctld; those of slurmdbd are in a file of their own."""
+        folder = self.folder
+        self.port, self.database_port = next(self.ports), next(self.ports)
+        of_daemon = {
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={folder}/run/munge",
+            "DbdHost": "localhost",
+            "DbdAddr": "127.0.0.1",
+            "DbdPort": self.port,
+            "SlurmUser": "root",
+            "StorageType": "accounting_storage/mysql",
+            "StorageHost": "127.0.0.1",
+            "StoragePort": self.database_port,
+            "StorageUser": "slurm",
+            "StoragePass": "slurm",
+            "LogFile": folder / "log/slurmdbd",
+            "PidFile": folder / "run/slurmdbd.pid",
+        }
+        file = folder / "slurmdbd.conf"
+        file.write_text("\n".join([*(f"{name}={value}" for name, value in of_daemon.items()), ""]))
+        file.chmod(0o600)
+        return {
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "127.0.0.1",
+            "AccountingStoragePort": self.port,
+            "AccountingStoragePass": f"{folder}/run/munge",  # where munge listens
+            "AccountingStorageTRES": "gres/gpu,gres/gpu:A100",
+        }
+
+    def start_controller(self) -> None:
+        """Start the database, its daemon and slurmctld, and make the accounts."""
+        folder, socket = self.folder, self.folder / "run" / "database"
+        data = folder / "database"
+        subprocess.run(
+            [
+                "mariadb-install-db",
+                "--user=root",
+                f"--datadir={data}",
+                "--auth-root-authentication-method=normal",
+            ],
+            check=True,
+            capture_output=True,
+        )
+        self._spawn(
+            "mariadbd",
+            *("mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}"),
+            *(f"--port={self.database_port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"),
+        )
+        _until(socket.exists)
+        rights = "grant all on slurm_acct_db.* to 'slurm'@'{}' identified by 'slurm';"
+        said = "create database slurm_acct_db;" + "".join(map(rights.format, ("localhost", "127.0.0.1")))
+        subprocess.run(["mariadb", f"--socket={socket}", "--user=root", f"--execute={said}"], check=True)
+        self._spawn("slurmdbd", "slurmdbd", "-D")
+        _until(lambda: "emulated" in self.run("sacctmgr", "-i", "add", "cluster", "emulated", check=False))
+        for account in ACCOUNTS:
+            self.run("sacctmgr", "-i", "add", "account", account)
+            self.run("sacctmgr", "-i", "add", "user", "root", f"account={account}")
+        super().start_controller()
+
+
+def _until(holds: Any) -> None:
+    for _ in range(100):
+        if holds():
+            return
+        time.sleep(0.2)
+    raise RuntimeError("Slurm's accounting did not come up")
+
+
+@contextmanager
+def accounted_slurm(folder: Path, nodes: int, **options: Any) -> Iterator[AccountedSlurm]:
+    """A cluster with accounting that runs, and is stopped in the end."""
+    cluster = AccountedSlurm(folder, nodes, **options)
+    with ended_by_signals():
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()

@@ -1,0 +1,171 @@
+"""``wattsched import slurm`` and ``kubernetes``: a trace and a cluster of what a scheduler has recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.failures import BadInput, refusing
+from wattsched.cli.files import content_of, write
+from wattsched.cli.outputs import Command, folder_option
+from wattsched.cli.parameters import refuse_given
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from wattsched.adapters.recorded import Recorded
+
+TRACE, CLUSTER = "jobs.csv", "cluster.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A scheduler whose records are read.
+
+    Attributes
+    ----------
+    description : str
+        As of trace formats.
+    make : callable
+        Makes the command.
+    """
+
+    description: str
+    make: Callable[[], click.Command]
+
+
+class Zone(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Name of a time zone."""
+
+    name = "zone"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
+        """Find it."""
+        from zoneinfo import ZoneInfo
+
+        from wattsched.inputs import echo
+
+        try:
+            return ZoneInfo(str(value))
+        except (ValueError, OSError, KeyError):
+            self.fail(f"{echo(value)} is no time zone such as Europe/Berlin or UTC", param, ctx)
+
+
+def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        kind, equals, known = pair.partition("=")
+        if not (kind and equals and known):
+            raise BadInput(f"--stand-in: '{pair}' is not TYPE=KNOWN, such as gpu=A100")
+        found[kind] = known
+    return found
+
+
+def _finish(recorded: Recorded, output: str) -> None:
+    """Write what was found, and say what it is."""
+    from wattsched.instances.sizing.instance import Instance
+    from wattsched.instances.traces.plain_list import csv_of
+
+    Path(output).mkdir(exist_ok=True)
+    write(str(Path(output) / TRACE), csv_of(recorded.jobs))
+    if recorded.cluster is not None:
+        empty = Instance(name=recorded.cluster.name, cluster=recorded.cluster, jobs=[])
+        target = str(Path(output) / CLUSTER)
+        write(target, content_of(empty, target))
+    for line in recorded.lines():
+        click.echo(line)
+
+
+def _require_once(files: tuple[str, ...]) -> None:
+    for number, file in enumerate(files):
+        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
+            raise BadInput(f"{file}: the file is named twice")
+
+
+STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
+
+
+def _slurm() -> click.Command:
+    @click.command("slurm", cls=Command)
+    @click.argument("files", nargs=-1)
+    @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
+    @click.option("--since", default="now-7days", show_default=True, metavar="T", help="Of sacct, live.")
+    @click.option("--until", default="now", show_default=True, metavar="T", help="Of sacct, live.")
+    @click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
+    @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+    def command(
+        files: tuple[str, ...],
+        output: str,
+        since: str,
+        until: str,
+        time_zone: tzinfo | None,
+        stand_ins: tuple[str, ...],
+    ) -> None:
+        """Import jobs that Slurm has accounted for, and its nodes.
+
+        FILES, in any order, hold what sacct --parsable2 or --json, sinfo --json, scontrol show node and
+        scontrol show topology print, or a topology.conf. Without files, Slurm is asked.
+        """
+        from wattsched.adapters.slurm.snapshot import SlurmError
+        from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
+        from wattsched.inputs import read_text
+
+        replaced = _stand_ins(stand_ins)
+        if files:
+            refuse_given(("since", "until"), "does not go with files, of which all jobs are taken")
+        else:
+            refuse_given(("time_zone",), "needs files; live, Slurm is asked for times in UTC")
+        said = Said()
+        _require_once(files)
+        for file in files:
+            with refusing(file):
+                said.add(read_text(file))
+        try:
+            said = said if files else ask_slurm(since, until)
+        except SlurmError as error:
+            raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
+        with refusing():
+            found = recorded(said, time_zone, replaced)
+        _finish(found, output)
+
+    return command
+
+
+def _kubernetes() -> click.Command:
+    @click.command("kubernetes", cls=Command)
+    @click.argument("files", nargs=-1, required=True)
+    @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
+    @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+    def command(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
+        """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
+
+        FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
+        json. Where there are workloads, they are the jobs.
+        """
+        from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
+        from wattsched.instances.errors import sourced
+        from wattsched.instances.io import read_json
+
+        replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+        _require_once(files)
+        for file in files:
+            document = read_json(file)
+            with sourced(file):
+                items += items_of(document)
+                moments.append(moment_of(document) or os.path.getmtime(file))
+        with refusing():
+            found = recorded(items, max(moments), replaced)
+        _finish(found, output)
+
+    return command
+
+
+SOURCES: Mapping[str, Source] = {
+    "slurm": Source("jobs and nodes of a Slurm cluster, live or of files", _slurm),
+    "kubernetes": Source("pods or workloads and nodes of a Kubernetes cluster", _kubernetes),
+}

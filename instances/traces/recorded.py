@@ -1,0 +1,71 @@
+"""Jobs as traces record them, and when most of them are in the system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.instances.units import S_PER_H
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """A job as a trace records it: when it was submitted, how long it ran, on how many GPUs.
+
+    Attributes
+    ----------
+    model, batch_size : optional
+        What it trains, a model of the catalogue, and its global batch, where the trace tells.
+    gpu_type : str, optional
+        On which the duration was recorded (default: the cluster's reference type).
+    power_w : float, optional
+        Mean draw of its GPUs together, where it was measured.
+    user, account : str
+        Whose it is; empty where the trace does not tell.
+    """
+
+    name: str
+    submitted_s: float
+    duration_s: float
+    gpus: int
+    model: str | None = None
+    batch_size: int | None = None
+    gpu_type: str | None = None
+    power_w: float | None = None
+    user: str = ""
+    account: str = ""
+
+
+def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
+    """Jobs that use a GPU for some time.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    jobs = list(trace)
+    using = [job for job in jobs if job.gpus > 0 and job.duration_s > 0]
+    if not using:
+        raise ValueError(f"has no job that uses a GPU for longer than 0 s, of {len(jobs):,} in all")
+    return using
+
+
+def busiest_s(jobs: Iterable[TraceJob]) -> float:
+    """First full hour of the trace's clock at which most GPUs are asked for, if nobody queued."""
+    jobs = list(jobs)
+    starts = np.array([job.submitted_s for job in jobs])
+    ends = starts + np.array([job.duration_s for job in jobs])
+    gpus = np.array([job.gpus for job in jobs])
+    # Demand can only have grown at the first full hour after a job's submission.
+    grown = np.unique(np.ceil(starts / S_PER_H))
+    hours = np.append(np.floor(starts.min() / S_PER_H), grown) * S_PER_H
+
+    def gpus_until(times: np.ndarray) -> np.ndarray:
+        order = np.argsort(times)
+        total = np.concatenate([[0], np.cumsum(gpus[order])])
+        return np.asarray(total[np.searchsorted(times[order], hours, side="right")])
+
+    return float(hours[np.argmax(gpus_until(starts) - gpus_until(ends))])

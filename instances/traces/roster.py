@@ -1,0 +1,181 @@
+"""Which model of the catalogue a recorded job trains, and how its user starts it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+from wattsched.instances.traces.recorded import TraceJob
+from wattsched.perfmodels.profile import Profile, find, models
+from wattsched.topology.buddy import block_size
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.pools import Pool
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a user starts a job: at the customary batch, or the nearest that fits, and the highest setting.
+
+    Attributes
+    ----------
+    customary_batch : int, optional
+        What the trace says; None for the profile's default.
+    """
+
+    model: str
+    gpus: int
+    batch_size: int
+    frequency_mhz: int | None
+    power_limit_w: float | None
+    rate: float
+    customary_batch: int | None = None
+
+
+class Roster:
+    """Models of the catalogue that run on a cluster, and how their users start them there.
+
+    Durations are those on the reference GPU type: the one with most GPUs among those that have profiles, or
+    the one that is named.
+
+    Raises
+    ------
+    ValueError
+        When the catalogue has no profile for any GPU type of the cluster, or for the one that is named.
+    """
+
+    def __init__(self, cluster: Cluster, pools: tuple[Pool, ...], reference: str | None = None):
+        self.cluster, self.pools = cluster, pools
+        self.of_type = cache(self._of_type)
+        self._start = cache(self._make)
+        self._runnable = cache(self._make_runnable)
+        gpus: Counter[str] = Counter()
+        for pool in pools:
+            if any(self.profile(model, pool.gpu_type) for model in models()):
+                gpus[pool.gpu_type] += pool.n_gpus
+        if not gpus:
+            types = ", ".join(cluster.gpu_types)
+            raise ValueError(f"the catalogue has no profile for any GPU type of the cluster ({types})")
+        if reference is not None and reference not in gpus:
+            lacks = "no profile of it" if reference in cluster.gpu_types else "no such GPU"
+            where = "the catalogue" if reference in cluster.gpu_types else "the cluster"
+            raise ValueError(f"gpu_type: '{reference}': {where} has {lacks}; jobs run on {', '.join(gpus)}")
+        self.reference = reference or max(gpus, key=lambda name: gpus[name])
+        alike = [pool for pool in pools if pool.gpu_type == self.reference]
+        self._largest = max(alike, key=lambda pool: pool.largest_block)
+
+    def _of_type(self, gpu_type: str | None) -> Roster:
+        """Roster of jobs whose durations were recorded on a GPU type; where none is named, this one."""
+        return self if gpu_type in (None, self.reference) else Roster(self.cluster, self.pools, gpu_type)
+
+    def profile(self, model: str, gpu_type: str) -> Profile | None:
+        """Profile of a model on a GPU type, or on the one that stands in for it."""
+        return find(model, self.cluster.gpu_types[gpu_type].profile or gpu_type)
+
+    def start(self, number: int, asked_gpus: int) -> Start:
+        """Start of a job on the reference GPU type; `number` chooses the model.
+
+        Raises
+        ------
+        ValueError
+            When no batch of any model fits.
+        """
+        candidates = self._runnable(models(), None, asked_gpus)
+        if not candidates:
+            raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
+        return candidates[number % len(candidates)]
+
+    def start_of(self, model: str, batch_size: int | None, asked_gpus: int) -> Start:
+        """Start of a model that the trace names, on the reference GPU type.
+
+        Raises
+        ------
+        ValueError
+            When the catalogue has no profile of it there, or no batch of it fits.
+        """
+        if self.profile(model, self.reference) is None:
+            raise ValueError(f"the catalogue has no profile of '{model}' on {self.reference}")
+        for start in self._runnable((model,), batch_size, asked_gpus):
+            return start
+        raise ValueError(f"no batch of '{model}' fits on {asked_gpus} {self.reference}")
+
+    def on(self, pool: Pool, wanted: Start) -> Start | None:
+        """Start of the same job in a pool; None when the model does not run there on that many GPUs."""
+        return self._start(
+            wanted.model, pool.gpu_type, pool.gpus_per_node, wanted.gpus, wanted.customary_batch
+        )
+
+    def batches_with(self, start: Start) -> list[int] | None:
+        """Batch sizes to offer, the customary one first; None where the profile says it all."""
+        profile = self.profile(start.model, self.reference)
+        if start.customary_batch is None or profile is None:
+            return None
+        return list(dict.fromkeys([start.customary_batch, *profile.batch_sizes]))
+
+    def counts_with(self, start: Start) -> list[int]:
+        """Powers of two of the model's profile and the count that was asked for."""
+        profile = self.profile(start.model, self.reference)
+        counts = [] if profile is None else profile.gpu_counts
+        return sorted({count for count in counts if block_size(count) == count} | {start.gpus})
+
+    def _make_runnable(self, names: tuple[str, ...], batch_size: int | None, asked_gpus: int) -> list[Start]:
+        """Those models that run on the GPUs asked for, cut to what profiles and blocks reach."""
+        pool = self._largest
+        profiles = [p for model in names if (p := self.profile(model, self.reference)) is not None]
+        gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
+        while gpus:
+            told = (pool.gpus_per_node, gpus, batch_size)
+            starts = [self._start(p.model, self.reference, *told) for p in profiles]
+            if found := [start for start in starts if start is not None]:
+                return found
+            gpus //= 2
+        return []
+
+    def _make(
+        self, model: str, gpu_type: str, gpus_per_node: int, gpus: int, customary: int | None
+    ) -> Start | None:
+        profile = self.profile(model, gpu_type)
+        if profile is None or gpus > profile.gpu_counts[-1]:
+            return None
+        wanted = customary or profile.default_batch
+        known = profile.batch_sizes if customary is None else [*profile.batch_sizes, customary]
+        batches = [b for b in known if gpus <= b <= gpus * profile.max_local_batch]
+        if not batches:
+            return None
+        batch = min(batches, key=lambda b: (abs(b - wanted), b))
+        kind = self.cluster.gpu_types[gpu_type]
+        frequency = limit = stand_in_limit = None
+        if profile.frequency is not None:
+            frequency = max(kind.frequencies_mhz or profile.frequency.choices_mhz)
+        elif profile.power_limits is not None:
+            stand_in_limit = float(max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w))
+            # In the watts of this type.
+            limit = round(stand_in_limit * kind.power_factor, 6)
+        rate = float(profile.rate(gpus, batch, frequency, stand_in_limit, gpus_per_node)) * kind.speed_factor
+        return Start(model, gpus, batch, frequency, limit, rate, customary)
+
+
+def start_of(roster: Roster, job: TraceJob, seed: int) -> Start:
+    """How the user of a job starts it.
+
+    Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
+    that run on the GPU count asked for.
+
+    Raises
+    ------
+    ValueError
+        When a model that the trace names does not run on the cluster, or it has no such GPUs.
+    """
+    try:
+        roster = roster.of_type(job.gpu_type)
+        if job.model is None:
+            return roster.start(model_hash(seed, job.name), job.gpus)
+        return roster.start_of(job.model, job.batch_size, job.gpus)
+    except ValueError as error:
+        raise ValueError(f"job '{job.name}': {error}") from None
+
+
+def model_hash(seed: int, job: str) -> int:
+    """Number that depends on seed and name alone: the same on every machine, whatever the other jobs."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{job}".encode()).digest()[:8], "big")

@@ -1,0 +1,258 @@
+"""Slurm's accounting: tables and JSON say the same, every bad cell is told, every job is counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
+from wattsched.adapters.slurm.trace import Said, kind_of, recorded
+from wattsched.instances.errors import InputError
+
+SITE = Path(__file__).resolve().parents[3] / "examples" / "site"
+STATES = ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 1003", "OUT_OF_MEMORY", "RUNNING", "NODE_FAIL"]
+ZONE = timezone(timedelta(hours=-7))
+NODES = "NodeName=a1 Gres=gpu:A100:8 State=IDLE\nNodeName=a2 Gres=gpu:A100:8(S:0-1) State=MIXED+DRAIN\n"
+
+JOBS = st.lists(
+    st.builds(
+        Accounted,
+        id=st.integers(1, 99).map(str)
+        | st.tuples(st.integers(100, 120), st.integers(0, 9)).map("%d_%d".__mod__),
+        user=st.sampled_from(["ann", "ben"]),
+        account=st.sampled_from(["", "vision"]),
+        state=st.sampled_from(STATES),
+        eligible_s=st.integers(1_700_000_000, 1_800_000_000).map(float),
+        start_s=st.integers(1_800_000_000, 1_800_100_000).map(float),
+        elapsed_s=st.integers(0, 400_000).map(float),
+        gpus=st.integers(0, 16),
+        gpu_types=st.just(frozenset()) | st.just(frozenset(["a100"])),
+        energy_j=st.none() | st.integers(1, 10**9).map(float),
+        nodes=st.sampled_from([("a1",), ("a2",), ("a1", "a2")]),
+    ).map(lambda job: job if job.gpus else replace(job, gpu_types=frozenset())),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda job: job.id,
+)
+
+
+def time_of(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, ZONE).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def clock(seconds: float) -> str:
+    days, rest = divmod(int(seconds), 86_400)
+    return (f"{days}-" if days else "") + f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+
+
+def tres_of(job: Accounted) -> str:
+    entries = ["cpu=8", "mem=32G", *[f"gres/gpu:{kind}={job.gpus}" for kind in job.gpu_types]]
+    return ",".join([*entries, f"gres/gpu={job.gpus}"] if job.gpus else entries)
+
+
+def cells_of(job: Accounted, name: str = "train") -> dict[str, str]:
+    """A line of the table, the energy in its steps."""
+    cells = [job.id, job.user, job.account, "gpu", job.state, time_of(job.eligible_s - 50)]
+    cells += [time_of(job.eligible_s), time_of(job.start_s or 0), "Unknown", clock(job.elapsed_s)]
+    cells += [tres_of(job), tres_of(job), "", {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]), name]
+    return dict(zip(FIELDS, cells, strict=True))
+
+
+def table_of(jobs: list[Accounted], name: str = "train") -> str:
+    lines = ["|".join(FIELDS)]
+    for job in jobs:
+        cells = cells_of(job, name)
+        lines.append("|".join(cells.values()))
+        if job.energy_j is not None:
+            for step, energy_j in (("batch", 0.0), ("extern", job.energy_j), ("0", job.energy_j / 2)):
+                cells |= {
+                    "JobID": f"{job.id}.{step}",
+                    "JobName": step,
+                    "ConsumedEnergyRaw": f"{energy_j:.0f}",
+                }
+                lines.append("|".join(cells.values()))
+    return "\n".join(lines) + "\n"
+
+
+def document_of(jobs: list[Accounted], new: bool) -> str:
+    """As Slurm 22.05 says it, or with the wrapped numbers and lists of newer versions."""
+
+    def wrapped(number: float) -> Any:
+        return {"set": True, "infinite": False, "number": number} if new else number
+
+    rows = []
+    for job in jobs:
+        number, _, task = job.id.partition("_")
+        array = (int(number), wrapped(int(task))) if task else (0, None)
+        tres = [{"type": "cpu", "name": None, "count": 8}, {"type": "energy", "name": None, "count": None}]
+        if job.gpus:
+            names = ["gpu", *(f"gpu:{kind}" for kind in job.gpu_types)]
+            tres += [{"type": "gres", "name": name, "count": job.gpus} for name in names]
+        state = job.state.partition(" ")[0]
+        energies = [0.0, job.energy_j] if job.energy_j is not None else []
+        rows.append(
+            {
+                "job_id": 7 if task else int(number),
+                "array": dict(zip(("job_id", "task_id"), array, strict=True)),
+                "user": job.user,
+                "account": job.account,
+                "state": {"current": [state] if new else state, "reason": "None"},
+                "time": {
+                    "elapsed": job.elapsed_s,
+                    "eligible": job.eligible_s,
+                    "start": job.start_s,
+                    "submission": job.eligible_s - 50,
+                },
+                "tres": {"allocated": tres, "requested": tres},
+                "nodes": {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]),
+                "steps": [{"statistics": {"energy": {"consumed": wrapped(one)}}} for one in energies],
+            }
+        )
+    return json.dumps({"meta": {}, "jobs": rows})
+
+
+def ended(jobs: list[Accounted]) -> list[Accounted]:
+    return [replace(job, state=job.state.partition(" ")[0]) for job in jobs]
+
+
+@given(JOBS, st.booleans(), st.sampled_from(["train", "a|b", "||", ""]))
+def test_tables_and_documents_say_the_same(jobs: list[Accounted], new: bool, name: str) -> None:
+    assert read_accounting(table_of(jobs, name), ZONE) == ended(jobs)
+    assert read_accounting(document_of(jobs, new)) == ended(jobs)
+
+
+@given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(["Submit", "Start", "Elapsed", "NodeList"]))))
+def test_every_bad_cell_is_told(bad: set[tuple[int, str]]) -> None:
+    good = Accounted("1", "ann", "", "COMPLETED", 1e9, 2e9, 9.0, 1, frozenset(), None, ("a1",))
+    rows = [cells_of(replace(good, id=str(n))) for n in range(5)]
+    for n, column in bad:
+        rows[n][column] = "a[3-"
+    text = "\n".join(["|".join(FIELDS), *("|".join(row.values()) for row in rows)])
+    if not bad:
+        assert len(read_accounting(text, ZONE)) == 5
+        return
+    with pytest.raises(InputError) as error:
+        read_accounting(text, ZONE)
+    places = re.findall(r"line (\d+), column '(\w+)'", str(error.value))
+    assert {(int(line) - 2, column) for line, column in places} == bad
+    assert str(error.value).count("a[3-") >= len(bad)
+
+
+@given(JOBS)
+def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
+    said = Said([table_of(jobs)], [NODES])
+    if not any(job.gpus and job.elapsed_s for job in jobs):
+        with pytest.raises(InputError, match="no job has used a GPU"):
+            recorded(said, ZONE)
+        return
+    found = recorded(said, ZONE)
+    assert len(found.jobs) + found.left_out.total() == len(jobs)
+    assert found.ended == Counter(job.state.lower() for job in ended(jobs) if job.gpus and job.elapsed_s)
+    known = {job.id: job for job in jobs}
+    for job in found.jobs:
+        of = known[job.name]
+        assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
+        assert job.gpu_type == "A100"
+        alone = of.gpus >= 8 * len(of.nodes)
+        assert job.power_w == (of.energy_j / of.elapsed_s if alone and of.energy_j is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("17", 17), ("1.5K", 1500), ("2M", 2e6), ("3.25G", 3.25e9), ("1T", 1e12)]
+)
+def test_suffixes(text: str, value: float) -> None:
+    assert amount(text) == value
+
+
+@pytest.mark.parametrize(
+    ("zone", "time", "expected"),
+    [
+        (UTC, "2026-03-29T12:00:00", "2026-03-29T12:00:00+00:00"),
+        (ZONE, "2026-03-29T12:00:00", "2026-03-29T19:00:00+00:00"),
+        (ZONE, "1774785600", "2026-03-29T12:00:00+00:00"),
+        (ZONE, "2026-03-29T12:00:00+0200", "2026-03-29T10:00:00+00:00"),
+    ],
+)
+def test_times_as_slurm_may_print_them(zone: Any, time: str, expected: str) -> None:
+    text = f"JobID|State|Submit|Start|Elapsed|AllocTRES\n1|COMPLETED|{time}|{time}|00:01:00|gres/gpu=1\n"
+    (job,) = read_accounting(text, zone)
+    assert job.start_s == job.eligible_s == datetime.fromisoformat(expected).timestamp()
+
+
+def test_a_job_that_was_requeued_has_several_runs_and_one_in_two_files_counts_once() -> None:
+    text = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n" + "".join(
+        f"5|{state}|{start}|{start}|60|gres/gpu=1\n"
+        for state, start in (("NODE_FAIL", 100), ("COMPLETED", 200))
+    )
+    found = recorded(Said([text, text]))
+    assert [job.name for job in found.jobs] == ["5", "5#2"]
+    assert found.cluster is None
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            "JobID|Stat|Submit\n1|x|y\n",
+            "columns State, Start, Elapsed or ElapsedRaw or End, AllocTRES or",
+        ),
+        ("JobID|State|Submit|Start|End|ReqTRES\n1|x|Unknown\n", "line 2: 3 cells, the header has 6 columns"),
+        ("a|b\n", "found a, b; read are JobID, User, Account"),
+    ],
+)
+def test_tables_that_are_refused(text: str, fault: str) -> None:
+    with pytest.raises(InputError, match=re.escape(fault)):
+        read_accounting(text)
+
+
+@pytest.mark.parametrize("text", ["", "hello", "{", "{}", '{"jobs": 3}', "NodeNames=a", "#NodeName=a1"])
+def test_a_file_of_none_of_the_commands_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not what sacct|is no JSON|has neither 'jobs'"):
+        kind_of(text)
+
+
+def test_the_example() -> None:
+    said = Said()
+    for name in ("topology.conf", "sacct.txt", "nodes.txt"):
+        said.add((SITE / name).read_text())
+    found = recorded(said, UTC)
+    assert found.ended == {"completed": 43, "failed": 2, "timeout": 1, "cancelled": 1, "running": 1}
+    assert found.left_out == {"without GPUs": 3, "that never started": 1, "that still wait": 1}
+    assert {job.gpu_type for job in found.jobs} == {"A100", "V100"}
+    assert sum(job.power_w is not None for job in found.jobs) == 17
+    assert {job.account for job in found.jobs} == {"vision", "speech", "language"}
+    assert found.cluster is not None
+    assert {node.name: node.parent for node in found.cluster.nodes} == {
+        "a1": "rack1", "a2": "rack1", "a3": "rack2", "a4": "rack2", "v1": "rack3", "v2": "rack3",
+    }  # fmt: skip
+    assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
+    assert "down or drained now, but in the cluster: 1 node" in found.lines()
+
+
+@given(st.data())
+def test_mutated_texts_are_read_or_refused_in_words(data: st.DataObject) -> None:
+    texts = [(SITE / name).read_text() for name in ("sacct.txt", "nodes.txt", "topology.conf")]
+    odd = st.sampled_from(
+        ["|", "\n", "a[1-", "=", "gres/gpu=99999999", "0001-01-01T00:00:00", "nan", "é", "\\"]
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        which = data.draw(st.integers(0, 2))
+        text = texts[which]
+        at = data.draw(st.integers(0, len(text)))
+        cut = data.draw(st.integers(0, 9))
+        texts[which] = text[:at] + data.draw(odd | st.text(max_size=3)) + text[at + cut :]
+    with suppress(InputError, ValueError):
+        said = Said()
+        for text in texts:
+            said.add(text)
+        recorded(said, data.draw(st.sampled_from([None, UTC, ZONE])))

@@ -1,0 +1,66 @@
+"""Clusters of what schedulers call their GPUs: known types by any name, others by what stands in for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from wattsched.adapters.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
+from wattsched.adapters.recorded import Machine, cluster_of
+from wattsched.instances.clusters import GPU_TYPES
+from wattsched.instances.errors import InputError
+from wattsched.instances.traces import TraceJob
+from wattsched.replay.jobs.trace import trace_of_durations
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "memory_gib"),
+    [
+        ("A100", "A100", 80),
+        ("a100", "A100", 80),
+        ("nvidia_a100-sxm4-40gb", "A100", 40),
+        ("NVIDIA-A100-SXM4-80GB", "A100", 80),
+        ("Tesla-V100-SXM2-16GB", "V100", 16),
+        ("tesla_t4", "T4", 16),
+        ("gpu", "gpu", 80),
+        ("a1000", "a1000", 80),
+    ],
+)
+def test_known_types_by_any_name(name: str, known: str, memory_gib: float) -> None:
+    kind, told = gpu_type_named(name)
+    assert common_name(name) == known
+    assert kind.profile == (None if name == "A100" else known if known in GPU_TYPES else "A100")
+    assert kind.memory_gib == memory_gib
+    assert bool(told) == (name != "A100")
+    assert ("not known" in told) == (known not in GPU_TYPES)
+
+
+@pytest.mark.parametrize("name", [*BOARD_POWER_W, "NVIDIA-H100-80GB-HBM3", "nvidia_l40s"])
+def test_types_that_are_not_measured_draw_their_board_limit(name: str) -> None:
+    kind, told = gpu_type_named(name)
+    most_w = BOARD_POWER_W[common_name(name)]
+    full_w = GPU_TYPES["A100"].max_power_w or 0
+    assert (kind.max_power_w, kind.idle_power_w) == (most_w, pytest.approx(IDLE_PART * most_w, rel=0.02))
+    assert kind.power_factor == pytest.approx(most_w / full_w)
+    assert told == f"as fast as A100, with its watts times {most_w:g}/400"
+
+
+@pytest.mark.parametrize("name", ["H100", "gpu", "nvidia_a100-sxm4-40gb", "L40S", "AMD_Instinct_MI300X_OAM"])
+def test_jobs_run_on_clusters_of_any_type_as_long_as_recorded(name: str) -> None:
+    cluster = cluster_of([Machine(f"n{i}", name, 8) for i in range(2)], "site", [])
+    trace = trace_of_durations(cluster, [TraceJob("j", 0, 600, 4, gpu_type=name)])
+    assert trace.work[0] / trace.requested_rate[0] == pytest.approx(600)
+
+
+def test_a_stand_in_replaces_what_a_name_says() -> None:
+    assumed: list[str] = []
+    cluster = cluster_of([Machine("n", "A100", 4)], "site", assumed, stand_ins={"A100": "T4"})
+    assert (cluster.gpu_types["A100"].profile, cluster.gpu_types["A100"].max_power_w) == ("T4", 70)
+    assert assumed[0] == "GPU type 'A100' counts as T4, as you say"
+
+
+def test_only_switches_above_nodes_are_kept_and_circles_are_refused() -> None:
+    above = {"rack": "top", "top": None, "other": "top"}
+    cluster = cluster_of([Machine("n", "A100", 4, "rack")], "site", [], switches=above)
+    assert {group.name: group.parent for group in cluster.groups} == {"rack": "top", "top": None}
+    with pytest.raises(InputError, match="the groups form a cycle: a -> b -> a"):
+        cluster_of([Machine("n", "A100", 4, "a")], "site", [], switches={"a": "b", "b": "a"})

@@ -1,0 +1,161 @@
+"""Plain lists of recorded jobs: what is written is read again, and every bad cell is told."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
+from wattsched.instances.errors import InputError, NoticeWarning
+from wattsched.instances.traces import TraceJob, round_at
+from wattsched.instances.traces.plain_list import clock_s, csv_of, read_plain
+from wattsched.perfmodels.profile import models
+from wattsched.replay.jobs.trace import trace_of_durations
+from wattsched.topology.cluster import Cluster, Node
+
+pytestmark = pytest.mark.filterwarnings("ignore::wattsched.instances.errors.NoticeWarning")
+
+NAMES = st.text("abcdefgh_.0123456789é", min_size=1, max_size=8)
+JOBS = st.lists(
+    st.builds(
+        TraceJob,
+        name=NAMES,
+        submitted_s=st.integers(10**9, 2 * 10**9).map(float),
+        duration_s=st.floats(0.001, 1e7).map(lambda s: round(s, 3)),
+        gpus=st.integers(0, 64),
+        model=st.none() | st.sampled_from(models()),
+        gpu_type=st.none() | st.sampled_from(list(GPU_TYPES)),
+        power_w=st.none() | st.integers(1, 10_000).map(float),
+        user=st.just("") | NAMES,
+        account=st.just("") | NAMES,
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda job: job.name,
+)
+ROW = {"job": "j", "arrival": "2026-11-03 08:30", "duration": "1-02:03:04", "gpus": "4", "watts": "9.5"}
+BAD = {"job": "", "arrival": "2026-13-03", "duration": "1:2", "gpus": "4.5", "watts": "-1"}
+
+
+@pytest.fixture(scope="module")
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "list.csv"
+
+
+def written(path: Path, rows: list[dict[str, str]]) -> Path:
+    lines = [",".join(ROW), *(",".join(row.values()) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@given(JOBS)
+def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None:
+    path.write_text(csv_of(jobs))
+    first_s = min(job.submitted_s for job in jobs)
+    found = {job.name: job for job in read_plain(path)}
+    assert set(found) == {job.name for job in jobs}
+    for job in jobs:
+        again = found[job.name]
+        assert again.submitted_s == job.submitted_s - first_s
+        assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
+        assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
+        assert (again.user, again.account) == (job.user, job.account)
+
+
+@given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(list(ROW)))))
+def test_every_bad_cell_is_told_by_line_column_and_value(path: Path, bad: set[tuple[int, str]]) -> None:
+    rows = [{**ROW, "job": f"j{n}"} for n in range(5)]
+    for n, column in bad:
+        rows[n][column] = BAD[column]
+    written(path, rows)
+    if not bad:
+        assert len(read_plain(path)) == 5
+        return
+    with pytest.raises(InputError) as error:
+        read_plain(path)
+    told = "\n".join(error.value.faults[:-1] if len(bad) > 20 else error.value.faults)
+    places = {(int(line) - 2, column) for line, column in re.findall(r"line (\d+), column '(\w+)'", told)}
+    assert places <= bad
+    assert len(places) == min(20, len(bad))
+    assert all(BAD[column] in told for _, column in places)
+
+
+@given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_clocks(days: int, hours: int, minutes: int, seconds: int) -> None:
+    expected = 86_400 * days + 3600 * hours + 60 * minutes + seconds
+    assert clock_s(f"{days}-{hours:02}:{minutes:02}:{seconds:02}") == expected
+    assert clock_s(f"{24 * days + hours}:{minutes:02}:{seconds:02}") == expected
+
+
+def test_dates_count_from_the_first_and_seconds_from_their_zero(path: Path) -> None:
+    zones = ["2026-11-03T10:00+01:00", "2026-11-03T08:30:00Z"]
+    written(path, [{**ROW, "job": str(n), "arrival": cell} for n, cell in enumerate(zones)])
+    assert [job.submitted_s for job in read_plain(path)] == [1800, 0]
+    written(path, [{**ROW, "job": str(n), "arrival": cell} for n, cell in enumerate(["50", "10.5"])])
+    assert [job.submitted_s for job in read_plain(path)] == [50, 10.5]
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([ROW, ROW], "line 3, column 'job': the job 'j' occurs twice"),
+        ([ROW, {**ROW, "job": "k", "arrival": "7"}], "'7' is seconds, in line 2 there is a date"),
+        ([ROW, {**ROW, "job": "k", "arrival": "2026-01-01T00Z"}], "is a date with a time zone, in line 2"),
+    ],
+)
+def test_rows_that_do_not_go_together(path: Path, rows: list[dict[str, str]], fault: str) -> None:
+    with pytest.raises(InputError, match=re.escape(fault)):
+        read_plain(written(path, rows))
+
+
+def test_columns_that_are_missing_are_told_together_with_those_that_are_known(path: Path) -> None:
+    path.write_text("job,begin,gpus\n")
+    with pytest.raises(
+        ValueError, match="columns 'arrival', 'duration' are missing, found 'job', 'begin'"
+    ) as told:
+        read_plain(path)
+    assert "read are job, arrival, duration, gpus, gpu_type, watts, user, account, model" in str(told.value)
+
+
+@pytest.mark.filterwarnings("default::wattsched.instances.errors.NoticeWarning")
+def test_what_is_assumed_and_not_used_is_said(path: Path) -> None:
+    path.write_text(
+        "job,arrival,duration,gpus,watts,model,tint\na,0,9,1,5,bert,x\nb,0,9,1,,,x\nc,0,0,1,,,x\n"
+    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", NoticeWarning)
+        read_plain(path)
+    said = " ".join(str(one.message) for one in told)
+    assert "not read: the columns 'tint'" in said
+    assert "left out: 1 without GPUs or duration" in said
+    assert "assumed: 1 of 2 jobs name no model" in said
+    assert "not used: watts, told of 1 of 2 jobs" in said
+
+
+@given(st.sampled_from(["A100", "V100"]), st.integers(1, 8), st.sampled_from([None, "bert"]))
+def test_a_job_alone_takes_as_long_on_its_gpus_as_recorded(kind: str, gpus: int, model: str | None) -> None:
+    """Whichever type the cluster has more of."""
+    nodes = [Node(name=f"{name}{i}", gpu_type=name, gpus=8) for name in ("A100", "V100") for i in range(2)]
+    nodes.append(Node(name="more", gpu_type="A100", gpus=8))
+    cluster = Cluster(gpu_types={name: GPU_TYPES[name] for name in ("A100", "V100")}, nodes=nodes)
+    trace = trace_of_durations(cluster, [TraceJob("j", 0, 3600, gpus, model, gpu_type=kind)])
+    pool = next(p for p, known in enumerate(trace.pools) if known.gpu_type == kind)
+    row = trace.request[0, pool]
+    assert trace.work[0] / trace.configurations.rate[row] == pytest.approx(3600, rel=1e-9)
+
+
+def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
+    jobs = [TraceJob("j", 0, 10, 1, gpu_type="H100")]
+    for make in (trace_of_durations, lambda cluster, jobs: round_at(jobs, 0, cluster)):
+        with pytest.raises(
+            ValueError, match="job 'j': gpu_type: 'H100': the cluster has no such GPU; jobs run on A1"
+        ):
+            make(homogeneous_cluster(1, 8, "A100"), jobs)
