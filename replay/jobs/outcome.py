@@ -370,7 +370,7 @@ RECORDS: dict[str, Callable[[Outcome], Table]] = {
     "power": lambda outcome: {"time_s": outcome.meter.power.time_s, "power_w": outcome.meter.power.values},
     "segments": _segments,
 }
-"""A line per job in the order of arrival, per decision, per change of the cluster's watts, and per segment."""
+"""A line per job in the order of arrival, per decision, per change of the watts, per segment."""
 
 
 def csv_text(table: Table) -> str:
