@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.plot.style import FAINT, FILLS, HATCHES, Axes, Fill, size_in
+from wattsched.plot.style import FILLS, HATCHES, NEUTRAL, Axes, Fill, size_in
 from wattsched.topology.arrays import FloatArray, IntArray
 
 TITLES = {
@@ -84,7 +84,7 @@ class Colouring:
 
     def fill(self, number: int) -> Fill:
         """Fill of a name."""
-        return Fill(FAINT, "") if self.names[number] == NONE else Fill.of(number)
+        return Fill(NEUTRAL, "") if self.names[number] == NONE else Fill.of(number)
 
     def handles(self) -> list[Any]:
         """Entries of a legend; none where fills repeat, or there is nothing to tell apart."""
@@ -128,7 +128,7 @@ class Blocks:
             mine = colouring.code == number
             # White edges tell neighbours apart, as far as they leave something between them.
             width_pt = float(np.clip(0.2 * np.median(sides_pt[mine]), 0.0, 0.8)) if mine.any() else 0.0
-            edge = {"edgecolor": "white", "linewidth": width_pt}
+            edge: dict[str, Any] = {"edgecolor": "white", "linewidth": width_pt}
             fill = colouring.fill(number)._asdict()
             axes.add_collection(PolyCollection([*corners[mine]], **fill, **edge), autolim=False)
 

@@ -20,7 +20,7 @@ from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, literal, points_per_unit
-from wattsched.plot.style import FAINT, LIMIT, Axes, axes_for, legend
+from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend
 from wattsched.result import Result
 
 SIZE_IN = (7.2, 4.6)
@@ -169,8 +169,11 @@ def _draw(
         frames.append(_cells(left, top, gpus))
         lines += [[(left + gpu, top + MARGIN), (left + gpu, top + 1 - MARGIN)] for gpu in range(1, gpus)]
         gone += [_cells(left + gpu, top, 1) for gpu in range(gpus) if (name, gpu) in broken]
-    outline = {"edgecolor": LIMIT, "linewidth": 0.6}
-    looks = {"free": {"facecolor": "white"}, "unavailable": {"facecolor": FAINT, "hatch": "xxxx"}}
+    outline: dict[str, Any] = {"edgecolor": LIMIT, "linewidth": 0.6}
+    looks: dict[str, dict[str, Any]] = {
+        "free": {"facecolor": "white"},
+        "unavailable": {"facecolor": NEUTRAL, "hatch": "xxxx"},
+    }
     axes.add_collection(PolyCollection(frames, **looks["free"], **outline), autolim=False)
     axes.add_collection(LineCollection(lines, color=FAINT, linewidth=0.5, zorder=1), autolim=False)
     shown, handles, title = ["free"], [], None

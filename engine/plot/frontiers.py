@@ -71,7 +71,7 @@ def frontier(
         require_range(len(found) > 0, "found", "one replay at least", "none")
         criterion, unit = against, _draw_replays(axes, found, against)
         seeds = max(Counter(outcome.policy for outcome in found).values())
-        note = f"means over {seeds} seeds; bars: least to most" if seeds > 1 else ""
+        note = f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
     tidy(axes)
     axes.margins(0.06)
     label(axes, f"mean completion time, {unit}", AMOUNTS[criterion][0], note)

@@ -38,7 +38,8 @@ def schedule(
     ----------
     source : Outcome, DataFrame, str or Path
         A replay, or its table ``segments`` as a frame or a file (``.csv``, ``.parquet``), which ``wattsched
-        replay -o`` writes: job, start_s, end_s, node, gpus, frequency_mhz (MHz), batch_size, first_gpu.
+        replay -o`` writes: job, start_s, end_s, node, gpus, frequency_mhz (MHz), batch_size, first_gpu. The
+        nodes of a table have the GPUs that are used in it.
     rows : {"gpus", "jobs"}
         Whether a row is a GPU, node below node, or a job, in the order of their starts.
     colour : {"gpus", "frequency_mhz", "batch_size", "job"}, or mapping of str to str
@@ -81,7 +82,7 @@ def schedule(
         ends = np.cumsum(gpus)
         axes.set_ylim(float(ends[-1]), 0.0)
         axes.hlines(ends[:-1], 0.0, float(right.max()), color=FAINT, linewidth=0.6, zorder=0)
-        name_rows(axes, ends - gpus / 2, [*segments.nodes])
+        name_rows(axes, np.asarray(ends - gpus / 2), [*segments.nodes])
         label(axes, f"time from {first}, {unit}", "GPUs, by node")
     else:
         jobs = list(dict.fromkeys(segments.job))
@@ -89,7 +90,7 @@ def schedule(
         row = np.array([place[job] for job in segments.job], dtype=float)
         top, bottom = row + 0.1, row + 0.9
         axes.set_ylim(float(len(jobs)), 0.0)
-        name_rows(axes, np.arange(len(jobs)) + 0.5, jobs)
+        name_rows(axes, np.arange(0.5, len(jobs)), jobs)
         label(axes, f"time from {first}, {unit}", "jobs, by their start")
     blocks = Blocks(segments.job, left, right, top, bottom)
     blocks.draw(axes, colouring)

@@ -10,10 +10,10 @@ import numpy as np
 from wattsched.arguments import require_types
 from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run
-from wattsched.comparisons.statistics import MOST_GAP, gaps, times
+from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, gaps, times
 from wattsched.comparisons.statistics import performance_profile as profile_of
 from wattsched.instances.errors import require_range
-from wattsched.plot.style import Axes, Look, axes_for, label, legend, tidy, unit_of_time
+from wattsched.plot.style import Axes, Look, axes_for, label, legend, logarithmic, tidy, unit_of_time
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.topology.arrays import FloatArray
 
@@ -58,7 +58,7 @@ def gap_over_time(
     for number, (name, (times_s, of)) in enumerate(courses.items()):
         look, of = Look.of(number), np.where(np.isfinite(of), np.where(of > LEAST_GAP, of, 0.0), np.nan)
         if isinstance(found, Mapping):
-            when, shown = np.append(times_s, last_s) / unit_s, np.append(of, of[-1])
+            when, shown = np.append(times_s, 1.03 * last_s) / unit_s, np.append(of, of[-1])
             axes.step(when, shown, where="post", label=name, **look._asdict())
         else:
             axes.plot(times_s / unit_s, of, ".", color=look.color, markersize=3, label=name)
@@ -122,10 +122,11 @@ def performance_profile(
             require_range(value > 0, f"found: '{solver}' on '{instance}'", "above 0", value)
     profile = profile_of(measures)
     finite = [ratios[np.isfinite(ratios)] for ratios in profile.values()]
-    most = 1.5 * max((float(ratios.max(initial=1.0)) for ratios in finite), default=1.0)
+    most = 1.5 * max((float(ratios.max(initial=1.0)) for ratios in finite), default=1.0) + 1.0
     for i, (name, within) in enumerate(zip(profile, finite, strict=True)):
         _draw_shares(axes, name, i, within, instances, 1.0, most)
-    axes.set(xscale="log", xlim=(1.0, most), ylim=(0, 103))
+    logarithmic(axes)
+    axes.set(xlim=(1.0, most), ylim=(0, 103))
     return _finished(axes, f"{what}, as a multiple of the best", instances, note)
 
 
@@ -251,10 +252,10 @@ def _gap_axis(axes: Axes, which: str, values: Sequence[float]) -> float:
     first, last = math.floor(math.log10(least) - 1e-9), math.ceil(math.log10(most) + 1e-9)
     end = max(2.0 * most, 10.0 ** (first + 1))
     scale = axes.set_xscale if which == "x" else axes.set_yscale
-    scale("symlog", linthresh=10.0**first, linscale=0.5)
     axis = axes.xaxis if which == "x" else axes.yaxis
     # So many that they do not touch each other.
     every = math.ceil((last - first + 1) / 5)
+    scale("symlog", linthresh=10.0**first, linscale=0.6 * every)
     axis.set_ticks([0.0, *(10.0**k for k in range(last, first - 1, -every) if 10.0**k <= end)])
     axis.set_minor_locator(NullLocator())
     if which == "y":

@@ -39,7 +39,7 @@ MEASURES = {
 
 
 def placement_curves(
-    trial: PlacementTrial | Mapping[str, Curves] | Mapping[str, Sequence[Curves]],
+    trial: PlacementTrial | Mapping[str, Curves | Sequence[Curves]],
     measure: Shown = "allocated",
     *,
     reference: str = REFERENCE,
@@ -126,7 +126,7 @@ def placement_figure(trial: Any, reference: str = REFERENCE) -> Figure:
 
 
 def _note(seeds: int) -> str:
-    return f"means over {seeds} seeds; bands: least to most" if seeds > 1 else ""
+    return f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
 
 
 def _runs(trial: Any) -> dict[str, Sequence[Curves]]:

@@ -64,6 +64,7 @@ def price_history(
     values = {name: np.array([of.get(name, 0.0) for of in prices]) for name in known}
     for name, of in values.items():
         require_range(bool(np.isfinite(of).all()), f"rounds: the price of '{name}'", "finite", of)
+    require_range(bool(values), "rounds", "with a price at least", "none")
     if names is None:
         often = sorted(values, key=lambda name: -int((values[name] > 0).sum()))[:MOST_ROWS]
         names = [name for name in values if name in often]

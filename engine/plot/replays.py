@@ -18,6 +18,7 @@ from wattsched.plot.style import (
     axes_for,
     label,
     legend,
+    logarithmic,
     shared_legend,
     tidy,
     unit_of_time,
@@ -86,8 +87,6 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
     require_types(completion_times, locals())
     _require_some(outcomes)
     axes = axes_for(ax)
-    from matplotlib.ticker import LogFormatter, StrMethodFormatter
-
     unit, unit_s = unit_of_time(max(float(outcome.jct_s.max()) for outcome in outcomes))
     for number, outcome in enumerate(outcomes):
         jct = np.sort(outcome.jct_s) / unit_s
@@ -97,9 +96,8 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
         if 0 < jct[-1] <= jct[0] * (1 + 1e-9):
             # All the same but for rounding. Without a width, matplotlib would make one up, with a warning.
             axes.update_datalim([(jct[0] / 2, 0.0), (jct[0] * 2, 0.0)])
-    axes.set(xscale="log", ylim=(0, 103))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
+    axes.set_ylim(0, 103)
+    logarithmic(axes)
     label(axes, f"completion time, {unit}", "jobs, %")
     return _finished(axes)
 
@@ -111,7 +109,8 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
     ----------
     outcomes : sequence of Outcome
         Replays of one trace, idle GPUs and nodes included. Where they had a budget, the constant power of
-        each period that would spend it is drawn, too. Long replays are drawn in means, as the axis says.
+        each period that would spend it ("even budget") is drawn, too. Long replays are drawn in means, as
+        the axis says.
     cap_w : float, optional
         Watts that the power is held against.
     ax : matplotlib axes, optional
@@ -255,6 +254,4 @@ def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale, per: flo
     price = budget.per_kwh.per_watt(begins, begins + budget.period_s)
     even = np.divide(budget.amount / per, price, out=np.full(len(begins), np.nan), where=price > 0)
     since = (np.append(begins, end_s) - begin_s) / scale.unit_s
-    axes.stairs(
-        even, since, baseline=None, color=LIMIT, linewidth=2.5, label="budget, spent evenly", zorder=1
-    )
+    axes.stairs(even, since, baseline=None, color=LIMIT, linewidth=2.5, label="even budget", zorder=1)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattsched.arguments import require_types
@@ -30,8 +31,10 @@ FILLS = (BLUE, VERMILION, GREEN, SKY, YELLOW)
 """Of areas: yellow, too pale for lines, instead of black, in which a name is hard to read."""
 LIMIT = "#404040"
 """Of caps and budgets."""
+NEUTRAL = "#BBBBBB"
+"""Of GPUs that nobody may use, and of what is not stated."""
 FAINT = "#E6E6E6"
-"""Of GPUs that nobody may use, and of lines between nodes."""
+"""Of lines between GPUs and nodes, which only guide the eye."""
 PATTERNS: tuple[Pattern, ...] = (
     "-", "--", ":", "-.", (0, (6, 1)), (0, (1, 3)), (0, (4, 1, 1, 1, 1, 1)), (0, (8, 2, 3, 2)),
 )  # fmt: skip
@@ -40,6 +43,8 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\")
 SIZE_IN = (6.4, 3.8)
 HANDLE_IN, CHARACTER_IN, LINE_IN = 0.48, 0.068, 0.17
 """Width of an entry of a legend without its name, and of a character, and height of a line, about."""
+LETTER_IN = 0.078
+"""Width of a character of a label."""
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.2}
 MISSING = "matplotlib, which is not installed (pip install 'wattsched[plot]')"
 
@@ -107,10 +112,13 @@ def tidy(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def label(axes: Axes, x: str, y: str, *notes: str) -> None:
-    """Label both axes with their units; notes, such as how many runs there are, stand below."""
-    axes.set_xlabel("\n".join([x, ", ".join(note for note in notes if note)]).rstrip("\n"))
-    axes.set_ylabel(y)
+def logarithmic(axes: Axes) -> None:
+    """Make the lower axis logarithmic, with plain numbers, also between powers of ten where these are few."""
+    from matplotlib.ticker import LogFormatter, StrMethodFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 
 
 def size_in(axes: Axes) -> tuple[float, float]:
@@ -118,6 +126,14 @@ def size_in(axes: Axes) -> tuple[float, float]:
     figure, extent = axes.get_figure(root=True), axes.get_window_extent()
     assert figure is not None
     return extent.width / figure.dpi, extent.height / figure.dpi
+
+
+def label(axes: Axes, x: str, y: str, *notes: str) -> None:
+    """Label both axes with their units, in lines that fit; notes, such as on how many runs, stand below."""
+    wide_in, high_in = size_in(axes)
+    below = ", ".join(note for note in notes if note)
+    axes.set_xlabel("\n".join(wrap(x, int(wide_in / LETTER_IN)) + wrap(below, int(wide_in / LETTER_IN))))
+    axes.set_ylabel("\n".join(wrap(y, int(high_in / LETTER_IN))))
 
 
 def legend(axes: Axes, handles: Sequence[Any] | None = None, title: str | None = None) -> None:
@@ -186,6 +202,7 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
     require_types(save, {"path": path})
     axes_for(None)  # says what is missing
     from matplotlib import axes as axes_module
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     require("axes", axes, (axes_module.Axes, Figure), "axes or a figure of matplotlib")
@@ -195,8 +212,9 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
     known = sorted(figure.canvas.get_supported_filetypes())
     if kind not in known:
         raise ValueError(f"path: '{path}' must end in one of {', '.join(known)}")
-    # No date, so that equal plots are equal files.
+    # No date, and no names at random, so that equal plots are equal files.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     content = io.BytesIO()
-    figure.savefig(content, format=kind, dpi=120, metadata=metadata)
+    with rc_context({"svg.hashsalt": "wattsched"}):
+        figure.savefig(content, format=kind, dpi=120, metadata=metadata)
     write_atomically(path, content.getvalue())
