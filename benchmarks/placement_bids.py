@@ -112,7 +112,7 @@ def main() -> None:
         excess, refuses = worse_than_pwr(curves).split(" | ")
         grar = [f"{curves[p].grar[curves[p].at(1.0)]:.4f}" for p in ("bid", "bid-reserve", "fgd")]
         if arguments.write and name == POWER_LISTS[0]:
-            drawn = {policy: curves[policy] for policy in DRAWN}
+            drawn = {policy: runs.of(name, policy) for policy in DRAWN}
             save(placement_figure(drawn), FOLDER / "placement.svg")
         summary.append([f"`{name}`", excess, refuses, *grar, *gaps_closed(curves, bound)])
     header = ["list", "most that `bid` draws above `pwr` while that hosts all", "`pwr` refuses from x ="]

@@ -239,4 +239,4 @@ def plot(results: Results, path: Path) -> None:
         return
     times = {solver: t for solver, t in solve_times(results).items() if np.isfinite(list(t.values())).any()}
     if times:
-        save(performance_profile(times, time_limit_s=results["limit_s"]), path)
+        save(performance_profile(times, time_limit_s=results["limit_s"], gap=results["gap"]), path)

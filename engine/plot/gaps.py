@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,20 +20,24 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.topology.arrays import FloatArray
 
 Measures = Mapping[str, Mapping[str, float]]
-Course = tuple[Sequence[float], Sequence[float]]
+LOGGED = re.compile(r"\s*([\d.]+) s  .*, gap ([\d.e+-]+)$")
+"""A line that tells of a better decision: seconds and gap."""
 
 
 def gap_over_time(
-    found: Mapping[str, Sequence[Sequence[float]]] | Sequence[Outcome], *, ax: Axes | None = None
+    found: Mapping[str, Sequence[str] | Sequence[Sequence[float]]] | Sequence[Outcome],
+    *,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw how good decisions were known to be, over time.
 
     Parameters
     ----------
-    found : mapping of str to (seconds, gaps), or sequence of Outcome
-        Of each solver the seconds at which it knew a better decision or bound, ascending, and the gap from
-        then on; nan or infinity before there is one. Or replays, whose rounds have a certified gap each: one
-        dot for a round.
+    found : mapping of str to lines or (seconds, gaps), or sequence of Outcome
+        Of each solver the lines that ``wattsched.solve(..., log=lines.append)`` told, of which those count
+        that begin with seconds and end with a gap; or the seconds at which it knew a better decision or
+        bound, ascending, and the gap from then on, nan or infinity before there is one. Or replays, whose
+        rounds have a certified gap each: one dot for a round.
     ax : matplotlib axes, optional
         Default: those of a new figure.
 
@@ -188,26 +194,28 @@ def gap_profile(
     return _finished(axes, f"gap{more}", instances, note)
 
 
-def _courses(
-    found: Mapping[str, Sequence[Sequence[float]]] | Sequence[Outcome],
-) -> dict[str, tuple[FloatArray, FloatArray]]:
+def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Seconds and gaps by name."""
     require_range(len(found) > 0, "found", "of one solver or replay at least", "none")
     if not isinstance(found, Mapping):
-        made = {}
-        for outcome in found:
-            rounds = outcome.rounds
-            made[outcome.policy] = np.array(rounds.time_s) - outcome.begin_s, np.array(rounds.gap)
-        return made
+        rounds = {outcome.policy: (outcome.rounds, outcome.begin_s) for outcome in found}
+        return {
+            name: (np.array(of.time_s) - begin_s, np.array(of.gap)) for name, (of, begin_s) in rounds.items()
+        }
     courses = {}
     for name, course in found.items():
-        require_range(len(course) == 2, f"found: '{name}'", "seconds and gaps", f"{len(course)} sequences")
-        times_s, of = (np.array(values, dtype=float) for values in course)
+        if len(course) and all(isinstance(line, str) for line in course):
+            told = [(float(seen[1]), float(seen[2])) for line in course if (seen := LOGGED.match(line))]
+            require_range(
+                bool(told), f"found: lines of '{name}'", "of a decision with a gap at least", "none"
+            )
+            course = [*zip(*told, strict=True)]
         require_range(
-            0 < len(times_s) == len(of),
-            f"found: '{name}'",
-            "as many seconds as gaps",
-            f"{len(times_s)} and {len(of)}",
+            len(course) == 2, f"found: '{name}'", "lines, or seconds and gaps", f"{len(course)} parts"
         )
+        times_s, of = (np.array(values, dtype=float) for values in course)
+        several = f"{len(times_s)} and {len(of)}"
+        require_range(0 < len(times_s) == len(of), f"found: '{name}'", "as many seconds as gaps", several)
         ascends = bool(np.isfinite(times_s).all() and np.all(np.diff(times_s) >= 0) and times_s[0] >= 0)
         require_range(ascends, f"found: seconds of '{name}'", "at least 0 and ascending", times_s.tolist())
         require_range(not np.any(of < 0), f"found: gaps of '{name}'", "at least 0", of.min())

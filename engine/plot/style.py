@@ -43,7 +43,7 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\")
 SIZE_IN = (6.4, 3.8)
 HANDLE_IN, CHARACTER_IN, LINE_IN = 0.48, 0.068, 0.17
 """Width of an entry of a legend without its name, and of a character, and height of a line, about."""
-LETTER_IN = 0.078
+LETTER_IN = 0.072
 """Width of a character of a label."""
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.2}
 MISSING = "matplotlib, which is not installed (pip install 'wattsched[plot]')"

@@ -62,6 +62,15 @@ def test_no_gap_is_drawn_as_none() -> None:
     assert plot.gap_profile({"price": {"p": 0.0}}).get_xlim()[0] == 0.0
 
 
+def test_what_solve_logs_is_a_course() -> None:
+    lines: list[str] = []
+    result = wattsched.solve(wattsched.generate("uniform", jobs=60, seed=3), solver="highs", log=lines.append)
+    axes = plot.gap_over_time({"highs": lines})
+    assert axes.lines[0].get_ydata()[-1] <= 1e-4 >= result.gap
+    with pytest.raises(ValueError, match="found: lines of 'a': must be of a decision with a gap"):
+        plot.gap_over_time({"a": ["    0.10 s  solver 'highs'"]})
+
+
 def run_of(solver: str, instance: str, **known: Any) -> Run:
     names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput", "version": "1"}
     settings = {"gap_asked": 1e-3, "time_limit_s": 60.0, "threads": 1, "seed": 0, "checked": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) ->
         for start_s, end_s, job in segments:
             together[start_s, end_s].append(job)
         ordered = sorted(together)
-        assert all(end_s <= start_s for (_, end_s), (start_s, _) in zip(ordered, ordered[1:], strict=False))
+        assert all(end_s <= start_s for (_, end_s), (start_s, _) in pairwise(ordered))
         for (start_s, end_s), jobs in together.items():
             assert len(set(jobs)) == len(jobs)
             for job in jobs:
