@@ -74,9 +74,13 @@ class Runs:
                 json.dumps(dict(zip(("list", "policy", "seed"), key, strict=True), curves=values)) + "\n"
             )
 
+    def of(self, name: str, policy: str) -> list[Curves]:
+        """Curves of all seeds."""
+        return [self.curves[name, policy, seed] for seed in SEEDS]
+
     def mean(self, name: str, policy: str) -> Curves:
         """Mean over the seeds."""
-        return mean([self.curves[name, policy, seed] for seed in SEEDS])
+        return mean(self.of(name, policy))
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from placement import POWER_LISTS, POWER_POLICIES, PUBLISHED, SEEDS, Runs, run_m
 from tables import FOLDER, machine, table, write
 
 from wattsched.instances.traces.openb import read_nodes, read_tasks
+from wattsched.plot import save
+from wattsched.plot.placements import placement_figure
 from wattsched.replay.placement.bounds import Distances, distances
-from wattsched.replay.placement.curves import Curves, plot_curves, saving_pct
+from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.replay.placement.stream import Experiment
-from wattsched.replay.plots import save
 
 OURS = ("bid", "bid-reserve")
 AT = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
@@ -111,7 +112,8 @@ def main() -> None:
         excess, refuses = worse_than_pwr(curves).split(" | ")
         grar = [f"{curves[p].grar[curves[p].at(1.0)]:.4f}" for p in ("bid", "bid-reserve", "fgd")]
         if arguments.write and name == POWER_LISTS[0]:
-            save(plot_curves({policy: curves[policy] for policy in DRAWN}), str(FOLDER / "placement.svg"))
+            drawn = {policy: runs.of(name, policy) for policy in DRAWN}
+            save(placement_figure(drawn), FOLDER / "placement.svg")
         summary.append([f"`{name}`", excess, refuses, *grar, *gaps_closed(curves, bound)])
     header = ["list", "most that `bid` draws above `pwr` while that hosts all", "`pwr` refuses from x ="]
     header += ["GRAR(1) `bid`", "`bid-reserve`", "`fgd`", *(f"gap closed at {x:g}" for x in GOAL_AT)]

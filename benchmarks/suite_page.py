@@ -10,8 +10,8 @@ import numpy as np
 from suite_cases import LARGEST_S, MEMBERS, SMALL
 from tables import table
 
-from wattsched.comparisons.plots import plot_profile, save
 from wattsched.comparisons.statistics import shifted_geometric_mean
+from wattsched.plot import performance_profile, save
 
 Results = dict[str, Any]
 RUN_HEADER = (
@@ -239,4 +239,4 @@ def plot(results: Results, path: Path) -> None:
         return
     times = {solver: t for solver, t in solve_times(results).items() if np.isfinite(list(t.values())).any()}
     if times:
-        save(plot_profile(times), path)
+        save(performance_profile(times, time_limit_s=results["limit_s"], gap=results["gap"]), path)

@@ -6,7 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -104,7 +106,7 @@ def command(
     written: list[str] = []
     if output is not None:
         try:
-            written = write_report(comparison, output)
+            written = [*write_report(comparison, output), *_plots(comparison, Path(output))]
         except OSError as error:
             raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
     if as_json:
@@ -116,6 +118,18 @@ def command(
     return CHECK_FAILED if comparison.disagreements or comparison.failures else 0
 
 
+def _plots(comparison: Comparison, folder: Path) -> list[str]:
+    """Draw the profiles, where matplotlib is installed and there is anything to draw."""
+    if find_spec("matplotlib") is None or all(run.status == "skipped" for run in comparison.runs):
+        return []
+    from wattsched.plot import gap_profile, performance_profile, save
+
+    for name, draw in zip(PLOTS, (performance_profile, gap_profile), strict=True):
+        save(draw(comparison), folder / name)
+    return [*PLOTS]
+
+
+PLOTS = ("time-profile.png", "gap-profile.png")
 BEST = "bold green"
 CLOSE = 1e-9
 NO_GAP = 1e-12

@@ -107,7 +107,7 @@ def _parsed(path: str, name: str) -> Any:
 
 def save_plot(figure: Figure, file: str) -> None:
     """Write a plot and say so."""
-    from wattsched.replay.plots import save
+    from wattsched.plot import save
 
     try:
         save(figure, file)

@@ -16,7 +16,7 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.outputs import plot_option
 from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, Whole, filling, refuse_given
-from wattsched.replay.placement.curves import Curves, plot_curves, saving_pct
+from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
 
@@ -161,7 +161,9 @@ def command(stream: Stream, trial: Trial, dask: str | None, plot: str | None, as
             progress=show,
         )
     if plot is not None:
-        save_plot(plot_curves(placed.curves), plot)
+        from wattsched.plot.placements import placement_figure
+
+        save_plot(placement_figure(placed), plot)
     if as_json:
         return write(None, _document(placed))
 

@@ -203,7 +203,7 @@ SECONDS = Number(0, most=MOST_S)
     help="Of the models that jobs train where the trace does not tell.",
 )
 @dask_option("the replays")
-@folder_option("Write jobs, rounds and power (.csv).")
+@folder_option("Write jobs, rounds, power and segments (.csv).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
 @filling(
     "output",
@@ -256,9 +256,9 @@ def command(
             if seed == seeds[0] and output.plot is not None:
                 drawn.append(outcome)
     if output.plot is not None:
-        from wattsched.replay.jobs.plots import plot_outcomes
+        from wattsched.plot.replays import replay_figure
 
-        save_plot(plot_outcomes(drawn), output.plot)
+        save_plot(replay_figure(drawn), output.plot)
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
     document = json.dumps({"seeds": seeds, "policies": figures}) + "\n"
     if output.output is not None:

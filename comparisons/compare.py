@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 
 from wattsched.arguments import require_types
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
-from wattsched.comparisons.statistics import Summary, disagreements, gaps, summaries, times
+from wattsched.comparisons.statistics import Summary, disagreements, summaries
 from wattsched.documents import read_instance
 from wattsched.engine import require_names, sound_instance
 from wattsched.executors import ClusterError, Executor, SerialExecutor
@@ -30,7 +29,6 @@ FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
 Planned = tuple[Case, str, str]
 """Who solves a case: formulation and solver."""
-PLOTS = ("time-profile.png", "gap-profile.png", "gaps.png")
 
 
 @dataclass(frozen=True)
@@ -241,7 +239,7 @@ def _stored(store: Path, asked: dict[str, Any]) -> Run | None:
 
 
 def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
-    """Write all runs as CSV and JSON, and the plots if matplotlib is installed.
+    """Write all runs as CSV and JSON.
 
     Returns
     -------
@@ -252,7 +250,7 @@ def write_report(comparison: Comparison, folder: str | Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "runs.json", document(comparison))
     write_atomically(folder / "runs.csv", csv_text(comparison.runs).encode())
-    return ["runs.json", "runs.csv", *_plots(comparison, folder)]
+    return ["runs.json", "runs.csv"]
 
 
 def document(comparison: Comparison) -> str:
@@ -282,17 +280,3 @@ def csv_text(runs: Sequence[Run]) -> str:
         cells = {**run.as_dict(), "faults": "; ".join(run.faults)}
         writer.writerow({k: csv_text_cell(v) if isinstance(v, str) else v for k, v in cells.items()})
     return text.getvalue()
-
-
-def _plots(comparison: Comparison, folder: Path) -> list[str]:
-    if find_spec("matplotlib") is None:
-        return []
-    from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile, save
-
-    if not (tried := [run for run in comparison.runs if run.status != "skipped"]):
-        return []
-    found = gaps(tried)
-    drawn = plot_profile(times(tried)), plot_profile(found, what=gap_label(found)), plot_gaps(found)
-    for name, axes in zip(PLOTS, drawn, strict=True):
-        save(axes, folder / name)
-    return list(PLOTS)

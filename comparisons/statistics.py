@@ -20,7 +20,7 @@ SHIFT_S = 1.0
 LEAST_TIME_S = 1e-3
 """Faster than this is equally fast in a profile."""
 LEAST_GAP = 1e-9
-"""Smaller than this is equally small in a profile."""
+"""Smaller than this is none."""
 MOST_GAP = 10.0
 """Larger than this is equally large: next to an objective of 0 every gap is."""
 
@@ -102,7 +102,7 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
 
 
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Gaps by formulation and solver, then instance, from `LEAST_GAP` to `MOST_GAP`.
+    """Gaps by formulation and solver, then instance, `MOST_GAP` at most.
 
     They are infinite without a bound, or a decision of the solver's own, and 0 where there is none, proven.
     """
@@ -110,8 +110,8 @@ def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
     for run in runs:
         own = run.checked and not run.decided_by
         known = run.solved or (run.gap is not None and own and not run.faults)
-        gap = min(max(LEAST_GAP, run.gap or 0.0), MOST_GAP)
-        found[run.pair][run.instance] = gap if known else np.inf
+        gap = min(run.gap or 0.0, MOST_GAP)
+        found[run.pair][run.instance] = (gap if gap > LEAST_GAP else 0.0) if known else np.inf
     return dict(found)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from wattsched.version import __version__
 
 if TYPE_CHECKING:
+    from wattsched import plot as plot
     from wattsched.comparisons.compare import compare as compare
     from wattsched.documents import check as check
     from wattsched.documents import read_instance as read_instance
@@ -82,10 +83,14 @@ _HOMES = {
     "write_document": "wattsched.documents",
 }
 
-__all__ = ["__version__", *_HOMES]  # the names of the table
+_PARTS = ("plot",)
+
+__all__ = ["__version__", *_PARTS, *_HOMES]  # the names of the table
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"wattsched.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'wattsched' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)

@@ -75,10 +75,13 @@ class PlacementTrial:
         Means over the seeds, by policy.
     bound : Distances, optional
         What no placement can beat.
+    runs : mapping of str to list of Curves
+        The curves of each seed, by policy.
     """
 
     curves: Mapping[str, Curves]
     bound: Distances | None
+    runs: Mapping[str, Sequence[Curves]]
 
 
 def place_tasks(
@@ -129,6 +132,6 @@ def place_tasks(
         progress(policy, done, total)
     means = {policy: mean(curves) for policy, curves in runs.items()}
     if bound_gap is None:
-        return PlacementTrial(means, None)
+        return PlacementTrial(means, None, runs)
     progress("bounding any placement", total, total)
-    return PlacementTrial(means, distances(experiment, means, seeds, bound_gap))
+    return PlacementTrial(means, distances(experiment, means, seeds, bound_gap), runs)

@@ -21,7 +21,7 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.perfmodels.co_location import EACO_SLOWDOWN
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.outcome import JobRecords
+from wattsched.replay.jobs.outcome import JobRecords, SegmentLog
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.pools import Placement
 from wattsched.replay.jobs.trace import Trace
@@ -83,15 +83,18 @@ class Segments:
         When it works, and when it is complete if it keeps its row.
     records : JobRecords
         What the segments that have ended come to.
+    log : SegmentLog
+        These segments, one by one.
     """
 
     def __init__(self, trace: Trace, carbon: Carbon) -> None:
         n = len(trace)
-        self.records = JobRecords.empty(n)
+        self.records, self.log = JobRecords.empty(n), SegmentLog()
         self.row = np.full(n, WAIT, dtype=np.int64)
         self.works_s = np.zeros(n)
         self.finish_s = np.full(n, np.inf)
         self._since_s = np.zeros(n)
+        self._first = np.zeros(n, dtype=np.int64)
         self._left = trace.work.copy()
         self._carbon = carbon
         self._trace = trace
@@ -127,13 +130,23 @@ class Segments:
         grams = self._carbon.per_watt
         records.carbon_g[jobs] += idle_w * grams(since, works) + power_w * grams(works, time_s)
         records.done[jobs] += self._rate[jobs] * (time_s - works)
+        self.log.add(jobs, self.row[jobs], since, time_s, self._first[jobs])
         self._left[jobs], self._since_s[jobs] = left, time_s
 
-    def open(self, jobs: IntArray, time_s: float, delay_s: FloatArray, sets: IntArray | None = None) -> None:
+    def open(
+        self,
+        jobs: IntArray,
+        time_s: float,
+        delay_s: FloatArray,
+        first: IntArray,
+        sets: IntArray | None = None,
+    ) -> None:
         """Begin segments in the rows that the jobs hold now.
 
         Parameters
         ----------
+        first : int array, shape (n,)
+            Place of the first GPU of each on the line of its pool.
         sets : int array, shape (n,), optional
             Number of the set of jobs that each shares its GPUs with; default: none shares.
         """
@@ -145,7 +158,7 @@ class Segments:
             power_w = idle_w + busy_w
         self._rate[jobs], self._gpus[jobs] = rate, gpus
         self._power_w[jobs], self._idle_w[jobs] = power_w, idle_w
-        self._since_s[jobs], self.works_s[jobs] = time_s, time_s + delay_s
+        self._since_s[jobs], self.works_s[jobs], self._first[jobs] = time_s, time_s + delay_s, first
         self.finish_s[jobs] = self.works_s[jobs] + self._left[jobs] / rate
         np.minimum.at(self.records.first_start_s, jobs, time_s)
 
@@ -177,7 +190,7 @@ class Allocations:
         self._vacate(done, time_s)
         if len(company):
             restarting_s = np.maximum(held.works_s[company] - time_s, 0.0)
-            held.open(company, time_s, restarting_s, placement.host[company])
+            self._open(company, time_s, restarting_s, placement.host[company])
         self.running = self.running[~np.isin(self.running, done)]
         return done
 
@@ -211,11 +224,16 @@ class Allocations:
         held.records.migrations[moved] += 1
         delay_s[np.isin(jobs, moved)] = state.restart_s
         together = None if sets is None else placement.host[jobs[runs]]
-        held.open(jobs[runs], time_s, delay_s[runs] + wake_s[jobs[runs]], together)
+        self._open(jobs[runs], time_s, delay_s[runs] + wake_s[jobs[runs]], together)
         # Those whose row stays but whose GPUs others needed restart on GPUs that are as good.
         others = moved[~np.isin(moved, jobs)]
         held.close(others, time_s)
-        held.open(others, time_s, state.restart_s + wake_s[others])
+        self._open(others, time_s, state.restart_s + wake_s[others])
+
+    def _open(self, jobs: IntArray, time_s: float, delay_s: FloatArray, sets: IntArray | None = None) -> None:
+        """Begin segments where the jobs are placed now."""
+        first = self.placement.first(jobs, self.segments.row[jobs])
+        self.segments.open(jobs, time_s, delay_s, first, sets)
 
     def _vacate(self, jobs: IntArray, time_s: float) -> None:
         """Take jobs off their GPUs."""

@@ -16,12 +16,12 @@ from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.trace import Trace
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 
 DIGITS = 9
 """Of numbers in CSV files."""
 
-CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "end_s", "time_s"))
+CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "start_s", "end_s", "time_s"))
 """Times of the trace's clock, which may be large: seconds since 1970, say."""
 
 
@@ -82,6 +82,36 @@ class Rounds:
     fragmentation: list[float] = field(default_factory=list)
 
 
+@dataclass
+class SegmentLog:
+    """One entry per segment: a job held GPUs in one configuration, restarts included.
+
+    Attributes
+    ----------
+    job, row : list of int
+        Of the trace, and of its configurations.
+    start_s, end_s : list of float
+        Seconds on the trace's clock.
+    first : list of int
+        Place of its first GPU on the line of its pool; the others follow.
+    """
+
+    job: list[int] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    start_s: list[float] = field(default_factory=list)
+    end_s: list[float] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+
+    def add(self, job: IntArray, row: IntArray, start_s: FloatArray, end_s: float, first: IntArray) -> None:
+        """Append those that lasted."""
+        lasted = start_s < end_s
+        self.job += job[lasted].tolist()
+        self.row += row[lasted].tolist()
+        self.start_s += start_s[lasted].tolist()
+        self.end_s += [end_s] * int(lasted.sum())
+        self.first += first[lasted].tolist()
+
+
 @dataclass(frozen=True)
 class Outcome:
     """A replay that has come to its end.
@@ -92,6 +122,8 @@ class Outcome:
         First arrival and last completion.
     ledger : Ledger, optional
         What was spent of the budget, if there is one.
+    segments : SegmentLog
+        Who held which GPUs, in the order of the ends.
     """
 
     trace: Trace
@@ -102,6 +134,7 @@ class Outcome:
     begin_s: float
     end_s: float
     ledger: Ledger | None = None
+    segments: SegmentLog = field(default_factory=SegmentLog)
 
     @property
     def jct_s(self) -> FloatArray:
@@ -197,6 +230,7 @@ def require_sound(outcome: Outcome) -> None:
         ("power", None, vars(meter.power)),
         ("busy", None, vars(meter.busy)),
         ("periods", None, ledger),
+        ("segments", None, vars(outcome.segments)),
     ):
         arrays = {name: np.array(values, dtype=float) for name, values in columns.items()}
         sizes = {array.shape for array in arrays.values()}
@@ -208,8 +242,22 @@ def require_sound(outcome: Outcome) -> None:
     totals = [value for value in vars(meter).values() if isinstance(value, int | float)]
     if not all(map(math.isfinite, [*totals, outcome.begin_s, outcome.end_s])):
         raise ValueError("the totals are not finite")
+    if not _segments_fit(outcome):
+        raise ValueError("segments: there is one of no job, or on no GPUs")
     if n and (not outcome.rounds.time_s or np.any(outcome.jobs.end_s < outcome.trace.arrival_s)):
         raise ValueError("a job ends before it arrives")
+
+
+def _segments_fit(outcome: Outcome) -> bool:
+    """Whether segments are of jobs and configurations that there are, and lie on the lines of the pools."""
+    trace, log = outcome.trace, outcome.segments
+    job, row, first = (np.array(values, dtype=np.int64) for values in (log.job, log.row, log.first))
+    known = (job >= 0) & (job < len(trace)) & (row >= 0) & (row < len(trace.configurations))
+    if not known.all():
+        return False
+    of = trace.configurations
+    length = np.array([pool.n_gpus for pool in trace.pools], dtype=np.int64)[of.pool[row]]
+    return bool(np.all((first >= 0) & (first + of.gpus[row] <= length)))
 
 
 def summary(outcome: Outcome) -> Summary:
@@ -282,12 +330,47 @@ def _jobs(outcome: Outcome) -> Table:
     return {"job": outcome.trace.names, **numbers, "rho": rho.tolist()}
 
 
+def _segments(outcome: Outcome) -> Table:
+    """Segments by start; one has a line for every run of neighbouring GPUs that it holds on a node."""
+    trace, log = outcome.trace, outcome.segments
+    job, row, first = (np.array(values, dtype=np.int64) for values in (log.job, log.row, log.first))
+    order = np.lexsort((job, np.array(log.start_s)))
+    rows, n_rows = trace.configurations, row[order]
+    # An entry for every GPU of every segment, then the first of each run.
+    of_entry = np.repeat(np.arange(len(order)), rows.gpus[n_rows])
+    place = ranges(first[order], rows.gpus[n_rows])
+    pool = rows.pool[n_rows][of_entry]
+    node, gpu = np.zeros((2, len(place)), dtype=np.int64)
+    names: list[str] = []
+    for p, one in enumerate(trace.pools):
+        here = pool == p
+        node[here] = len(names) + one.node_index[place[here]]
+        gpu[here] = one.gpu_index[place[here]]
+        names += one.nodes
+    begins = np.ones(len(place), dtype=bool)
+    begins[1:] = (np.diff(of_entry) != 0) | (np.diff(node) != 0) | (np.diff(gpu) != 1)
+    begin = np.flatnonzero(begins)
+    segment = order[of_entry[begin]]
+    held = row[segment]
+    return {
+        "job": [trace.names[j] for j in job[segment].tolist()],
+        "start_s": np.array(log.start_s, dtype=float)[segment].tolist(),
+        "end_s": np.array(log.end_s, dtype=float)[segment].tolist(),
+        "node": [names[n] for n in node[begin].tolist()],
+        "gpus": np.diff(np.append(begin, len(place))).tolist(),
+        "frequency_mhz": rows.frequency_mhz[held].tolist(),
+        "batch_size": rows.batch_size[held].tolist(),
+        "first_gpu": gpu[begin].tolist(),
+    }
+
+
 RECORDS: dict[str, Callable[[Outcome], Table]] = {
     "jobs": _jobs,
     "rounds": lambda outcome: vars(outcome.rounds),
     "power": lambda outcome: {"time_s": outcome.meter.power.time_s, "power_w": outcome.meter.power.values},
+    "segments": _segments,
 }
-"""A line per job in the order of arrival, per decision, and per change of the cluster's watts."""
+"""A line per job in the order of arrival, per decision, per change of the watts, per segment."""
 
 
 def csv_text(table: Table) -> str:

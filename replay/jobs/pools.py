@@ -122,6 +122,11 @@ class Placement:
         """Which jobs are not alone on their GPUs."""
         return np.asarray(np.isin(self.host[jobs], list(self._guests)))
 
+    def first(self, jobs: IntArray, rows: IntArray) -> IntArray:
+        """Place of the first GPU of each of these running jobs on the line of its pool, shape (n,)."""
+        held = zip(self.host[jobs].tolist(), self._configurations.pool[rows].tolist(), strict=True)
+        return np.array([self.pools[p].blocks[host].start for host, p in held], dtype=np.int64)
+
     def hosts(self, jobs: IntArray) -> IntArray | None:
         """Index of the host of each of these jobs, -1 for hosts themselves; None when none shares its GPUs.
 

@@ -140,6 +140,7 @@ class Replay:
             begin_s=self._begin_s,
             end_s=self.time_s,
             ledger=self._ledger,
+            segments=self._held.segments.log,
         )
 
     def _next_s(self) -> float:

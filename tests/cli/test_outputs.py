@@ -14,7 +14,7 @@ from click.testing import Result
 
 from wattsched.cli import main
 from wattsched.cli.outputs import Output
-from wattsched.replay.plots import save
+from wattsched.plot import save
 
 from .conftest import DEMO, Run, wattsched
 

@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from wattsched.cli import main
-from wattsched.comparisons.compare import PLOTS, Comparison, compare
+from wattsched.cli.compare import PLOTS
+from wattsched.comparisons.compare import Comparison, compare
 from wattsched.comparisons.compare import document as text_of
 from wattsched.comparisons.run import Run, Settings
 from wattsched.instances.generators import generate

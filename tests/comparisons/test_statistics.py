@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,51 +58,15 @@ def test_profile_counts_the_problems_within_a_factor(table: list[list[float]], t
     assert sum(bool(ratios[0] == 1.0) for ratios in profile.values() if len(ratios)) >= bool(solved)
 
 
-def test_plots_are_drawn_into_given_axes_and_written(tmp_path: Path) -> None:
-    figures = pytest.importorskip("matplotlib.figure")
-    from wattsched.comparisons.plots import plot_gaps, plot_profile, save
-
-    measures = {
-        "a": {"p": 1.0, "q": math.inf},
-        "b": {"p": 2.0, "q": 3.0},
-        "c": {"p": math.inf, "q": math.inf},
-    }
-    axes = figures.Figure().subplots()
-    assert plot_profile(measures, ax=axes) is axes
-    assert len(axes.get_lines()) == 3
-    for name, made in (("p.png", plot_profile(measures)), ("g.svg", plot_gaps(measures))):
-        save(made, tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 1000
-
-
-@pytest.mark.parametrize("plot", ["plot_profile", "plot_gaps"])
-def test_forty_lines_are_told_apart(plot: str) -> None:
-    pytest.importorskip("matplotlib")
-    from wattsched.comparisons import plots
-
-    axes = getattr(plots, plot)({f"s{i}": {"p": 1.0 + i} for i in range(40)})
-    lines = axes.get_lines()
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 40
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == [f"s{i}" for i in range(40)]
-
-
-def test_a_gap_next_to_an_objective_of_nothing_does_not_stretch_the_axes() -> None:
-    pytest.importorskip("matplotlib")
-    from wattsched.comparisons.plots import gap_label, plot_gaps, plot_profile
+def test_a_gap_is_none_below_rounding_and_not_beyond_sense() -> None:
+    """Next to an objective of 0 every gap is large."""
 
     def run(solver: str, instance: str, gap: float | None) -> Run:
         known = {"objective": 0.0, "bound": 5.0, "gap": gap, "checked": gap is not None}
         return run_of(solver, instance, status="feasible", **known)
 
-    runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", 0.0), run("b", "q", None)]
-    found = gaps(runs)
-    assert found == {"f a": {"p": MOST_GAP, "q": LEAST_GAP}, "f b": {"p": 0.5, "q": math.inf}}
-    assert plot_profile(found).get_xlim()[1] == pytest.approx(2 * MOST_GAP / 0.5)
-    assert plot_gaps(found).get_ylim()[1] < 10 * MOST_GAP
-    assert plot_gaps(found).get_ylabel() == gap_label(found) == "gap (10 stands for more)"
-    assert gap_label(gaps(runs[1:])) == "gap"
+    runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", LEAST_GAP), run("b", "q", None)]
+    assert gaps(runs) == {"f a": {"p": MOST_GAP, "q": 0.0}, "f b": {"p": 0.5, "q": math.inf}}
 
 
 def test_an_infeasible_instance_is_solved_by_its_proof() -> None:
@@ -113,4 +76,4 @@ def test_an_infeasible_instance_is_solved_by_its_proof() -> None:
     (seconds, _), (gap, open_gap) = (
         [next(iter(of.values())) for of in measures.values()] for measures in (times(runs), gaps(runs))
     )
-    assert (seconds, gap, open_gap) == (2.0, LEAST_GAP, math.inf)
+    assert (seconds, gap, open_gap) == (2.0, 0.0, math.inf)

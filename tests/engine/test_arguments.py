@@ -6,6 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,22 @@ BEYOND: dict[tuple[str, str], tuple[object, ...]] = {
     ("JobSource", "to_day"): (0.0,),
     ("JobSource", "elasticity"): (0, 65),
     ("time_shares", "power_cap_w"): (0.0, -1.0, math.inf),
+    ("plot.completion_times", "outcomes"): ([],),
+    ("plot.frontier", "found"): ([], {}),
+    ("plot.gap_over_time", "found"): ([], {}, {"a": ([1.0], [0.1, 0.2])}, {"a": ([2.0, 1.0], [0.1, 0.0])}),
+    ("plot.gap_profile", "found"): ([], {}, {"a": {"p": -0.1}}),
+    ("plot.gap_profile", "gap"): (-1.0,),
+    ("plot.gap_profile", "time_limit_s"): (-1.0,),
+    ("plot.occupancy", "outcomes"): ([],),
+    ("plot.performance_profile", "found"): ([], {}, {"a": {"p": 0.0}}),
+    ("plot.performance_profile", "gap"): (-1.0,),
+    ("plot.performance_profile", "time_limit_s"): (-1.0,),
+    ("plot.placement_curves", "trial"): ({}, {"fgd": []}),
+    ("plot.power", "cap_w"): (0.0, -1.0, math.inf),
+    ("plot.power", "outcomes"): ([],),
+    ("plot.price_history", "names"): ([],),
+    ("plot.price_history", "rounds"): ([], [{}], [{"power_w": NAN}]),
+    ("plot.price_history", "time_s"): ([], [1.0], [2.0, 1.0], [0.0, math.inf]),
 }  # fmt: skip
 
 
@@ -78,7 +95,23 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     write_json(folder / "result.json", result)
     experiment = wattsched.read_experiment(folder / "nodes.csv", folder / "tasks.csv")
     traces = wattsched.JobSource(folder / "jobs.csv").traces(homogeneous_cluster(2, 8))
-    return {
+    outcomes = [outcome for _, outcome in wattsched.replay_jobs(traces, ["fifo"])]
+    trial = wattsched.place_tasks(experiment, ["fgd"], seeds=[1], bound_gap=None)
+    plots = {
+        "cluster_map": ((instance, result), {}),
+        "completion_times": ((outcomes,), {}),
+        "frontier": ((outcomes,), {}),
+        "gap_over_time": (({"price": ([0.1, 2.0], [0.3, 0.0])},), {}),
+        "gap_profile": (({"price": {"p": 0.1}},), {}),
+        "occupancy": ((outcomes,), {}),
+        "performance_profile": (({"price": {"p": 0.1}},), {}),
+        "placement_curves": ((trial,), {}),
+        "power": ((outcomes,), {}),
+        "price_history": (([{"power_w": 3.0}, {"power_w": 4.0}],), {}),
+        "save": ((wattsched.plot.power(outcomes), folder / "power.png"), {}),
+        "schedule": ((outcomes[0],), {}),
+    }
+    return {f"plot.{name}": given for name, given in plots.items()} | {
         "check": ((instance, result), {}),
         "compare": ((instance,), {}),
         "dask_executor": (("local",), {}),
@@ -119,7 +152,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[tuple[Any
 
 def parameters(name: str) -> dict[str, str]:
     """Parameters of a public function and their annotations, those that `**options` stand for included."""
-    function = getattr(wattsched, name)
+    function = attrgetter(name)(wattsched)
     told = dict(inspect.signature(function).parameters)
     if told.pop("options", None) is not None or name == "Journal":
         more: Callable[..., Any] | None = {"generate": builder("uniform"), "import_trace": round_at}.get(name)
@@ -137,10 +170,13 @@ def wrong_values(name: str) -> Iterator[tuple[str, object]]:
                 yield parameter, value
 
 
-@pytest.mark.parametrize("name", sorted(set(wattsched.__all__) - MODELS - {"__version__"}))
+FUNCTIONS = {*wattsched.__all__, *(f"plot.{name}" for name in wattsched.plot.__all__)}
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS - MODELS - {"__version__", "plot"}))
 def test_wrong_arguments_are_refused_by_name(name: str, known: Any) -> None:
     arguments, options = known[name]
-    function = getattr(wattsched, name)
+    function = attrgetter(name)(wattsched)
     positional = [one.name for one in inspect.signature(function).parameters.values() if one.kind <= 2]
     faults = []
     for parameter, value in wrong_values(name):

@@ -142,17 +142,17 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         load(file, replay("fifo", trace(seed=1)))
     with pytest.raises(ValueError, match=r"is not of this replay: its 'replay\.policy' does not fit"):
         load(file, replay("gavel-max-min", trace()))
-    old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/4"}).encode()
+    old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/5"}).encode()
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/5'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/6'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (
             old + b"\n" + pickle.dumps(Bomb()),
-            "'wattsched-checkpoint/4', which is not read any more",
+            "'wattsched-checkpoint/5', which is not read any more",
         ),
         (signed(head, [], b""), "is not of this replay: its 'replay' does not fit"),
-        (head.replace(b"wattsched-checkpoint/5", b"other"), "is not a checkpoint"),
+        (head.replace(b"wattsched-checkpoint/6", b"other"), "is not a checkpoint"),
         (
             json.dumps(json.loads(head) | {"version": "0.0"}).encode() + b"\n",
             "is of another version: '0.0', not",

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.replay import cluster_of, linear, trace_by_hand
 
+from wattsched.plot.replays import Scale, means_over, replay_figure
+from wattsched.plot.style import COLOURS, unit_of_time
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.replay.jobs.plots import Scale, means_over, plot_outcomes, unit_of
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.plots import COLOURS
 
 STEPS = st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.0, 9.0)), min_size=1, max_size=20)
 
@@ -54,24 +54,26 @@ def test_short_replays_are_drawn_as_they_are_and_long_ones_in_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("longest_s", "unit"), [(90.0, "seconds"), (3600.0, "minutes"), (7200.0, "minutes"), (9e4, "hours")]
+    ("longest_s", "unit"),
+    [(90.0, "seconds"), (3600.0, "minutes"), (7200.0, "minutes"), (9e4, "hours"), (9e5, "days")],
 )
 def test_times_are_no_small_fractions_of_their_unit(longest_s: float, unit: str) -> None:
-    assert unit_of(longest_s)[0] == unit
+    assert unit_of_time(longest_s)[0] == unit
 
 
 def test_a_line_per_policy_in_every_part_and_the_budget() -> None:
     pytest.importorskip("matplotlib")
     budget = Budget.of_energy(4e4, 100.0)
-    figure = plot_outcomes([outcome("fifo", 5, budget), outcome("srtf", 5, budget)])
+    figure = replay_figure([outcome("fifo", 5, budget), outcome("srtf", 5, budget)])
     completion, power, occupancy = figure.axes
     assert [line.get_label() for line in completion.lines] == ["fifo", "srtf"]
     assert [line.get_ydata()[-1] for line in completion.lines] == pytest.approx([100.0, 100.0])
     assert (len(power.patches), len(occupancy.patches)) == (3, 2)
     # 40 kJ in 100 s are 400 W.
-    assert set(power.patches[-1].get_data().values.tolist()) == {0.4}
+    assert set(power.patches[-1].get_data().values.tolist()) == {400.0}
+    assert power.get_ylabel() == "power of the cluster, W"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "fifo", "srtf", "budget, spent evenly",
+        "fifo", "srtf", "even budget",
     ]  # fmt: skip
 
 
@@ -79,7 +81,7 @@ def test_gpus_are_free_between_jobs_that_are_far_apart() -> None:
     """No round follows the end of the last job, and yet its GPUs are free then."""
     pytest.importorskip("matplotlib")
     trace = trace_by_hand(cluster_of(4), *((36_000.0 * i, 14_400.0, 4, linear(4)) for i in range(2)))
-    figure = plot_outcomes([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
+    figure = replay_figure([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
     drawn = figure.axes[2].patches[0].get_data()
     assert drawn.values.tolist()[:3] == pytest.approx([100.0, 0.0, 100.0])
     assert drawn.edges.tolist()[:4] == pytest.approx([0.0, 1.0, 10.0, 11.0])
@@ -91,7 +93,7 @@ def test_a_single_completion_time_is_drawn_without_a_warning(arrivals_s: tuple[f
     """Twice the same but for rounding, too."""
     pytest.importorskip("matplotlib")
     trace = trace_by_hand(cluster_of(4), *((arrival_s, 1e5 / 7, 1, linear(4)) for arrival_s in arrivals_s))
-    figure = plot_outcomes([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
+    figure = replay_figure([simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo")])
     least, most = figure.axes[0].get_xlim()
     assert least < 1e5 / 7 / 3600 / 1.5 < 1e5 / 7 / 3600 * 1.5 < most
     figure.savefig(io.BytesIO())
@@ -100,5 +102,5 @@ def test_a_single_completion_time_is_drawn_without_a_warning(arrivals_s: tuple[f
 def test_lines_do_not_look_alike() -> None:
     pytest.importorskip("matplotlib")
     outcomes = [outcome("fifo", 2) for _ in range(3 * len(COLOURS))]
-    lines = plot_outcomes(outcomes).axes[0].lines
+    lines = replay_figure(outcomes).axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(outcomes)

@@ -1,0 +1,136 @@
+"""Frontiers: how much of one criterion costs how much of another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from wattsched.arguments import require_types
+from wattsched.instances.errors import require_known, require_range
+from wattsched.instances.units import J_PER_KWH
+from wattsched.plot.style import LIMIT, Axes, Look, axes_for, label, legend, tidy, unit_of_time
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.topology.arrays import FloatArray
+from wattsched.tradeoffs import ParetoResult
+from wattsched.verification.shifting.pareto import TOTALS
+
+Points = tuple[FloatArray, FloatArray]
+
+AMOUNTS = {"carbon": ("CO2, kg", 1e3), "energy": ("energy, kWh", J_PER_KWH), "money": ("money", 1.0)}
+"""Label of a criterion, and how much of it is one of its unit."""
+MARKERS = ("o", "s", "^", "D", "v")
+
+
+def frontier(
+    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome],
+    *,
+    against: Literal["energy", "carbon"] = "energy",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the trade-off between mean completion time and carbon, energy or money.
+
+    Parameters
+    ----------
+    found : ParetoResult, mapping of str to ParetoResult, or sequence of Outcome
+        What `wattsched.pareto` gives, or several such results by name, of one criterion; each is a line.
+        Or replays: a marker for each policy, the mean over its seeds with bars from the least to the most,
+        and a line through those than which no other is better in both.
+    against : {"energy", "carbon"}
+        Criterion of replays, of the whole cluster. Results of `pareto` have their own.
+    ax : matplotlib axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        Mean completion time (seconds, minutes, hours or days); CO2 in kg, energy in kWh, or money.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        For no points, results of several criteria, and arguments of another type.
+    """
+    require_types(frontier, locals())
+    require_known("against", against, ("energy", "carbon"))
+    axes, note = axes_for(ax), ""
+    if isinstance(found, ParetoResult | Mapping):
+        results = {"": found} if isinstance(found, ParetoResult) else dict(found)
+        criteria = sorted({result.tradeoff for result in results.values()})
+        require_range(len(criteria) == 1, "found", "of one criterion", ", ".join(criteria) or "none")
+        criterion = criteria[0]
+        for name, result in results.items():
+            told = f"'{name}' without any" if name else "none"
+            require_range(bool(result.points), "found", "with points", told)
+        unit = _draw_results(axes, results, criterion)
+    else:
+        require_range(len(found) > 0, "found", "one replay at least", "none")
+        criterion, unit = against, _draw_replays(axes, found, against)
+        seeds = max(Counter(outcome.policy for outcome in found).values())
+        note = f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
+    tidy(axes)
+    axes.margins(0.06)
+    label(axes, f"mean completion time, {unit}", AMOUNTS[criterion][0], note)
+    legend(axes)
+    return axes
+
+
+def _draw_results(axes: Axes, results: Mapping[str, ParetoResult], criterion: str) -> str:
+    _, per = AMOUNTS[criterion]
+    totals = {name: [point.result.totals for point in result.points] for name, result in results.items()}
+    longest_s = max(each["average_completion_s"] for points in totals.values() for each in points)
+    unit, unit_s = unit_of_time(float(longest_s))
+    for number, (name, points) in enumerate(totals.items()):
+        time = [each["average_completion_s"] / unit_s for each in points]
+        amount = [each[TOTALS[criterion]] / per for each in points]
+        marker = MARKERS[number % len(MARKERS)]
+        axes.plot(time, amount, marker=marker, label=name or None, **Look.of(number)._asdict())
+    return unit
+
+
+def _draw_replays(axes: Axes, outcomes: Sequence[Outcome], criterion: str) -> str:
+    points: dict[str, list[tuple[float, float]]] = {}
+    for outcome in outcomes:
+        total = outcome.meter.energy_j if criterion == "energy" else outcome.meter.carbon_g
+        points.setdefault(outcome.policy, []).append((float(outcome.jct_s.mean()), total))
+    unit, unit_s = unit_of_time(max(time_s for seeds in points.values() for time_s, _ in seeds))
+    scale = np.array([unit_s, AMOUNTS[criterion][1]])
+    means = np.array([np.mean(seeds, axis=0) for seeds in points.values()]) / scale
+    for number, (policy, seeds) in enumerate(points.items()):
+        all_of = np.array(seeds) / scale
+        off = np.abs(np.stack([all_of.min(axis=0), all_of.max(axis=0)]) - means[number])
+        time, amount = means[number].tolist()
+        axes.errorbar(
+            time,
+            amount,
+            xerr=off[:, :1] if len(seeds) > 1 else None,
+            yerr=off[:, 1:] if len(seeds) > 1 else None,
+            color=Look.of(number).color,
+            marker=MARKERS[(number + number // len(MARKERS)) % len(MARKERS)],
+            linestyle="none",
+            label=policy,
+        )
+    best = _not_dominated(means)
+    if len(best) > 1:
+        axes.plot(
+            *means[best].T,
+            color=LIMIT,
+            linewidth=1.0,
+            linestyle=":",
+            zorder=1,
+            label="none is better in both",
+        )
+    return unit
+
+
+def _not_dominated(points: FloatArray) -> list[int]:
+    """Points than which no other is better in one way and as good in the other, by the first coordinate."""
+    found: list[int] = []
+    for i in np.lexsort((points[:, 1], points[:, 0])).tolist():
+        if not found or points[i, 1] < points[found[-1], 1]:
+            found.append(i)
+    return found

@@ -1,0 +1,257 @@
+"""Replays over time: completion times, power against its budget, GPUs in use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.arguments import require_types
+from wattsched.instances.errors import require_range
+from wattsched.plot.style import (
+    LIMIT,
+    Axes,
+    Figure,
+    Look,
+    axes_for,
+    label,
+    legend,
+    logarithmic,
+    shared_legend,
+    tidy,
+    unit_of_time,
+)
+from wattsched.replay.jobs.accounts import StepLog, Steps
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.topology.arrays import FloatArray
+
+FIGURE_IN = (8.0, 9.0)
+MOST_STEPS = 300
+"""Changes that a line can show; beyond, means are drawn."""
+WIDTHS = {
+    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": 3600.0, "3 hours": 10_800.0,
+    "6 hours": 21_600.0, "12 hours": 43_200.0, "day": 86_400.0, "week": 604_800.0, "30 days": 2_592_000.0,
+}  # fmt: skip
+"""Lengths of time over which means are taken."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How time is drawn: its unit, and over what means are taken."""
+
+    unit: str
+    unit_s: float
+    over: str
+    width_s: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Scale:
+        """Days for long traces, and means where lines would be too dense to read."""
+        lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
+        unit, unit_s = unit_of_time(lasts_s)
+        if max(len(outcome.meter.power.time_s) for outcome in outcomes) <= MOST_STEPS:
+            return cls(unit, unit_s, "", 0.0)
+        few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
+        return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
+
+    @property
+    def note(self) -> str:
+        """Says over what means are taken."""
+        return f"mean of each {self.over}" if self.over else ""
+
+
+def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
+    """Share of the jobs that are complete within a time after their arrival.
+
+    Parameters
+    ----------
+    outcomes : sequence of Outcome
+        Replays, as `wattsched.replay_jobs` gives them; each is a line, called by its policy.
+    ax : matplotlib axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        Time on a logarithmic axis (seconds, minutes, hours or days), jobs in percent.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        For no outcomes, and arguments of another type.
+    """
+    require_types(completion_times, locals())
+    _require_some(outcomes)
+    axes = axes_for(ax)
+    unit, unit_s = unit_of_time(max(float(outcome.jct_s.max()) for outcome in outcomes))
+    for number, outcome in enumerate(outcomes):
+        jct = np.sort(outcome.jct_s) / unit_s
+        shares = 100 * np.arange(len(jct) + 1) / len(jct)
+        look = Look.of(number)._asdict()
+        axes.step(np.insert(jct, 0, jct[0]), shares, where="post", label=outcome.policy, **look)
+        if 0 < jct[-1] <= jct[0] * (1 + 1e-9):
+            # All the same but for rounding. Without a width, matplotlib would make one up, with a warning.
+            axes.update_datalim([(jct[0] / 2, 0.0), (jct[0] * 2, 0.0)])
+    axes.set_ylim(0, 103)
+    logarithmic(axes)
+    label(axes, f"completion time, {unit}", "jobs, %")
+    return _finished(axes)
+
+
+def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes | None = None) -> Axes:
+    """Power of the cluster over time, against a cap or the budget of the replays.
+
+    Parameters
+    ----------
+    outcomes : sequence of Outcome
+        Replays of one trace, idle GPUs and nodes included. Where they had a budget, the constant power of
+        each period that would spend it ("even budget") is drawn, too. Long replays are drawn in means, as
+        the axis says.
+    cap_w : float, optional
+        Watts that the power is held against.
+    ax : matplotlib axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        Time from the first arrival (seconds, minutes, hours or days), power in W, kW or MW.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        For no outcomes, a cap that is not above 0 and finite, and arguments of another type.
+    """
+    require_types(power, locals())
+    _require_some(outcomes)
+    if cap_w is not None:
+        require_range(0 < cap_w < math.inf, "cap_w", "above 0 and finite", cap_w)
+    axes, scale = axes_for(ax), Scale.of(outcomes)
+    most_w = max(cap_w or 0.0, *(max(outcome.meter.power.values) for outcome in outcomes))
+    unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
+    for number, outcome in enumerate(outcomes):
+        _draw_course(axes, outcome, scale, outcome.meter.power, per, Look.of(number))
+    _draw_budget(axes, outcomes, scale, per)
+    if cap_w is not None:
+        axes.axhline(
+            cap_w / per, color=LIMIT, linewidth=1.5, linestyle="--", label=f"cap, {cap_w / per:g} {unit}"
+        )
+    axes.set_ylim(bottom=0)
+    label(axes, f"time from the first arrival, {scale.unit}", f"power of the cluster, {unit}", scale.note)
+    return _finished(axes)
+
+
+def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
+    """Share of the GPUs that jobs hold over time, restarts included.
+
+    Parameters
+    ----------
+    outcomes : sequence of Outcome
+        Replays of one trace. Long ones are drawn in means, as the axis says.
+    ax : matplotlib axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+        Time from the first arrival (seconds, minutes, hours or days), GPUs in percent.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    ValueError, TypeError
+        For no outcomes, and arguments of another type.
+    """
+    require_types(occupancy, locals())
+    _require_some(outcomes)
+    axes, scale = axes_for(ax), Scale.of(outcomes)
+    for number, outcome in enumerate(outcomes):
+        gpus = int(outcome.trace.available.sum())
+        _draw_course(axes, outcome, scale, outcome.meter.busy, gpus / 100, Look.of(number))
+    axes.set_ylim(0, 103)
+    label(axes, f"time from the first arrival, {scale.unit}", "GPUs in use, %", scale.note)
+    return _finished(axes)
+
+
+def replay_figure(outcomes: Sequence[Outcome]) -> Figure:
+    """Completion times, power and occupancy of replays of one trace, one below the other."""
+    axes_for(None)  # says what is missing
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=FIGURE_IN, layout="constrained")
+    parts = figure.subplots(3, 1)
+    for draw, axes in zip((completion_times, power, occupancy), parts, strict=True):
+        draw(outcomes, ax=axes)
+    parts[1].sharex(parts[2])
+    shared_legend(figure, parts)
+    return figure
+
+
+def means_over(
+    time_s: FloatArray, values: FloatArray, begin_s: float, end_s: float, width_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Means over equal lengths of time of a quantity that stays the same from each time to the next.
+
+    Parameters
+    ----------
+    time_s, values : float arrays, shape (n,)
+        Times ascend; before the first one the quantity is 0.
+    width_s : float
+        0 for the quantity as it is.
+
+    Returns
+    -------
+    edges : float array, shape (m + 1,)
+        From begin to end; the last length may be shorter.
+    means : float array, shape (m,)
+    """
+    if not width_s:
+        edges = np.append(time_s, max(end_s, time_s[-1]))
+        return edges, values
+    edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
+    if len(edges) == 1:
+        return np.array([begin_s, end_s]), values[-1:]
+    until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
+    return edges, np.diff(until) / np.diff(edges)
+
+
+def _require_some(outcomes: Sequence[Outcome]) -> None:
+    require_range(len(outcomes) > 0, "outcomes", "one replay at least", "none")
+    for outcome in outcomes:
+        require_range(len(outcome.trace) > 0, "outcomes", "of a job at least", f"'{outcome.policy}' of none")
+
+
+def _finished(axes: Axes) -> Axes:
+    tidy(axes)
+    axes.margins(x=0.01)
+    legend(axes)
+    return axes
+
+
+def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: float, look: Look) -> None:
+    """Draw what stays the same from each time to the next, or its means."""
+    edges, means = means_over(
+        np.array(log.time_s), np.array(log.values) / per, outcome.begin_s, outcome.end_s, scale.width_s
+    )
+    since = (edges - outcome.begin_s) / scale.unit_s
+    axes.stairs(means, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
+
+
+def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale, per: float) -> None:
+    """Draw the constant power of each period that would spend its budget."""
+    if outcomes[0].ledger is None:
+        return
+    budget = outcomes[0].ledger.budget
+    begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
+    begins = np.arange(begin_s, end_s, budget.period_s)
+    price = budget.per_kwh.per_watt(begins, begins + budget.period_s)
+    even = np.divide(budget.amount / per, price, out=np.full(len(begins), np.nan), where=price > 0)
+    since = (np.append(begins, end_s) - begin_s) / scale.unit_s
+    axes.stairs(even, since, baseline=None, color=LIMIT, linewidth=2.5, label="even budget", zorder=1)
