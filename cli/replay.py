@@ -28,7 +28,6 @@ from wattsched.cli.parameters import (
     filling,
     refuse_given,
 )
-from wattsched.inputs import meant
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import QUANTITIES
 from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
@@ -96,10 +95,9 @@ class Period(Number):
 
 def require_policy(name: str) -> None:
     """Refuse a name of no policy."""
-    from wattsched.replay.jobs.policies import is_policy, names
+    from wattsched.replay.jobs.policies import require_policy as require
 
-    if not is_policy(name):
-        raise ValueError(f"there is no policy '{name}'{meant(name, names())}; there are {', '.join(names())}")
+    require(name)
 
 
 def policies_known() -> dict[str, str]:

@@ -125,10 +125,8 @@ class Asked:
 @click.option(
     "--seeds",
     type=Seeds(),
-    default="0-2",
-    show_default=True,
     metavar="A-B",
-    help="Of the models that jobs train where the trace does not tell.",
+    help="Of the models that jobs train where the trace does not tell (default: 0-2).",
 )
 @click.option(
     "--inputs/--no-inputs",
@@ -145,7 +143,7 @@ def command(
     baseline: str,
     policies: list[str],
     asked: Asked,
-    seeds: list[int],
+    seeds: list[int] | None,
     inputs: bool,
     dask: str | None,
     report: str | None,

@@ -122,7 +122,7 @@ class JobSource:
         OSError
             When a file cannot be read.
         """
-        if self.form == LIST and tells_work(self.file):
+        if not self.draws:
             return {seeds[0]: self._listed(cluster, seeds)}
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
@@ -132,6 +132,11 @@ class JobSource:
                 self._notice_freedom()
             elasticity = self.elasticity
             return {s: trace_of_durations(cluster, jobs, seed=s, elasticity=elasticity) for s in seeds}
+
+    @property
+    def draws(self) -> bool:
+        """Whether models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
+        return self.form != LIST or not tells_work(self.file)
 
     def _notice_freedom(self) -> None:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""

@@ -20,6 +20,7 @@ from wattsched.executors import Executor
 from wattsched.instances.errors import require_range
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import JobSource, Progress, ReplaySettings, _untold, replay_jobs
 from wattsched.topology.cluster import Cluster
@@ -27,6 +28,9 @@ from wattsched.uncertainty import INPUTS, Input
 
 LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
 """Budgets, as parts of what the baseline draws on average beyond the idle cluster."""
+
+SEEDS = (0, 1, 2)
+"""Seeds by default, where models are drawn."""
 
 CONFIDENCE = 0.95
 HEAVY = 0.05
@@ -165,7 +169,7 @@ def savings(
     baseline: str = "fifo",
     policies: Sequence[str] = ("powerflow", "sizing"),
     levels: Sequence[float] = LEVELS,
-    seeds: Sequence[int] = (0, 1, 2),
+    seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     price_per_kwh: float | None = None,
     inputs: Sequence[Input] | None = None,
@@ -183,8 +187,9 @@ def savings(
     policies : sequence of str
     levels : sequence of float
         Budgets, as `LEVELS`; every period of the settings has its part.
-    seeds : sequence of int
-        Of the models that jobs train where the trace does not tell.
+    seeds : sequence of int, optional
+        Of the models that jobs train where the trace does not tell; default: three, or one where nothing is
+        drawn.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep.
     price_per_kwh : float, optional
@@ -204,12 +209,14 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     settings = settings or ReplaySettings()
     if settings.budget is not None or settings.sleep_after_s is not None:
-        raise ValueError(
-            "settings: budgets follow from the levels, and nodes that sleep are not counted here"
-        )
+        raise ValueError("settings: budgets follow from the levels, and no node may sleep")
+    for policy in (baseline, *policies):
+        require_policy(policy)
+    require_range(len(policies) > 0, "policies", "one at least", "none")
     ordered = sorted(set(levels), reverse=True)
     study = _Study(baseline, ordered, settings, executor, progress)
-    traces = source.traces(cluster, seeds)
+    drawn = SEEDS if source.draws else SEEDS[:1]
+    traces = source.traces(cluster, drawn if seeds is None else seeds)
     base = study.baseline_of(traces)
     found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
     tested, narrow = INPUTS if inputs is None else inputs, _around(study, found[-1])
@@ -411,7 +418,7 @@ def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
     models = "the models that jobs train are drawn by seed where the trace does not name them"
     return [
         "rates and watts are those of the performance models, not of this cluster",
-        *([] if source.form == "csv" and source.tables is not None else [models]),
+        *([models] if source.draws else []),
         "jobs may change GPU count, batch size and clock from round to round, and lose the time of a restart",
         f"every period of {settings.period_s:g} s has its own budget; what one leaves is not for the next",
         "all runs are counted to the last completion of any, with the idle cluster's draw",

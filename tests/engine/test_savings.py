@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +32,7 @@ def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
     # A dense walk along the lines between neighbours finds nothing below, and comes as close.
     by_completion = sorted((completion, energy) for energy, completion in pairs)
     seen = [energy for completion, energy in by_completion if completion <= most]
-    for (x0, y0), (x1, y1) in zip(by_completion, by_completion[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(by_completion):
         if x0 <= most < x1:
             share = np.linspace(0.0, (most - x0) / (x1 - x0), 101)
             seen += list(y0 + share * (y1 - y0))
@@ -117,8 +119,8 @@ def test_a_policy_saves_nothing_of_itself_without_a_budget_that_binds(source) ->
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"levels": (1.0,)}, "levels must be two at least"),
-        ({"levels": (1.0, -1.0)}, "levels must be two at least"),
+        ({"levels": (1.0,)}, "levels: must be two at least"),
+        ({"levels": (1.0, -1.0)}, "levels: must be two at least"),
         ({"settings": ReplaySettings(budget=("energy_j", 1e9))}, "settings: budgets follow from the levels"),
         ({"settings": ReplaySettings(sleep_after_s=60.0)}, "no node may sleep"),
         ({"policies": ("nobody",)}, "there is no policy 'nobody'"),

@@ -50,6 +50,19 @@ def is_policy(name: str) -> bool:
     return name.removesuffix(SUFFIX) in POLICIES
 
 
+def require_policy(name: str) -> None:
+    """Refuse a name of no policy.
+
+    Raises
+    ------
+    ValueError
+        Which lists the known ones.
+    """
+    if not is_policy(name):
+        told = f"there is no policy '{name}'{meant(name, POLICIES)}"
+        raise ValueError(f"{told}; there are {', '.join(POLICIES)}")
+
+
 def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
@@ -60,10 +73,7 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     ValueError
         If there is none of that name, or it does not take the cluster.
     """
-    if not is_policy(name):
-        raise ValueError(
-            f"there is no policy '{name}'{meant(name, POLICIES)}; there are {', '.join(POLICIES)}"
-        )
+    require_policy(name)
     plain = name.removesuffix(SUFFIX)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
     policy = _make(POLICIES[plain])(replace(context, trace=trace))
