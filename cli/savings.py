@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from wattsched.replay.jobs.simulation import Replay
-    from wattsched.savings import Savings
+    from wattsched.saved import Savings
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,9 @@ cluster whose jobs are through goes on to draw what it draws when it is idle.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
 from wattsched.arguments import require_types
 from wattsched.executors import Executor
@@ -23,6 +20,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import JobSource, Progress, ReplaySettings, _untold, replay_jobs
+from wattsched.saved import Interval, Point, PolicySavings, Savings, Sensitivity, completion_at, energy_at
 from wattsched.topology.cluster import Cluster
 from wattsched.uncertainty import INPUTS, Input
 
@@ -32,134 +30,11 @@ LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
 SEEDS = (0, 1, 2)
 """Seeds by default, where models are drawn."""
 
-CONFIDENCE = 0.95
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
 
 LATE = 1.1
 """A job whose completion takes so many times as long is one that loses."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A policy within a budget, on one seed, relative to the baseline.
-
-    Attributes
-    ----------
-    energy, completion : float
-        Of the whole cluster to the common end, and mean from arrival to completion, both over the baseline's.
-    p99, heavy : float
-        The same of the 99th percentile of completion, and of the mean of the heaviest jobs.
-    late : float
-        Part of the jobs that complete more than a tenth later than under the baseline.
-    """
-
-    energy: float
-    completion: float
-    p99: float
-    heavy: float
-    late: float
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds, with the interval in which it lies with 95 % confidence; None of a single seed."""
-
-    mean: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
-        """Mean with Student's interval."""
-        mean, n = float(np.mean(values)), len(values)
-        if n < 2:
-            return cls(mean)
-        half = float(student.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-        return cls(mean, mean - half, mean + half)
-
-
-@dataclass(frozen=True)
-class PolicySavings:
-    """What one policy saves.
-
-    Attributes
-    ----------
-    energy : Interval, optional
-        Part of the energy that is saved at the same mean completion time; None where no budget reaches that.
-    bound_only : bool
-        Whether completion is no later within the smallest budget still: more would be saved within a smaller.
-    completion : Interval, optional
-        Part of the mean completion time that is saved with the same energy.
-    energy_j, carbon_g, money : Interval, optional
-        Saved energy and what follows from it, of the whole trace.
-    points : list of list of Point
-        By budget, then by seed.
-    losers : Point, optional
-        Means over seeds within the smallest budget whose completion is no later.
-    """
-
-    policy: str
-    energy: Interval | None
-    bound_only: bool
-    completion: Interval | None
-    energy_j: Interval | None
-    carbon_g: Interval | None
-    money: Interval | None
-    points: list[list[Point]]
-    losers: Point | None
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """Part of the energy that a policy saves with an input at its two ends; None where none is saved."""
-
-    name: str
-    low: str
-    high: str
-    at_low: float | None
-    at_high: float | None
-
-
-@dataclass(frozen=True)
-class Savings:
-    """What a cluster would save under policies, against what it does now.
-
-    Attributes
-    ----------
-    baseline : str
-    jobs, gpus : int
-    seeds : list of int
-    days : float
-        From the first arrival to the last completion under the baseline.
-    energy_j, completion_s : Interval
-        Of the baseline.
-    levels : list of float
-        Budgets, as `LEVELS`.
-    power_w : list of float
-        The same as watts of the whole cluster.
-    policies : list of PolicySavings
-    inputs : list of Sensitivity
-        Of the last policy, on the first seed.
-    assumptions : list of str
-    """
-
-    baseline: str
-    jobs: int
-    gpus: int
-    seeds: list[int]
-    days: float
-    energy_j: Interval
-    completion_s: Interval
-    levels: list[float]
-    power_w: list[float]
-    policies: list[PolicySavings]
-    inputs: list[Sensitivity] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values by name."""
-        return asdict(self)
 
 
 def savings(
@@ -363,29 +238,6 @@ def _mean_point(points: Sequence[Point]) -> Point:
     return Point(**columns)
 
 
-def energy_at(points: Sequence[Point], completion: float) -> float | None:
-    """Least energy of a frontier at which completion is no later; None where it is later everywhere.
-
-    Where it is no later within the smallest budget still, the energy of that.
-    """
-    return _crossing([(p.completion, p.energy) for p in points], completion)
-
-
-def completion_at(points: Sequence[Point], energy: float) -> float | None:
-    """Soonest completion of a frontier with no more energy; None where all budgets take more."""
-    return _crossing([(p.energy, p.completion) for p in points], energy)
-
-
-def _crossing(pairs: Sequence[tuple[float, float]], most: float) -> float | None:
-    """Least second number of the points, and the lines between one and the next, whose first is within."""
-    ordered = sorted(pairs)
-    found = [y for x, y in ordered if x <= most]
-    for (x0, y0), (x1, y1) in pairwise(ordered):
-        if x0 <= most < x1:
-            found.append(y0 + (y1 - y0) * (most - x0) / (x1 - x0))
-    return min(found, default=None)
-
-
 def _around(study: _Study, saved: PolicySavings) -> _Study:
     """Only the two budgets between which completion comes to be later, on the first seed."""
     later = [level[0].completion > 1.0 for level in saved.points]
@@ -415,11 +267,12 @@ def _sensitivities(
 
 
 def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
+    changes = f"{'GPU count, ' if source.elasticity > 1 else ''}batch size and clock"
     models = "the models that jobs train are drawn by seed where the trace does not name them"
     return [
         "rates and watts are those of the performance models, not of this cluster",
         *([models] if source.draws else []),
-        "jobs may change GPU count, batch size and clock from round to round, and lose the time of a restart",
+        f"jobs may change {changes} from round to round, and lose the time of a restart",
         f"every period of {settings.period_s:g} s has its own budget; what one leaves is not for the next",
         "all runs are counted to the last completion of any, with the idle cluster's draw",
         "between the budgets that were tried the frontier is taken as straight",

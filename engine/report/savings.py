@@ -10,7 +10,7 @@ import numpy as np
 from wattsched.report.wording import count, duration, energy, number, percent, quantity
 
 if TYPE_CHECKING:
-    from wattsched.savings import Interval, PolicySavings, Savings
+    from wattsched.saved import Interval, PolicySavings, Savings
 
 Told = tuple[str, str, list[str], list[list[str]]]
 """Title, note, column titles (``>`` before those of numbers) and rows of a table."""
@@ -99,7 +99,7 @@ def _share(some: Interval) -> str:
     """``26.3 % (21.1 to 31.4 %)``."""
     if some.low is None or some.high is None:
         return percent(some.mean)
-    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(some.high)})"
+    return f"{percent(some.mean)} ({number(100 * some.low, 3)} to {percent(min(1.0, some.high))})"
 
 
 def _part(part: float | None) -> str:

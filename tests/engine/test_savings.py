@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replays import JobSource, ReplaySettings, replay_jobs
-from wattsched.savings import Interval, Point, completion_at, energy_at, savings
+from wattsched.saved import Interval, Point, completion_at, energy_at
+from wattsched.savings import savings
 from wattsched.uncertainty import INPUTS
 
 PARTS = st.floats(0.05, 3.0)

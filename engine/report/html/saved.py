@@ -19,7 +19,7 @@ from wattsched.report.savings import (
 )
 
 if TYPE_CHECKING:
-    from wattsched.savings import PolicySavings, Savings
+    from wattsched.saved import PolicySavings, Savings
 
 
 def page_of(found: Savings, command: str = "") -> Page:

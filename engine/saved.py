@@ -1,0 +1,158 @@
+"""What is saved: points of policies against a baseline, the frontiers between them, and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Point:
+    """A policy within a budget, on one seed, relative to the baseline.
+
+    Attributes
+    ----------
+    energy, completion : float
+        Of the whole cluster to the common end, and mean from arrival to completion, both over the baseline's.
+    p99, heavy : float
+        The same of the 99th percentile of completion, and of the mean of the heaviest jobs.
+    late : float
+        Part of the jobs that complete more than a tenth later than under the baseline.
+    """
+
+    energy: float
+    completion: float
+    p99: float
+    heavy: float
+    late: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds, with the interval in which it lies with 95 % confidence; None of a single seed."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        """Mean with Student's interval."""
+        mean, n = float(np.mean(values)), len(values)
+        if n < 2:
+            return cls(mean)
+        half = float(student.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+        return cls(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class PolicySavings:
+    """What one policy saves.
+
+    Attributes
+    ----------
+    energy : Interval, optional
+        Part of the energy that is saved at the same mean completion time; None where no budget reaches that.
+    bound_only : bool
+        Whether completion is no later within the smallest budget still: more would be saved within a smaller.
+    completion : Interval, optional
+        Part of the mean completion time that is saved with the same energy.
+    energy_j, carbon_g, money : Interval, optional
+        Saved energy and what follows from it, of the whole trace.
+    points : list of list of Point
+        By budget, then by seed.
+    losers : Point, optional
+        Means over seeds within the smallest budget whose completion is no later.
+    """
+
+    policy: str
+    energy: Interval | None
+    bound_only: bool
+    completion: Interval | None
+    energy_j: Interval | None
+    carbon_g: Interval | None
+    money: Interval | None
+    points: list[list[Point]]
+    losers: Point | None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Part of the energy that a policy saves with an input at its two ends; None where none is saved."""
+
+    name: str
+    low: str
+    high: str
+    at_low: float | None
+    at_high: float | None
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What a cluster would save under policies, against what it does now.
+
+    Attributes
+    ----------
+    baseline : str
+    jobs, gpus : int
+    seeds : list of int
+    days : float
+        From the first arrival to the last completion under the baseline.
+    energy_j, completion_s : Interval
+        Of the baseline.
+    levels : list of float
+        Budgets, as `LEVELS`.
+    power_w : list of float
+        The same as watts of the whole cluster.
+    policies : list of PolicySavings
+    inputs : list of Sensitivity
+        Of the last policy, on the first seed.
+    assumptions : list of str
+    """
+
+    baseline: str
+    jobs: int
+    gpus: int
+    seeds: list[int]
+    days: float
+    energy_j: Interval
+    completion_s: Interval
+    levels: list[float]
+    power_w: list[float]
+    policies: list[PolicySavings]
+    inputs: list[Sensitivity] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def energy_at(points: Sequence[Point], completion: float) -> float | None:
+    """Least energy of a frontier at which completion is no later; None where it is later everywhere.
+
+    Where it is no later within the smallest budget still, the energy of that.
+    """
+    return _crossing([(p.completion, p.energy) for p in points], completion)
+
+
+def completion_at(points: Sequence[Point], energy: float) -> float | None:
+    """Soonest completion of a frontier with no more energy; None where all budgets take more."""
+    return _crossing([(p.energy, p.completion) for p in points], energy)
+
+
+def _crossing(pairs: Sequence[tuple[float, float]], most: float) -> float | None:
+    """Least second number of the points, and the lines between one and the next, whose first is within."""
+    ordered = sorted(pairs)
+    found = [y for x, y in ordered if x <= most]
+    for (x0, y0), (x1, y1) in pairwise(ordered):
+        if x0 <= most < x1:
+            found.append(y0 + (y1 - y0) * (most - x0) / (x1 - x0))
+    return min(found, default=None)
