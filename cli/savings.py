@@ -189,7 +189,10 @@ def command(
 
 def print_savings(out: Console, found: Savings) -> None:
     """Print what is saved, the frontiers, who loses, what it hangs on, and what is assumed."""
-    line(out, verdict(found))
+    told, losses = verdict(found)
+    line(out, told)
+    if losses:
+        line(out, losses)
     for title, note, columns, rows in (saved(found), frontier(found), losers(found), sensitivity(found)):
         if rows:
             heading(out, title, note)

@@ -16,15 +16,19 @@ Told = tuple[str, str, list[str], list[list[str]]]
 """Title, note, column titles (``>`` before those of numbers) and rows of a table."""
 
 
-def verdict(found: Savings) -> str:
-    """What a reader may take away of the policy that saves most."""
+def verdict(found: Savings) -> tuple[str, str]:
+    """What a reader may take away of the policy that saves most, and who would pay for it."""
     told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
     best = max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
     if best.energy is None or best.energy.mean <= 0.0:
-        return f"{told}no policy saves energy at the completion time of {found.baseline}"
+        return f"{told}no policy saves energy at the completion time of {found.baseline}", ""
     least = "at least " if best.bound_only else ""
     part = f"{least}{_share(best.energy)} of the energy"
-    return f"{told}{best.policy} would save {part} at the mean completion time of {found.baseline}"
+    told += f"{best.policy} would save {part} at the mean completion time of {found.baseline}"
+    if (one := best.losers) is None:
+        return told, ""
+    late = f"{percent(one.late)} of the jobs would complete more than a tenth later"
+    return told, f"{late}, and the 99th percentile would be {percent(one.p99)} of what it is"
 
 
 def saved(found: Savings) -> Told:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def page_of(found: Savings, command: str = "") -> Page:
     """Report of savings; with the command that makes them again."""
-    about, _, sentence = verdict(found).partition(": ")
+    told, losses = verdict(found)
+    about, _, sentence = told.partition(": ")
     parts: list[Part] = [_table(saved(found)), _picture(found)]
     parts += [_table(some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
     parts.append(Lines("Assumed", assumptions(found)))
@@ -35,14 +36,16 @@ def page_of(found: Savings, command: str = "") -> Page:
         about=about,
         verdict=sentence[:1].upper() + sentence[1:],
         tone="good" if saves else "fair",
-        lead=[f"against '{found.baseline}', by replays of the same jobs"],
+        lead=[losses] if losses else [],
         parts=parts,
     )
 
 
 def _table(some: Told) -> Table:
     title, note, columns, rows = some
-    return Table(title, columns, [Row([Cell(text) for text in row]) for row in rows], note)
+    told = [c for c in range(len(columns)) if any(row[c] for row in rows)]
+    cells = [Row([Cell(row[c]) for c in told]) for row in rows]
+    return Table(title, [columns[c] for c in told], cells, note)
 
 
 def _picture(found: Savings) -> Picture:
