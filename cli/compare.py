@@ -163,7 +163,9 @@ def print_comparison(
         again = f"; {count(comparison.resumed, 'run')} taken from there" if comparison.resumed else ""
         line(out, (f"Written to {folder}: {', '.join(written)}{again}", "dim"))
         if not any(name.endswith(".png") for name in written) and runs:
-            line(out, ("no plots: matplotlib is not installed (pip install 'wattsched[plot]')", "dim"))
+            from wattsched.plot.style import MISSING
+
+            line(out, (f"no plots without {MISSING}", "dim"))
 
 
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:

@@ -98,7 +98,9 @@ class Plot(Output):
         """Refuse it likewise, and where nothing can draw."""
         name = super().convert(value, param, ctx)
         if find_spec("matplotlib") is None:
-            raise BadInput("--plot needs matplotlib, which is not installed (pip install 'wattsched[plot]')")
+            from wattsched.plot.style import MISSING
+
+            raise BadInput(f"--plot needs {MISSING}")
         return name
 
 

@@ -78,7 +78,9 @@ def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
     assert figures(resumed) == figures(whole)
     assert written(out) == written(tmp_path / "whole")
     assert set(written(out)) == {
-        f"{policy}-0-{name}.csv" for policy in ("elastic", "fifo") for name in ("jobs", "power", "rounds")
+        f"{policy}-0-{name}.csv"
+        for policy in ("elastic", "fifo")
+        for name in ("jobs", "power", "rounds", "segments")
     }
 
     # Everything is complete now; another policy is all that is left to do.
