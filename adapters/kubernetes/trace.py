@@ -269,7 +269,7 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
             found.left_out[reason] += 1
             continue
         if run.end_s == inf and now_s <= run.start_s:
-            found.left_out["that began after the objects were asked for"] += 1
+            found.left_out["begun after the objects were asked for"] += 1
             continue
         used.append(run if run.end_s < inf else replace(run, end_s=now_s, state="running"))
     seen: dict[str, int] = {}
@@ -303,8 +303,8 @@ def _why_not(run: Run) -> str:
     if not run.gpus:
         return "without GPUs"
     if run.start_s == inf:
-        return "that ended without a start" if run.end_s < inf else "that still wait"
-    return "" if run.end_s > run.start_s else "that ended at once, or nobody knows when"
+        return "ended without a start" if run.end_s < inf else "still waiting"
+    return "" if run.end_s > run.start_s else "ended at once, or nobody knows when"
 
 
 def _together(runs: list[Run]) -> list[Run]:

@@ -186,10 +186,10 @@ def _why_not(job: Accounted) -> str:
     if not job.gpus:
         return "without GPUs"
     if job.state in WAITING:
-        return "that still wait"
+        return "still waiting"
     if job.start_s is None or (not job.elapsed_s and not job.nodes):
-        return "that never started"
-    return "" if job.elapsed_s > 0 else "that ended at once"
+        return "never started"
+    return "" if job.elapsed_s > 0 else "ended at once"
 
 
 def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:

@@ -11,8 +11,9 @@ import numpy as np
 from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import J_PER_KWH
-from wattsched.plot.style import LIMIT, Axes, Look, axes_for, label, legend, tidy, unit_of_time
+from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, label, legend, tidy, unit_of_time
 from wattsched.replay.jobs.outcome import Outcome
+from wattsched.savings import Savings
 from wattsched.topology.arrays import FloatArray
 from wattsched.tradeoffs import ParetoResult
 from wattsched.verification.shifting.pareto import TOTALS
@@ -25,7 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v")
 
 
 def frontier(
-    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome],
+    found: ParetoResult | Mapping[str, ParetoResult] | Sequence[Outcome] | Savings,
     *,
     against: Literal["energy", "carbon"] = "energy",
     ax: Axes | None = None,
@@ -34,10 +35,11 @@ def frontier(
 
     Parameters
     ----------
-    found : ParetoResult, mapping of str to ParetoResult, or sequence of Outcome
+    found : ParetoResult, mapping of str to ParetoResult, sequence of Outcome, or Savings
         What `wattsched.pareto` gives, or several such results by name, of one criterion; each is a line.
         Or replays: a marker for each policy, the mean over its seeds with bars from the least to the most,
-        and a line through those than which no other is better in both.
+        and a line through those than which no other is better in both. Or savings: each policy within
+        smaller and smaller budgets, relative to the baseline, likewise.
     against : {"energy", "carbon"}
         Criterion of replays, of the whole cluster. Results of `pareto` have their own.
     ax : matplotlib axes, optional
@@ -46,7 +48,8 @@ def frontier(
     Returns
     -------
     matplotlib axes
-        Mean completion time (seconds, minutes, hours or days); CO2 in kg, energy in kWh, or money.
+        Mean completion time (seconds, minutes, hours or days); CO2 in kg, energy in kWh, or money. Of savings
+        mean completion time and energy in percent of the baseline's.
 
     Raises
     ------
@@ -58,6 +61,11 @@ def frontier(
     require_types(frontier, locals())
     require_known("against", against, ("energy", "carbon"))
     axes, note = axes_for(ax), ""
+    if isinstance(found, Savings):
+        _draw_savings(axes, found)
+        return _finished(
+            axes, f"% of {found.baseline}", f"energy, % of {found.baseline}", _seeds(len(found.seeds))
+        )
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
@@ -71,10 +79,18 @@ def frontier(
         require_range(len(found) > 0, "found", "one replay at least", "none")
         criterion, unit = against, _draw_replays(axes, found, against)
         seeds = max(Counter(outcome.policy for outcome in found).values())
-        note = f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
+        note = _seeds(seeds)
+    return _finished(axes, unit, AMOUNTS[criterion][0], note)
+
+
+def _seeds(seeds: int) -> str:
+    return f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
+
+
+def _finished(axes: Axes, unit: str, amount: str, note: str) -> Axes:
     tidy(axes)
     axes.margins(0.06)
-    label(axes, f"mean completion time, {unit}", AMOUNTS[criterion][0], note)
+    label(axes, f"mean completion time, {unit}", amount, note)
     legend(axes)
     return axes
 
@@ -101,19 +117,7 @@ def _draw_replays(axes: Axes, outcomes: Sequence[Outcome], criterion: str) -> st
     scale = np.array([unit_s, AMOUNTS[criterion][1]])
     means = np.array([np.mean(seeds, axis=0) for seeds in points.values()]) / scale
     for number, (policy, seeds) in enumerate(points.items()):
-        all_of = np.array(seeds) / scale
-        off = np.abs(np.stack([all_of.min(axis=0), all_of.max(axis=0)]) - means[number])
-        time, amount = means[number].tolist()
-        axes.errorbar(
-            time,
-            amount,
-            xerr=off[:, :1] if len(seeds) > 1 else None,
-            yerr=off[:, 1:] if len(seeds) > 1 else None,
-            color=Look.of(number).color,
-            marker=MARKERS[(number + number // len(MARKERS)) % len(MARKERS)],
-            linestyle="none",
-            label=policy,
-        )
+        _draw_points(axes, number, policy, np.array([seeds]) / scale, "none")
     best = _not_dominated(means)
     if len(best) > 1:
         axes.plot(
@@ -125,6 +129,32 @@ def _draw_replays(axes: Axes, outcomes: Sequence[Outcome], criterion: str) -> st
             label="none is better in both",
         )
     return unit
+
+
+def _draw_savings(axes: Axes, found: Savings) -> None:
+    axes.plot(
+        100.0, 100.0, "P", color=LIMIT, markersize=9, label=f"{found.baseline}, without a budget", zorder=1
+    )
+    for number, of in enumerate(found.policies):
+        points = np.array([[(one.completion, one.energy) for one in seeds] for seeds in of.points])
+        _draw_points(axes, number, of.policy, 100 * points, Look.of(number).linestyle)
+
+
+def _draw_points(axes: Axes, number: int, name: str, points: FloatArray, line: Pattern) -> None:
+    """Draw means over seeds, with bars from the least to the most; the points have shape (n, n_seeds, 2)."""
+    means = points.mean(axis=1)
+    off = np.abs(np.stack([points.min(axis=1), points.max(axis=1)]) - means)
+    several = points.shape[1] > 1
+    axes.errorbar(
+        means[:, 0],
+        means[:, 1],
+        xerr=off[:, :, 0] if several else None,
+        yerr=off[:, :, 1] if several else None,
+        color=Look.of(number).color,
+        marker=MARKERS[(number + number // len(MARKERS)) % len(MARKERS)],
+        linestyle=line,
+        label=name,
+    )
 
 
 def _not_dominated(points: FloatArray) -> list[int]:

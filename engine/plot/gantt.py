@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from wattsched.arguments import require_types
-from wattsched.inputs import rows_of
+from wattsched.inputs import listed, rows_of
 from wattsched.instances.errors import require_known, require_range
 from wattsched.plot.blocks import Blocks, Colouring, name_rows
 from wattsched.plot.style import FAINT, Axes, axes_for, label, legend, unit_of_time
@@ -20,9 +20,11 @@ from wattsched.replay.jobs.outcome import RECORDS, Outcome
 from wattsched.topology.arrays import FloatArray, IntArray
 
 SIZE_IN = (7.2, 4.6)
-COLUMNS = ("job", "start_s", "end_s", "node", "gpus", "frequency_mhz", "batch_size", "first_gpu")
-"""Of the table `segments` of a replay."""
 NAMES = ("job", "node")
+REQUIRED = (*NAMES, "start_s", "end_s", "gpus", "first_gpu")
+OPTIONAL = ("frequency_mhz", "batch_size")
+COLUMNS = (*REQUIRED, *OPTIONAL)
+"""Of the table `segments` of a replay."""
 
 
 def schedule(
@@ -38,8 +40,8 @@ def schedule(
     ----------
     source : Outcome, DataFrame, str or Path
         A replay, or its table ``segments`` as a frame or a file (``.csv``, ``.parquet``), which ``wattsched
-        replay -o`` writes: job, start_s, end_s, node, gpus, frequency_mhz (MHz), batch_size, first_gpu. The
-        nodes of a table have the GPUs that are used in it.
+        replay -o`` writes: job, start_s, end_s, node, gpus, first_gpu and, if wanted, frequency_mhz (MHz) and
+        batch_size. The nodes of a table have the GPUs that are used in it.
     rows : {"gpus", "jobs"}
         Whether a row is a GPU, node below node, or a job, in the order of their starts.
     colour : {"gpus", "frequency_mhz", "batch_size", "job"}, or mapping of str to str
@@ -151,7 +153,7 @@ class Segments:
         _, together = np.unique(np.stack([_codes(job), start_s]), axis=1, return_inverse=True)
         together = together.reshape(-1)
         values = {"gpus": np.bincount(together, gpus)[together].astype(float)}
-        values |= {name: columns[name] for name in ("frequency_mhz", "batch_size")}
+        values |= {name: columns[name] for name in OPTIONAL}
         return cls(nodes, begin_s, job, node, start_s, end_s, gpus, first, values)
 
     def joined(self, colouring: Colouring) -> tuple[Segments, Colouring]:
@@ -207,22 +209,22 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _read(source: pd.DataFrame | str | Path) -> Mapping[str, Sequence[Any]]:
-    if isinstance(source, pd.DataFrame):
-        frame = source
-    elif str(source).endswith(".parquet"):
-        frame = pd.read_parquet(source)
-    else:
-        lines = [row.cells for row in rows_of(source, COLUMNS)]
-        return {name: [line[name] for line in lines] for name in COLUMNS}
-    for column in COLUMNS:
-        found = ", ".join(map(str, frame.columns))
-        require_range(column in frame, f"source: the column '{column}'", "there", f"only {found or 'none'}")
-    return {name: frame[name].tolist() for name in COLUMNS}
+    """Columns of a table; those that are optional may be missing."""
+    if not isinstance(source, pd.DataFrame) and not str(source).endswith(".parquet"):
+        lines = [row.cells for row in rows_of(source, REQUIRED, OPTIONAL)]
+        return {name: [line.get(name, "") for line in lines] for name in COLUMNS}
+    frame = source if isinstance(source, pd.DataFrame) else pd.read_parquet(source)
+    missing = listed([name for name in REQUIRED if name not in frame])
+    require_range(
+        not missing, "source", f"a table with {missing}", f"one with {listed(map(str, frame.columns))}"
+    )
+    nothing = [None] * len(frame)
+    return {name: frame[name].tolist() if name in frame else nothing for name in COLUMNS}
 
 
 def _numbers(name: str, values: Sequence[Any]) -> FloatArray:
     """Column of numbers; nan where a clock or batch size is not stated."""
-    optional = name in ("frequency_mhz", "batch_size")
+    optional = name in OPTIONAL
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
         try:

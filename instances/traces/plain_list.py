@@ -26,7 +26,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wattsched.inputs import Cells, Row, csv_lines, echo, listed, number_in, rows_of
+from wattsched.inputs import Cells, Row, echo, listed, number_in, rows_of
 from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
@@ -56,8 +56,9 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     faults: list[str] = []
     jobs: dict[str, TraceJob] = {}
     begun: tuple[str, str] | None = None
+    columns: Iterable[str] = ()
     for row in rows_of(path, COLUMNS, OPTIONAL):
-        read = Cells(row, faults)
+        read, columns = Cells(row, faults), row.cells
         job, form = _job(read)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
@@ -71,7 +72,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     if faults:
         raise InputError(faults)
     found = list(jobs.values())
-    _notice(path, found)
+    _notice(path, columns, found)
     if begun is None or begun[0] == SECONDS:
         return found
     first_s = min(job.submitted_s for job in found)
@@ -154,11 +155,10 @@ def _model(row: Row, column: str) -> str:
     return name
 
 
-def _notice(path: str | Path, jobs: Sequence[TraceJob]) -> None:
+def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
     """Say what of a list is filled in, and what is not used."""
     told = []
-    _, header = next(csv_lines(path))
-    if strange := [name for name in header if name not in (*COLUMNS, *OPTIONAL)]:
+    if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")
     using = [job for job in jobs if job.gpus and job.duration_s]
     if len(using) < len(jobs):

@@ -18,7 +18,7 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     done = run("import", "slurm", *SITE, "--time-zone", "Europe/Berlin", "-o", "site")
     assert done.exit_code == 0
     assert "48 jobs of 5 users and 3 accounts: 43 completed" in done.stdout
-    assert "left out: 3 without GPUs, 1 that never started, 1 that still wait" in done.stdout
+    assert "left out: 3 without GPUs, 1 never started, 1 still waiting" in done.stdout
     head, first, *_ = Path("site/jobs.csv").read_text().splitlines()
     assert head == "job,arrival,duration,gpus,gpu_type,watts,user,account"
     assert first.startswith("4101,2026-11-02T07:10:57Z,10606,1,A100,")  # 08:10:57 in Berlin

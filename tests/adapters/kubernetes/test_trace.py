@@ -121,7 +121,7 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
     assert (job.name, job.gpus, job.submitted_s, job.duration_s) == ("team/done", 16, BEGIN_S, 300)
     assert (job.gpu_type, job.user, job.account) == ("NVIDIA-H100-80GB-HBM3", "lq", "team")
     assert found.ended == {"succeeded": 1}
-    assert found.left_out == {"that still wait": 1}
+    assert found.left_out == {"still waiting": 1}
     assert found.cluster is not None
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "A100"
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
@@ -130,7 +130,7 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
 def test_the_recorded_cluster() -> None:
     found = recorded(items_of(RECORDED), moment_of(RECORDED) or 0.0)
     assert {job.name: job.gpus for job in found.jobs} == {"default/old": 8, "default/theirs": 3}
-    assert found.left_out == {"that still wait": 7}
+    assert found.left_out == {"still waiting": 7}
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"items": 3}, {"items": [3]}, {"kind": "Pod"}])

@@ -227,7 +227,7 @@ def test_the_example() -> None:
         said.add((SITE / name).read_text())
     found = recorded(said, UTC)
     assert found.ended == {"completed": 43, "failed": 2, "timeout": 1, "cancelled": 1, "running": 1}
-    assert found.left_out == {"without GPUs": 3, "that never started": 1, "that still wait": 1}
+    assert found.left_out == {"without GPUs": 3, "never started": 1, "still waiting": 1}
     assert {job.gpu_type for job in found.jobs} == {"A100", "V100"}
     assert sum(job.power_w is not None for job in found.jobs) == 17
     assert {job.account for job in found.jobs} == {"vision", "speech", "language"}

@@ -18,6 +18,7 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.placement.curves import Curves
+from wattsched.savings import Interval, Point, PolicySavings, Savings
 
 
 @cache
@@ -50,6 +51,22 @@ def round_and_result() -> tuple[Any, Any]:
 def tradeoff() -> Any:
     """Between completion and carbon."""
     return wattsched.pareto(wattsched.generate("shifting", jobs=3, seed=2), 4)
+
+
+def saved(n: int, seeds: int = 3) -> Savings:
+    """Policies within three budgets each."""
+
+    def point(i: int, level: float, seed: int) -> Point:
+        return Point(level + 0.02 * seed, 1.5 - level + 0.1 * i + 0.03 * seed, 1.0, 1.0, 0.0)
+
+    def policy(i: int) -> PolicySavings:
+        points = [[point(i, level, seed) for seed in range(seeds)] for level in (0.9, 0.7, 0.5)]
+        return PolicySavings(f"policy-{i}", None, False, None, None, None, None, points, None)
+
+    once = Interval(1.0)
+    return Savings(
+        "fifo", 9, 16, [*range(seeds)], 1.0, once, once, [0.9, 0.7, 0.5], [1.0] * 3, [*map(policy, range(n))]
+    )
 
 
 def curves(level: float) -> Curves:
@@ -95,6 +112,7 @@ CASES: dict[str, Callable[[int, Any], Any]] = {
     "price history": lambda n, ax: plot.price_history(prices(n), ax=ax),
     "frontier": lambda n, ax: plot.frontier({f"run-{i}": tradeoff() for i in range(n)}, ax=ax),
     "frontier of replays": lambda n, ax: plot.frontier(named(n), ax=ax),
+    "frontier of savings": lambda n, ax: plot.frontier(saved(n), ax=ax),
     "gap over time": lambda n, ax: plot.gap_over_time(gap_courses(n), ax=ax),
     "gap profile": lambda n, ax: plot.gap_profile(measures(n), time_limit_s=60.0, gap=1e-4, ax=ax),
     "performance profile": lambda n, ax: plot.performance_profile(

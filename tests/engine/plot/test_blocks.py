@@ -98,13 +98,13 @@ def test_a_schedule_of_a_file_is_that_of_its_replay(tmp_path: Path) -> None:
         ({"first_gpu": ["x"]}, "source: first_gpu of segment 1 must be a number, got 'x'"),
         ({"start_s": [None]}, "source: start_s of segment 1 must be a number, got None"),
         ({"frequency_mhz": [float("inf")]}, "source: frequency_mhz of segment 1 must be a finite number"),
-        ({"node": None}, "source: the column 'node': must be there, got only job, start_s"),
+        ({"node": None, "gpus": None}, "source: must be a table with 'node', 'gpus', got one with 'job'"),
         ({"job": []}, "source: must be a table with a segment at least, got none"),
     ],
 )
 def test_what_is_no_table_of_segments_is_refused(change: dict[str, Any], told: str) -> None:
     table: dict[str, Any] = {"job": ["a"], "start_s": [5.0], "end_s": [9.0], "node": ["n"], "gpus": [1]}
-    table |= {"frequency_mhz": [""], "batch_size": [float("nan")], "first_gpu": [0]}
+    table |= {"frequency_mhz": [""], "first_gpu": [0]}
     assert len(rectangles(plot.schedule(pd.DataFrame(table)))) == 1
     changed = table | change if change.get("job", True) else {name: [] for name in table}
     table = {name: values for name, values in changed.items() if values is not None}
@@ -115,7 +115,7 @@ def test_what_is_no_table_of_segments_is_refused(change: dict[str, Any], told: s
 
 def test_what_is_no_file_of_segments_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("job,start_s\na,1\n")
-    with pytest.raises(ValueError, match=r"s\.csv, line 1: the column 'end_s' is missing"):
+    with pytest.raises(ValueError, match=r"s\.csv, line 1: the columns 'node', 'end_s', .* are missing"):
         plot.schedule(tmp_path / "s.csv")
     with pytest.raises(OSError, match=r"none\.csv"):
         plot.schedule(tmp_path / "none.csv")

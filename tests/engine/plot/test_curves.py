@@ -15,7 +15,7 @@ from wattsched import plot
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP
 
-from .cases import curves, outcome, tradeoff
+from .cases import curves, outcome, saved, tradeoff
 
 pytest.importorskip("matplotlib")
 
@@ -157,3 +157,14 @@ def test_a_frontier_of_replays_leaves_out_what_another_beats_in_both() -> None:
     best = [p for p in points if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)]
     lines = [line for line in axes.lines if line.get_label() == "none is better in both"]
     assert sum(len(line.get_xdata()) for line in lines) == (len(best) if len(best) > 1 else 0)
+
+
+def test_a_frontier_of_savings_is_relative_to_the_baseline() -> None:
+    axes = plot.frontier(saved(2))
+    own, *lines = [line for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
+    assert (list(own.get_xdata()), list(own.get_ydata())) == ([100.0], [100.0])
+    for i, line in enumerate(lines):
+        assert line.get_ydata() == pytest.approx([92.0, 72.0, 52.0])
+        assert line.get_xdata() == pytest.approx([63.0 + 10 * i, 83.0 + 10 * i, 103.0 + 10 * i])
+    assert axes.get_xlabel().endswith("mean, least and most of 3 seeds")
+    assert axes.get_ylabel() == "energy, % of fifo"
