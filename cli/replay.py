@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import ParamType, folder_option, plot_option
+from wattsched.cli.outputs import ParamType, command_line, folder_option, plot_option, report_option
 from wattsched.cli.parameters import (
     Described,
     FileName,
@@ -31,8 +30,8 @@ from wattsched.cli.parameters import (
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import QUANTITIES
 from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
+from wattsched.report.replays import GIVES_WAY, about, tables_of
 from wattsched.report.terminal import console, heading, line, table
-from wattsched.report.wording import count, duration, energy, number, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -203,6 +202,7 @@ SECONDS = Number(0, most=MOST_S)
 @dask_option("the replays")
 @folder_option("Write jobs, rounds, power and segments (.csv).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
+@report_option("the figures, and the watts and GPUs of the first seed over time,")
 @filling(
     "output",
     Output,
@@ -216,6 +216,7 @@ def command(
     settings: ReplaySettings,
     seeds: list[int],
     dask: str | None,
+    report: str | None,
     output: Output,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies.
@@ -251,12 +252,18 @@ def command(
             found[outcome.policy].append(summary(outcome))
             if output.output is not None:
                 _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
-            if seed == seeds[0] and output.plot is not None:
+            if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
     if output.plot is not None:
         from wattsched.plot.replays import replay_figure
 
         save_plot(replay_figure(drawn), output.plot)
+    if report is not None:
+        from wattsched.report.html.page import rendered
+        from wattsched.report.html.replayed import page_of
+
+        told = about(traces[seeds[0]], found, settings.round_s)
+        write(report, rendered(page_of(Path(source.file).name, told, found, drawn, command_line())))
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
     document = json.dumps({"seeds": seeds, "policies": figures}) + "\n"
     if output.output is not None:
@@ -283,82 +290,7 @@ def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> N
 
 def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summary]], round_s: float) -> None:
     """Print the tables of completion times, of the cluster and of the decisions."""
-    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
-    seeds = len(next(iter(found.values())))
-    rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
-    means = f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
-    line(out, f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {means}")
-    for (title, note), columns in TABLES.items():
-        if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
-            continue
+    line(out, about(trace, found, round_s))
+    for title, note, columns, rows in tables_of(found):
         heading(out, title, note)
-        rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
-        table(out, ["policy", *(f">{column}" for column in columns)], rows, gives_way=GIVES_WAY)
-
-
-def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
-    """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
-
-    def cell(runs: Sequence[Summary]) -> str:
-        values = [value for run in runs if (value := getattr(run, field)) is not None]
-        return told(float(over(values))) if values else ""
-
-    return cell
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.2f} ms"
-
-
-def _kilograms(grams: float) -> str:
-    return f"{number(grams / 1000)} kg" if grams else ""
-
-
-Cell = Callable[[Sequence["Summary"]], str]
-TABLES: dict[tuple[str, str], dict[str, Cell]] = {
-    ("Completion", "from arrival to completion; rho above 1: later than a fair share"): {
-        "mean": _of("jct_mean_s", duration),
-        "median": _of("jct_median_s", duration),
-        "p95": _of("jct_p95_s", duration),
-        "p99": _of("jct_p99_s", duration),
-        "queueing": _of("queueing_mean_s", duration),
-        "makespan": _of("makespan_s", duration),
-        "rho": _of("rho_mean", lambda rho: number(rho, 3)),
-        "rho > 1": _of("unfair_fraction", percent),
-    },
-    ("Cluster", "everything that it draws, idle GPUs and nodes included"): {
-        "energy": _of("energy_j", energy),
-        "CO2": _of("carbon_g", _kilograms),
-        "GPUs in use": _of("gpu_utilisation", percent),
-        "GPU hours": _of("gpu_h", number),
-        "fragmented": _of("fragmentation", percent),
-    },
-    ("Budget", "part of it that was used in a period"): {
-        "most used": _of("budget_used_max", percent, max),
-        "least used, if short all the time": _of("budget_used_min", percent, min),
-    },
-    ("Decisions", "what they ask of jobs, wall-clock time, and certified gap"): {
-        "rounds": _of("rounds", number),
-        "restarts": _of("restarts", number),
-        "preemptions": _of("preemptions", number),
-        "migrations": _of("migrations", number),
-        "median": _of("decision_median_s", _milliseconds),
-        "p99": _of("decision_p99_s", _milliseconds),
-        "mean gap": _of("gap_mean", "{:.1e}".format),
-        "largest gap": _of("gap_max", "{:.1e}".format),
-    },
-}
-"""Title and note of a table, and its columns."""
-
-GIVES_WAY = (
-    "p99",
-    "migrations",
-    "median",
-    "preemptions",
-    "queueing",
-    "rho > 1",
-    "mean gap",
-    "fragmented",
-    "GPU hours",
-)
-"""Columns that are left out one after the other where the terminal is too narrow; --json has them all."""
+        table(out, columns, rows, gives_way=GIVES_WAY)

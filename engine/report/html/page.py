@@ -80,6 +80,13 @@ class Table:
     kind: str = "table"
 
 
+def text_table(title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Table of texts, without the columns in which no row has anything."""
+    told = [c for c in range(len(columns)) if any(row[c] for row in rows)]
+    cells = [Row([Cell(row[c]) for c in told]) for row in rows]
+    return Table(title, [columns[c] for c in told], cells, note)
+
+
 @dataclass(frozen=True)
 class Picture:
     """A picture, which is safe HTML, and what it shows."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wattsched.report.html.chart import Series, chart
-from wattsched.report.html.page import Cell, Lines, Page, Part, Picture, Row, Table
+from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
 from wattsched.report.savings import (
-    Told,
     assumptions,
     frontier,
     losers,
@@ -26,8 +25,8 @@ def page_of(found: Savings, command: str = "") -> Page:
     """Report of savings; with the command that makes them again."""
     told, losses = verdict(found)
     about, _, sentence = told.partition(": ")
-    parts: list[Part] = [_table(saved(found)), _picture(found)]
-    parts += [_table(some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
+    parts: list[Part] = [text_table(*saved(found)), _picture(found)]
+    parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
     parts.append(Lines("Assumed", assumptions(found)))
     parts += [Lines("Make it again", [command], code=True)] if command else []
     saves = any(one.energy is not None and one.energy.mean > 0.0 for one in found.policies)
@@ -39,13 +38,6 @@ def page_of(found: Savings, command: str = "") -> Page:
         lead=[losses] if losses else [],
         parts=parts,
     )
-
-
-def _table(some: Told) -> Table:
-    title, note, columns, rows = some
-    told = [c for c in range(len(columns)) if any(row[c] for row in rows)]
-    cells = [Row([Cell(row[c]) for c in told]) for row in rows]
-    return Table(title, [columns[c] for c in told], cells, note)
 
 
 def _picture(found: Savings) -> Picture:

@@ -1,0 +1,104 @@
+"""Replays of jobs in words: tables for the terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wattsched.report.wording import count, duration, energy, number, percent
+
+Summaries = Mapping[str, Sequence[Any]]
+"""Summaries of replays, seed by seed, by policy."""
+
+Told = tuple[str, str, list[str], list[list[str]]]
+"""Title, note, column titles (``>`` before those of numbers) and rows of a table."""
+
+
+def about(trace: Any, found: Summaries, round_s: float) -> str:
+    """What was replayed."""
+    gpus = sum(int(pool.available.sum()) for pool in trace.pools)
+    seeds = len(next(iter(found.values())))
+    rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
+    means = f"means over {count(seeds, 'seed')}" if seeds > 1 else "one seed"
+    return f"{count(len(trace), 'job')} on {count(gpus, 'GPU')}, {rounds}; {means}"
+
+
+def tables_of(found: Summaries) -> list[Told]:
+    """Tables of completion times, of the cluster and of the decisions; of a budget where there is one."""
+    told = []
+    for (title, note), columns in TABLES.items():
+        if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
+            continue
+        rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
+        told.append((title, note, ["policy", *(f">{column}" for column in columns)], rows))
+    return told
+
+
+def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
+    """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
+
+    def cell(runs: Sequence[Any]) -> str:
+        values = [value for run in runs if (value := getattr(run, field)) is not None]
+        return told(float(over(values))) if values else ""
+
+    return cell
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.2f} ms"
+
+
+def _kilograms(grams: float) -> str:
+    return f"{number(grams / 1000)} kg" if grams else ""
+
+
+Cell = Callable[[Sequence[Any]], str]
+TABLES: dict[tuple[str, str], dict[str, Cell]] = {
+    ("Completion", "from arrival to completion; rho above 1: later than a fair share"): {
+        "mean": _of("jct_mean_s", duration),
+        "median": _of("jct_median_s", duration),
+        "p95": _of("jct_p95_s", duration),
+        "p99": _of("jct_p99_s", duration),
+        "queueing": _of("queueing_mean_s", duration),
+        "makespan": _of("makespan_s", duration),
+        "rho": _of("rho_mean", lambda rho: number(rho, 3)),
+        "rho > 1": _of("unfair_fraction", percent),
+    },
+    ("Cluster", "everything that it draws, idle GPUs and nodes included"): {
+        "energy": _of("energy_j", energy),
+        "CO2": _of("carbon_g", _kilograms),
+        "GPUs in use": _of("gpu_utilisation", percent),
+        "GPU hours": _of("gpu_h", number),
+        "fragmented": _of("fragmentation", percent),
+    },
+    ("Budget", "part of it that was used in a period"): {
+        "most used": _of("budget_used_max", percent, max),
+        "least used, if short all the time": _of("budget_used_min", percent, min),
+    },
+    ("Decisions", "what they ask of jobs, wall-clock time, and certified gap"): {
+        "rounds": _of("rounds", number),
+        "restarts": _of("restarts", number),
+        "preemptions": _of("preemptions", number),
+        "migrations": _of("migrations", number),
+        "median": _of("decision_median_s", _milliseconds),
+        "p99": _of("decision_p99_s", _milliseconds),
+        "mean gap": _of("gap_mean", "{:.1e}".format),
+        "largest gap": _of("gap_max", "{:.1e}".format),
+    },
+}
+"""Title and note of a table, and its columns."""
+
+GIVES_WAY = (
+    "p99",
+    "migrations",
+    "median",
+    "preemptions",
+    "queueing",
+    "rho > 1",
+    "mean gap",
+    "fragmented",
+    "GPU hours",
+)
+"""Columns that are left out one after the other where the terminal is too narrow; --json has them all."""
