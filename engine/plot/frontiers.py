@@ -13,7 +13,7 @@ from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import J_PER_KWH
 from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, label, legend, tidy, unit_of_time
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.savings import Savings
+from wattsched.saved import Savings
 from wattsched.topology.arrays import FloatArray
 from wattsched.tradeoffs import ParetoResult
 from wattsched.verification.shifting.pareto import TOTALS
