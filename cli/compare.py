@@ -18,7 +18,7 @@ from wattsched.cli.completion import completing, formulations, named, solvers
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr, write
-from wattsched.cli.outputs import folder_option, json_option
+from wattsched.cli.outputs import command_line, folder_option, json_option, report_option
 from wattsched.cli.parameters import (
     Described,
     Limits,
@@ -78,9 +78,16 @@ class Pairs:
 @limit_options
 @dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
+@report_option("the runs")
 @json_option("what runs.json holds")
 def command(
-    files: tuple[str, ...], pairs: Pairs, limits: Limits, dask: str | None, output: str | None, as_json: bool
+    files: tuple[str, ...],
+    pairs: Pairs,
+    limits: Limits,
+    dask: str | None,
+    output: str | None,
+    report: str | None,
+    as_json: bool,
 ) -> int:
     """Solve every instance in FILES by every formulation and solver, and compare the answers.
 
@@ -109,6 +116,11 @@ def command(
             written = [*write_report(comparison, output), *_plots(comparison, Path(output))]
         except OSError as error:
             raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
+    if report is not None:
+        from wattsched.comparisons.page import page_of
+        from wattsched.report.html.page import rendered
+
+        write(report, rendered(page_of(comparison, command_line())))
     if as_json:
         write(None, document(comparison))
     else:

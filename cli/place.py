@@ -14,7 +14,7 @@ from wattsched.cli.completion import completing, placement_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
-from wattsched.cli.outputs import plot_option
+from wattsched.cli.outputs import command_line, json_option, plot_option, report_option
 from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, Whole, filling, refuse_given
 from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.report.terminal import console, heading, line, table
@@ -136,8 +136,11 @@ class Trial:
 )
 @dask_option("the runs")
 @plot_option("Draw the curves: .png, .svg or .pdf.")
-@click.option("--json", "as_json", is_flag=True, help="Print the curves as JSON, alone, on standard output.")
-def command(stream: Stream, trial: Trial, dask: str | None, plot: str | None, as_json: bool) -> None:
+@report_option("the curves")
+@json_option("the curves")
+def command(
+    stream: Stream, trial: Trial, dask: str | None, plot: str | None, report: str | None, as_json: bool
+) -> None:
     """Submit a list of tasks to a cluster, one after another, under each policy.
 
     Each task goes at once to a node and GPUs of it, and stays, or fails. For every seed the list is shuffled
@@ -164,6 +167,13 @@ def command(stream: Stream, trial: Trial, dask: str | None, plot: str | None, as
         from wattsched.plot.placements import placement_figure
 
         save_plot(placement_figure(placed), plot)
+    if report is not None:
+        from wattsched.report.html.page import rendered
+        from wattsched.report.html.placed import page_of
+
+        bound = None if placed.bound is None else placed.bound.allocated_pct
+        told = _about(experiment, len(trial.seeds))
+        write(report, rendered(page_of(told, placed.curves, MEASURES, bound, command_line())))
     if as_json:
         return write(None, _document(placed))
 
@@ -228,12 +238,7 @@ def print_curves(
     beyond : Distances, optional
         What no placement can beat.
     """
-    nodes, tasks = experiment.nodes, experiment.tasks
-    line(
-        out,
-        f"{count(len(nodes), 'node')} with {count(int(nodes.gpus.sum()), 'GPU')}, "
-        f"{count(len(tasks), 'task')} in the list; means over {count(seeds, 'seed')}",
-    )
+    line(out, _about(experiment, seeds))
     line(out, ("Columns: GPU asked for so far, percent of the capacity", "dim"))
 
     def section(title: str, note: str, values: Mapping[str, FloatArray], form: str) -> None:
@@ -253,6 +258,13 @@ def print_curves(
         section("Bound on the allocation", note, {"most of any placement": beyond.allocated_pct}, "{:.2f}")
         above = {name: beyond.above_pct(name, of) for name, of in curves.items()}
         section("Power above the bound", ABOVE, above, "{:.1f}")
+
+
+def _about(experiment: Experiment, seeds: int) -> str:
+    """Nodes, tasks and runs in words."""
+    nodes, gpus = len(experiment.nodes), int(experiment.nodes.gpus.sum())
+    site = f"{count(nodes, 'node')} with {count(gpus, 'GPU')}"
+    return f"{site}, {count(len(experiment.tasks), 'task')} in the list; means over {count(seeds, 'seed')}"
 
 
 def _points(curves: Curves) -> dict[int, int]:

@@ -13,7 +13,8 @@ from wattsched.report.wording import number
 
 _WIDTH, _HEIGHT = 720, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 44
-_TICKS = 6
+_TICKS = 8
+_DASHES = 4
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def chart(
     across = _axis([x for x, _ in every], _LEFT, _WIDTH - _RIGHT)
     up = _axis([y for _, y in every], _HEIGHT - _BOTTOM, _TOP)
     parts = [_grid(across, up, x_label, y_label)]
-    parts += [_line(one, k % COLOURS, across, up, points) for k, one in enumerate(series)]
+    parts += [_line(one, k, across, up, points) for k, one in enumerate(series)]
     if mark is not None:
         x, y, told = mark
         cross = Markup(
@@ -123,22 +124,26 @@ def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> Markup:
     return drawn + turned.format((_TOP + _HEIGHT - _BOTTOM) / 2, y_label)
 
 
-def _line(series: Series, colour: int, across: _Axis, up: _Axis, points: bool) -> Markup:
+def _line(series: Series, number_of: int, across: _Axis, up: _Axis, points: bool) -> Markup:
+    colour, dashes = _look(number_of)
     places = [(across.at(x), up.at(y)) for x, y in zip(series.x, series.y, strict=True)]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    drawn = Markup('<polyline class="s{}" points="{}"/>').format(colour, path)
+    drawn = Markup('<polyline class="s{} d{}" points="{}"/>').format(colour, dashes, path)
     for (x, y), of_x, of_y in zip(places if points else [], series.x, series.y, strict=False):
         told = f"{series.name}: {number(of_x)}, {number(of_y)}"
-        dot = Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>')
+        dot = Markup('<circle class="l{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>')
         drawn += dot.format(colour, x, y, told)
     return drawn
 
 
+def _look(number_of: int) -> tuple[int, int]:
+    """Colour and dashes of a line."""
+    return number_of % COLOURS, number_of // COLOURS % _DASHES
+
+
 def _key(series: Sequence[Series], mark: tuple[float, float, str] | None) -> Markup:
-    square = Markup(
-        '<svg class="key" aria-hidden="true"><rect class="c{}" width="11" height="11" rx="2"/></svg>'
-    )
-    named = [square.format(k % COLOURS) + Markup("{}").format(one.name) for k, one in enumerate(series)]
+    line = Markup('<svg class="stroke" aria-hidden="true"><path class="s{} d{}" d="M0 6h24"/></svg>{}')
+    named = [line.format(*_look(k), one.name) for k, one in enumerate(series)]
     if mark is not None:
         named.append(Markup('<span class="cross" aria-hidden="true">&times;</span> {}').format(mark[2]))
     items = Markup("").join(Markup("<li>{}</li>").format(one) for one in named)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-COLOURS = 7
-"""Colours of the style sheet, `c0` to `c6`: those of Okabe and Ito (2008) without black."""
+COLOURS = 5
+"""Colours of the style sheet, `c0` to `c4`, as `plot.style.FILLS`; of lines the last is the ink."""
 
 MOST_GPUS = 4_096
 """GPUs that are drawn one by one; of more, each node is one square."""

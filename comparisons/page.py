@@ -1,0 +1,72 @@
+"""The report of a comparison: who solved what, how closely and how soon."""
+
+from __future__ import annotations
+
+from wattsched.comparisons.compare import Comparison
+from wattsched.comparisons.run import Run
+from wattsched.comparisons.statistics import SHIFT_S
+from wattsched.report.html.page import Cell, Lines, Page, Part, Row, Table
+from wattsched.report.wording import count, gap_text
+
+COLUMNS = ("instance", "formulation, solver", ">objective", ">bound", ">gap", "ended", ">build s", ">solve s")
+
+
+def page_of(comparison: Comparison, command: str = "") -> Page:
+    """Report of a comparison; with the command that makes it again."""
+    runs = [run for run in comparison.runs if run.status != "skipped"]
+    wrong = [*comparison.disagreements, *comparison.failures]
+    verdict, instances = "All answers agree", len({run.instance for run in runs})
+    if wrong:
+        verdict = f"{count(len(wrong), 'run')} failed or contradict others"
+    elif not any(run.objective is not None for run in runs):
+        verdict = "Nothing was compared: no run has a decision"
+    parts: list[Part] = [Lines("Wrong", wrong)] if wrong else []
+    parts += [_means(comparison)] if instances > 1 else []
+    parts.append(Table("Runs", COLUMNS, [_row(run) for run in runs]))
+    if skipped := [run for run in comparison.runs if run.status == "skipped"]:
+        told = [f"{run.formulation} {run.solver} on {run.instance}: {run.detail}" for run in skipped]
+        parts.append(Lines("Skipped", told))
+    parts += [Lines("Make it again", [command], code=True)] if command else []
+    return Page(
+        title="Comparison",
+        about=f"{count(len(runs), 'run')} on {count(instances, 'instance')}",
+        verdict=verdict,
+        tone="bad" if wrong else "good",
+        parts=parts,
+    )
+
+
+def _row(run: Run) -> Row:
+    ended = "wrong" if run.faults else run.status.replace("_", " ")
+    return Row(
+        [
+            Cell(run.instance),
+            Cell(f"{run.formulation} {run.solver}"),
+            _number(run.objective, "{:,.9g}"),
+            _number(run.bound, "{:,.9g}"),
+            Cell("" if run.gap is None else gap_text(run.gap).removeprefix("gap "), run.gap),
+            Cell(f"{ended}, {run.limit}" if run.limit else ended),
+            _number(run.build_s, "{:.2f}"),
+            _number(run.solve_s, "{:.2f}"),
+        ]
+    )
+
+
+def _number(value: float | None, form: str) -> Cell:
+    return Cell("") if value is None else Cell(form.format(value), value)
+
+
+def _means(comparison: Comparison) -> Table:
+    rows = [
+        Row(
+            [
+                Cell(f"{one.formulation} {one.solver}"),
+                Cell(f"{one.solved} of {one.runs - one.skipped}", one.solved),
+                *(_number(seconds, "{:.2f}") for seconds in (one.build_s, one.solve_s, one.total_s)),
+            ]
+        )
+        for one in comparison.summaries
+        if one.runs > one.skipped
+    ]
+    note = f"shifted geometric ({SHIFT_S:g} s), failed or stopped runs at the time limit"
+    return Table("Means", ("formulation, solver", ">solved", ">build s", ">solve s", ">total s"), rows, note)

@@ -1,0 +1,96 @@
+"""Reports of commands: whole pages that hold what the commands print."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from strategies.pages import Page
+
+from wattsched.report.html.chart import Series, chart
+
+from .conftest import DEMO
+
+JOBS = """job,arrival_s,work,requested_gpus,model,max_gpus
+vision,0,40000000,4,resnet50,16
+language,600,2000000,2,bert,16
+"""
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,96000,262144,8,V100M16\n"
+TASKS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+a,4000,1024,1,500,
+b,8000,2048,2,1000,
+c,2000,1024,1,250,
+"""
+
+
+def page(run, tmp_path, *arguments: object) -> Page:
+    """Page of a command; what it names on the page is the command itself."""
+    file = tmp_path / "report.html"
+    result = run(*arguments, "--report", file)
+    assert result.exit_code == 0, result.output
+    found = Page(file.read_text())
+    assert f"wattsched {arguments[0]} " in "".join(found.text)
+    return found
+
+
+@pytest.fixture
+def jobs(write):
+    return write(JOBS, "jobs.csv")
+
+
+def words(found: Page) -> str:
+    return " ".join("".join(found.text).split())
+
+
+def test_solve(run, tmp_path):
+    found = page(run, tmp_path, "solve", DEMO, "--gap", "1e-6")
+    assert "Weighted completion time 202,211 s: optimal" in words(found)
+    assert "one more GPU would save 784.1 s" in words(found)
+
+
+def test_replay(run, tmp_path, jobs):
+    options = ["--policy", "fifo,sizing", "--budget", "energy_j=2.6e7", "--period", "7200"]
+    found = page(run, tmp_path, "replay", jobs, *options)
+    assert "Soonest under" in words(found)
+    assert "the budget, spent evenly" in words(found)
+    assert sum(tag == "polyline" for tag, _ in found.seen) == 5
+
+
+def test_savings(run, tmp_path, jobs):
+    found = page(run, tmp_path, "savings", jobs, "--policy", "powerflow", "--no-inputs", "--period", "hour")
+    assert "at the mean completion time of fifo" in words(found) or "no policy saves" in words(found).lower()
+    assert sum(tag == "circle" for tag, _ in found.seen) == 5
+
+
+def test_compare(run, tmp_path, tiny, write):
+    found = page(run, tmp_path, "compare", write(tiny), "--solvers", "highs,greedy")
+    assert "All answers agree" in words(found)
+
+
+def test_place(run, tmp_path, write):
+    files = ["--nodes", write(NODES, "nodes.csv"), "--tasks", write(TASKS, "tasks.csv")]
+    found = page(run, tmp_path, "place", *files, "--policy", "fgd,random", "--seeds", "1-2")
+    assert "most of any placement" in words(found)
+
+
+def test_a_report_is_refused_before_any_work_is_done(run, tmp_path):
+    for name, said in (("report.txt", "must end in .html"), ("none/report.html", "does not exist")):
+        result = run("solve", DEMO, "--report", tmp_path / name)
+        assert result.exit_code == 2
+        assert said in result.output
+    frontier = run("solve", DEMO, "--frontier", "3", "--report", tmp_path / "report.html")
+    assert frontier.exit_code == 2
+
+
+def test_lines_are_where_their_points_are():
+    drawn = str(
+        chart([Series("<a>", [0.0, 10.0], [5.0, 5.0]), Series("b", [2.5], [0.0])], "x", "y", points=True)
+    )
+    (ends,) = re.findall(r'class="s0 d0" points="([\d., -]+)"', drawn)
+    (x0, y0), (x1, y1) = (map(float, pair.split(",")) for pair in ends.split())
+    ((x, y),) = re.findall(r'class="l1" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    assert y0 == y1 < float(y)
+    assert float(x) == pytest.approx(x0 + (x1 - x0) / 4, abs=0.1)
+    assert "&lt;a&gt;" in drawn
+    with pytest.raises(ValueError, match="no point to draw"):
+        chart([], "x", "y")
