@@ -134,6 +134,8 @@ def command(
     """
     if file == asked.warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
+    if report is not None and points is not None:
+        raise BadInput("--report: cannot be combined with --frontier")
     begun_s = time.monotonic() - click.get_current_context().find_root().obj
     limits = replace(limits, time_limit=min(limits.time_limit, UNLIMITED_S))
     instance, limits = _read(file, _less(limits, begun_s + _LEAVING_S))
@@ -161,13 +163,10 @@ def command(
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
 
 
-def _write_report(file: str, answer: Result | ParetoResult, instance: Any) -> None:
+def _write_report(file: str, answer: Any, instance: Any) -> None:
     from wattsched.report.html.page import rendered
     from wattsched.report.html.solved import page_of
-    from wattsched.tradeoffs import ParetoResult
 
-    if isinstance(answer, ParetoResult):
-        raise BadInput("--report: cannot be combined with --frontier")
     write(file, rendered(page_of(answer, instance, command_line())))
 
 

@@ -12,7 +12,9 @@ import pytest
 from strategies.pages import Page
 
 import wattsched
+from wattsched.plot.style import FILLS
 from wattsched.report.html.page import rendered
+from wattsched.report.html.pictures import COLOURS
 from wattsched.report.html.solved import page_of
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.json"
@@ -69,6 +71,13 @@ def test_text_has_enough_contrast(theme) -> None:
             assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
     for mark in ("accent", "good", "fair", "bad"):
         assert contrast(colours[mark], colours["card"]) >= 3.0, mark
+
+
+def test_jobs_have_the_colours_of_plots_which_the_colour_blind_tell_apart() -> None:
+    style = report_of(wattsched.generate("uniform", jobs=2, seed=1)).split("<style>")[1]
+    colours = [colour for _, colour in sorted(re.findall(r"--(c\d): (#[0-9a-f]{6})", style))]
+    assert colours == [fill.lower() for fill in FILLS]
+    assert len(colours) == COLOURS
 
 
 def contrast(one: str, other: str) -> float:
