@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from wattsched.adapters.gpu_names import gpu_type_named
 from wattsched.instances.clusters import BASE_POWER_W
 from wattsched.instances.errors import validated
 from wattsched.instances.traces import TraceJob
-from wattsched.report.wording import count
+from wattsched.report.wording import count, duration
 from wattsched.topology.cluster import Cluster
 
 MOST_NOTES = 8
@@ -34,6 +35,8 @@ class Recorded:
     ----------
     jobs : list of TraceJob
         Times are seconds since 1970.
+    waited_s : list of float
+        From the arrival of each to its start.
     cluster : Cluster, optional
         None where nothing told its nodes.
     ended : Counter
@@ -47,6 +50,7 @@ class Recorded:
     """
 
     jobs: list[TraceJob] = field(default_factory=list)
+    waited_s: list[float] = field(default_factory=list)
     cluster: Cluster | None = None
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -62,6 +66,9 @@ class Recorded:
         if self.cluster is not None:
             gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
             told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+        waited_s = fmean(self.waited_s)
+        completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
+        told.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
         told += [f"left out: {counted(self.left_out)}"] if self.left_out else []
         told += [f"assumed: {line}" for line in self.assumed]
         rest = len(self.notes) - MOST_NOTES

@@ -72,7 +72,8 @@ class JobSource:
     to_day : float, optional
         Jobs before this day.
     elasticity : int
-        Jobs may use from this part of the GPUs asked for to this multiple of them; 1: these alone.
+        Jobs may use from this part of the GPUs asked for to this multiple of them; 1: these alone, of the
+        type that a list names.
 
     Raises
     ------

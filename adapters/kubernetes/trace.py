@@ -276,6 +276,7 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
     for job in _together(used):
         seen[job.group] = seen.get(job.group, 0) + 1
         found.ended[job.state] += 1
+        found.waited_s.append(max(0.0, job.start_s - job.created_s))
         found.jobs.append(
             TraceJob(
                 name=job.group if seen[job.group] == 1 else f"{job.group}#{seen[job.group]}",

@@ -153,6 +153,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             power_w = job.energy_j / job.elapsed_s
         shared += job.energy_j is not None and power_w is None
         found.ended[job.state.lower() or "unknown"] += 1
+        found.waited_s.append(max(0.0, (job.start_s or job.eligible_s) - job.eligible_s))
         found.jobs.append(
             TraceJob(
                 name=job.id if seen[job.id] == 1 else f"{job.id}#{seen[job.id]}",

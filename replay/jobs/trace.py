@@ -216,7 +216,8 @@ def trace_of_durations(
     Parameters
     ----------
     elasticity : int
-        It may use from this part of the GPUs asked for to this multiple of them, at most 64.
+        It may use from this part of the GPUs asked for to this multiple of them, at most 64; with 1 also no
+        other GPU type than the trace names.
 
     Raises
     ------
@@ -237,6 +238,7 @@ def trace_of_durations(
                 remaining_work=job.duration_s * start.rate,
                 min_gpus=max(1, start.gpus // elasticity),
                 max_gpus=min(elasticity * start.gpus, MOST_GPUS),
+                pools=[job.gpu_type] if elasticity == 1 and job.gpu_type is not None else None,
                 gpu_counts=None if powers_only else there.counts_with(start),
                 batch_sizes=there.batches_with(start),
             )

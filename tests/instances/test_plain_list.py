@@ -152,6 +152,20 @@ def test_a_job_alone_takes_as_long_on_its_gpus_as_recorded(kind: str, gpus: int,
     assert trace.work[0] / trace.configurations.rate[row] == pytest.approx(3600, rel=1e-9)
 
 
+@given(st.sampled_from(["A100", "V100"]), st.integers(1, 4), st.sampled_from([1, 2, 4]))
+def test_jobs_that_are_not_elastic_stay_on_their_gpus(kind: str, gpus: int, elasticity: int) -> None:
+    nodes = [Node(name=f"{name}{i}", gpu_type=name, gpus=8) for name in ("A100", "V100") for i in range(2)]
+    cluster = Cluster(gpu_types={name: GPU_TYPES[name] for name in ("A100", "V100")}, nodes=nodes)
+    jobs = [TraceJob("j", 0, 3600, gpus, "bert", gpu_type=kind)]
+    trace = trace_of_durations(cluster, jobs, elasticity=elasticity)
+    rows = trace.configurations
+    kinds = {trace.pools[pool].gpu_type for pool in rows.pool}
+    assert kinds == ({kind} if elasticity == 1 else {"A100", "V100"})
+    least, most = max(1, gpus // elasticity), elasticity * gpus
+    assert all(least <= count <= most for count in rows.gpus)
+    assert (set(rows.gpus.tolist()) == {gpus}) == (elasticity == 1)
+
+
 def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
     jobs = [TraceJob("j", 0, 10, 1, gpu_type="H100")]
     for make in (trace_of_durations, lambda cluster, jobs: round_at(jobs, 0, cluster)):

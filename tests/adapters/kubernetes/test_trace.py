@@ -95,6 +95,8 @@ def test_pods_of_a_group_at_the_same_time_are_one_job_and_retries_are_others() -
         ("team/train", 16, 50),
         ("team/train#2", 8, 20),
     ]
+    assert found.waited_s == [10, 70]
+    assert "mean wait 40 s, mean completion 1.25 min" in found.lines()
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
 

@@ -159,8 +159,9 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
     assert len(found.jobs) + found.left_out.total() == len(jobs)
     assert found.ended == Counter(job.state.lower() for job in ended(jobs) if job.gpus and job.elapsed_s)
     known = {job.id: job for job in jobs}
-    for job in found.jobs:
+    for job, waited_s in zip(found.jobs, found.waited_s, strict=True):
         of = known[job.name]
+        assert of.eligible_s + waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
         assert job.gpu_type == "A100"
         alone = of.gpus >= 8 * len(of.nodes)
