@@ -95,7 +95,7 @@ class Asked:
 @cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--baseline",
-    default="fifo",
+    default="backfill",
     show_default=True,
     metavar="P",
     shell_complete=completing(replay_policies),

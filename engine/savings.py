@@ -41,7 +41,7 @@ def savings(
     source: JobSource,
     cluster: Cluster,
     *,
-    baseline: str = "fifo",
+    baseline: str = "backfill",
     policies: Sequence[str] = ("powerflow", "sizing"),
     levels: Sequence[float] = LEVELS,
     seeds: Sequence[int] | None = None,

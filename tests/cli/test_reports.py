@@ -58,7 +58,9 @@ def test_replay(run, tmp_path, jobs):
 
 def test_savings(run, tmp_path, jobs):
     found = page(run, tmp_path, "savings", jobs, "--policy", "powerflow", "--no-inputs", "--period", "hour")
-    assert "at the mean completion time of fifo" in words(found) or "no policy saves" in words(found).lower()
+    assert (
+        "at the mean completion time of backfill" in words(found) or "no policy saves" in words(found).lower()
+    )
     assert sum(tag == "circle" for tag, _ in found.seen) == 5
 
 

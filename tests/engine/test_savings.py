@@ -75,7 +75,7 @@ def found(source):
 def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, found) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
     traces = source.traces(cluster)
-    ((_, base),) = replay_jobs(traces, ["fifo"], settings=SETTINGS)
+    ((_, base),) = replay_jobs(traces, ["backfill"], settings=SETTINGS)
     assert found.energy_j.mean == pytest.approx(base.meter.energy_j)
     idle_w = base.meter.power.values[-1]
     for one in found.policies:
@@ -109,7 +109,14 @@ def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
 def test_a_policy_saves_nothing_of_itself_without_a_budget_that_binds(source) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
     loose = savings(
-        source, cluster, policies=("fifo",), levels=(2.0, 1.9), seeds=(0,), settings=SETTINGS, inputs=()
+        source,
+        cluster,
+        baseline="fifo",
+        policies=("fifo",),
+        levels=(2.0, 1.9),
+        seeds=(0,),
+        settings=SETTINGS,
+        inputs=(),
     )
     (one,) = loose.policies
     for (point,) in one.points:

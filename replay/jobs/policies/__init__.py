@@ -17,6 +17,7 @@ POLICIES = {
     "elastic-progress": "elastic:progress",
     "elastic-completion": "elastic:completion",
     "fifo": "requests:Fifo",
+    "backfill": "backfill:Backfill",
     "sidecar": "growth:sidecar",
     "termination": "growth:termination",
     "srtf": "requests:Srtf",

@@ -1,0 +1,97 @@
+"""EASY backfilling, the default of many batch schedulers, Slurm's among them (Lifka 1995).
+
+Jobs start in the order of arrival. When the first that waits does not fit, it is promised the moment at which
+enough GPUs of a pool will be free, and later jobs may start as long as they do not break that promise: they
+end before, or use GPUs that will be left over. How long jobs take is known exactly here, where a scheduler
+has the limits that users state.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.replay.jobs.policies.requests import FreeGpus
+from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+class Promise(NamedTuple):
+    """When and where the first job that waits will start, and how many GPUs of the pool are left then."""
+
+    pool: int
+    in_s: float
+    spare: int
+
+
+class Backfill:
+    """Starts jobs in the order of arrival, and later ones that delay nobody's promise."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        self.restart_s = context.restarts.pod_s
+
+    def decide(self, state: State) -> Decision:
+        """Start what fits until a job does not; then what keeps the promise to that one."""
+        of, room, row = state.configurations, FreeGpus.now(state), state.row.copy()
+        promise: Promise | None = None
+        for job in np.flatnonzero(state.waits).tolist():
+            if promise is None:
+                row[job] = room.take_row(of, state.request[job])
+                if row[job] == WAIT:
+                    promise = promised(state, row, job)
+                continue
+            kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
+            row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
+            if row[job] != WAIT and of.pool[row[job]] == promise.pool:
+                if _seconds(state, job, row[job]) > promise.in_s:
+                    promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
+        return Decision(row)
+
+
+def promised(state: State, row: IntArray, job: int) -> Promise:
+    """Earliest moment at which a pool has as many free GPUs as a job asks for there, the job being first.
+
+    Parameters
+    ----------
+    row : int array, shape (n,)
+        Configurations in which jobs run from now on.
+    """
+    of, found = state.configurations, Promise(-1, np.inf, 0)
+    for k in state.request[job].tolist():
+        if k == WAIT:
+            continue
+        pool, asked = int(of.pool[k]), int(of.block[k])
+        runs = np.flatnonzero((row != WAIT) & (of.pool[row] == pool))
+        blocks, ends_s = of.block[row[runs]], _ends_s(state, runs, row[runs])
+        order = np.argsort(ends_s, kind="stable")
+        free = int(state.trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks[order]))
+        enough = np.flatnonzero(free >= asked)
+        if not len(enough):
+            continue
+        in_s = float(np.append(0.0, ends_s[order])[enough[0]])
+        if in_s < found.in_s:
+            found = Promise(pool, in_s, int(free[enough[0]]) - asked)
+    return found
+
+
+def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
+    """Whether a job that starts now in a row leaves the promise as it is."""
+    of = state.configurations
+    if of.pool[k] != promise.pool or of.block[k] <= promise.spare:
+        return True
+    return _seconds(state, job, k) <= promise.in_s
+
+
+def _seconds(state: State, job: int, k: int) -> float:
+    """How long a job takes in a row, from a start now."""
+    again_s = state.restart_s if state.ran[job] else 0.0
+    return float(state.remaining[job] / state.configurations.rate[k] + again_s)
+
+
+def _ends_s(state: State, jobs: IntArray, rows: IntArray) -> FloatArray:
+    """Seconds until jobs that run, or start now, end."""
+    begun = state.row[jobs] != WAIT
+    wait_s = np.where(begun, state.restarting_s[jobs], np.where(state.ran[jobs], state.restart_s, 0.0))
+    return np.asarray(state.remaining[jobs] / state.configurations.rate[rows] + wait_s)
