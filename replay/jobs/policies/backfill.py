@@ -44,9 +44,9 @@ class Backfill:
                 continue
             kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
             row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
-            if row[job] != WAIT and of.pool[row[job]] == promise.pool:
-                if _seconds(state, job, row[job]) > promise.in_s:
-                    promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
+            beside = row[job] != WAIT and of.pool[row[job]] == promise.pool
+            if beside and _seconds(state, job, row[job]) > promise.in_s:
+                promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
         return Decision(row)
 
 
