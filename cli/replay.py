@@ -151,9 +151,7 @@ class Output:
 SECONDS = Number(0, most=MOST_S)
 
 
-@click.command("replay", cls=Described, sections=policies_known)
-@click.argument("file", metavar="TRACE", type=FileName())
-@filling(
+source_options = filling(
     "source",
     JobSource,
     form={"name": "--format"},
@@ -164,6 +162,21 @@ SECONDS = Number(0, most=MOST_S)
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
     elasticity={"type": Whole(1), "metavar": "N"},
 )
+"""Which jobs of a trace, for every command that replays one."""
+
+TIMES: dict[str, dict[str, Any]] = {
+    "round_s": {"name": "--round", "type": SECONDS},
+    "process_restart_s": {"name": "--process-restart", "type": SECONDS},
+    "pod_restart_s": {"name": "--pod-restart", "type": SECONDS},
+    "period_s": {"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
+    "carbon": {"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+}
+"""Options of every command that replays a trace."""
+
+
+@click.command("replay", cls=Described, sections=policies_known)
+@click.argument("file", metavar="TRACE", type=FileName())
+@source_options
 @cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--policy",
@@ -178,12 +191,8 @@ SECONDS = Number(0, most=MOST_S)
 @filling(
     "settings",
     ReplaySettings,
-    round_s={"name": "--round", "type": SECONDS},
-    process_restart_s={"name": "--process-restart", "type": SECONDS},
-    pod_restart_s={"name": "--pod-restart", "type": SECONDS},
-    carbon={"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    **TIMES,
     budget={"type": Amount(), "metavar": "Q=AMOUNT"},
-    period_s={"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
     tariff={"type": PerKwh(), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},

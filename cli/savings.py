@@ -18,12 +18,10 @@ from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds,
 from wattsched.cli.replay import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
-    MOST_S,
-    SECONDS,
-    Period,
-    PerKwh,
+    TIMES,
     policies_known,
     require_policy,
+    source_options,
 )
 from wattsched.instances.units import S_PER_DAY
 from wattsched.replays import JobSource, ReplaySettings
@@ -82,16 +80,7 @@ class Asked:
 
 @click.command("savings", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
-@filling(
-    "source",
-    JobSource,
-    form={"name": "--format"},
-    tables={"metavar": "FILE"},
-    virtual_cluster={"metavar": "NAME"},
-    throughputs={"metavar": "FILE"},
-    from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
-    to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
-)
+@source_options
 @cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--baseline",
@@ -114,11 +103,7 @@ class Asked:
 @filling(
     "asked",
     Asked,
-    round_s={"name": "--round", "type": SECONDS},
-    process_restart_s={"name": "--process-restart", "type": SECONDS},
-    pod_restart_s={"name": "--pod-restart", "type": SECONDS},
-    period_s={"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
-    carbon={"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    **TIMES,
     price_per_kwh={"name": "--price", "type": Number(0), "metavar": "M"},
     gap={"type": Number(0)},
 )
