@@ -143,6 +143,11 @@ TABLES = {
         "python benchmarks/round_objectives.py --write",
         "model.md#rounds-in-sequence",
     ),
+    "savings": Table(
+        "What policies would save against backfilling, and who would be served later",
+        "python benchmarks/savings.py --write",
+        "operator.md#what-would-be-saved",
+    ),
     "powerflow": Table(
         "PowerFlow's rule, baselines and `sizing` under energy budgets",
         "python benchmarks/budgets.py --part powerflow --write",

@@ -92,3 +92,9 @@ def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
         objective, bound = (float(cell.replace(",", "")) for cell in row[1:3])
         assert bound <= objective <= bound * 1.001
         assert row[-1] == "valid |"
+
+
+def test_savings_are_told_with_who_is_served_later(data) -> None:
+    printed = run("savings.py", "--quick", WATTSCHED_DATA=str(data))
+    rows = re.findall(r"^\| ITP 04, .* \| (powerflow|sizing) \| .* \|$", printed, flags=re.MULTILINE)
+    assert rows == ["powerflow", "sizing"] * 4
