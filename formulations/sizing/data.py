@@ -253,7 +253,8 @@ def without_options(known: RoundJobs) -> IntArray:
     waits = ~known.must_run & (known.round_s + known.best_s <= known.latest_s)
     # One that runs now, or is in a set, may have options that those of its kind have not.
     own = known.jobs.fixed | known.in_sets | ((known.restart_s > 0.0) & np.isfinite(known.latest_s))
-    own |= known.beyond_quotas
+    # What a tenant's joules leave may be what a deadline rules out.
+    own |= known.beyond_quotas | (np.isfinite(known.most_j) & np.isfinite(known.latest_s))
     unsure = np.flatnonzero(own)
     without = ~own & ((best_rate == 0.0) | ~(runs | waits))
     if len(unsure):

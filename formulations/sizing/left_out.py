@@ -54,6 +54,13 @@ def above_quota(known: RoundJobs, job: int) -> str:
     return f"needs at least {needed:,.6g} {unit}{when} but its tenant '{name}' may use {limit:,.6g}"
 
 
+def _within_quota(known: RoundJobs, job: int) -> str:
+    """What else rules options out that would meet a deadline."""
+    if known.work[job] / known.configurations.best_rate[known.kind[job]] > known.latest_s[job]:
+        return ""
+    return f" with the energy that its tenant '{known.jobs.coded('tenant').at(job)}' may use"
+
+
 def _left_out(known: RoundJobs) -> IntArray:
     """Numbers of jobs without an option that may wait."""
     jobs = without_options(known)
@@ -71,6 +78,6 @@ def _reasons(known: RoundJobs, jobs: IntArray) -> dict[str, str]:
     return {
         known.jobs.names[j]: told[kind]
         or above_quota(known, j)
-        or f"cannot meet its deadline of {deadline_s:g} s"
+        or f"cannot meet its deadline of {deadline_s:g} s{_within_quota(known, j)}"
         for j, kind, deadline_s in zip(jobs.tolist(), known.kind[jobs].tolist(), deadlines_s, strict=True)
     }

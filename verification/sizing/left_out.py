@@ -13,7 +13,7 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray
+from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.column import NONE
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.pools import pools_of
@@ -81,7 +81,28 @@ def _without_options(known: JobConfigurations) -> list[int]:
         for j in suspects.tolist()
         if nowhere[j] or not other[j] or all(seconds > latest_s[j] for seconds, _ in _runs(known, j))
     ]
-    return sorted({*found, *_beyond_quotas(known)})
+    return sorted({*found, *_beyond_quotas(known), *_late_or_beyond(known, latest_s)})
+
+
+def _late_or_beyond(known: JobConfigurations, latest_s: FloatArray) -> Iterator[int]:
+    """Jobs that would be late if they waited, and are late or beyond their tenants' joules if they run."""
+    instance, jobs = known.instance, known.jobs
+    if not metered(instance):
+        return
+    most_j, every = _most_j(known), np.arange(len(jobs))
+    late = instance.round_s + known.best_s(every) > latest_s
+    asked = np.isfinite(most_j) & late & jobs.flags("can_wait") & ~jobs.fixed
+    for j in np.flatnonzero(asked).tolist():
+        seconds, power_w = np.array(list(_runs(known, j))).reshape(-1, 2).T
+        if ((seconds > latest_s[j]) | (drawn_j(instance, power_w, seconds) > most_j[j])).all():
+            yield j
+
+
+def _most_j(known: JobConfigurations) -> FloatArray:
+    """Joules that each job may use by the quotas of its tenant, infinite without."""
+    tenant = known.jobs.coded("tenant")
+    most_j = np.array([alone_j(known.instance, name) for name in (*tenant.values, None)])[tenant.codes]
+    return np.asarray(most_j * (1 + ROUNDING))
 
 
 def _beyond_quotas(known: JobConfigurations) -> Iterator[int]:
@@ -89,9 +110,7 @@ def _beyond_quotas(known: JobConfigurations) -> Iterator[int]:
     instance, jobs = known.instance, known.jobs
     if not metered(instance):
         return
-    tenant = jobs.coded("tenant")
-    most_j = np.array([alone_j(instance, name) for name in (*tenant.values, None)])[tenant.codes]
-    most_j *= 1 + ROUNDING
+    most_j = _most_j(known)
     limited = np.flatnonzero(np.isfinite(most_j) & jobs.flags("can_wait") & ~jobs.fixed)
     least_j, least_w = known.least_energy_j(limited), np.full(len(known.start) - 1, np.inf)
     if instance.budgets.scope == "round":
