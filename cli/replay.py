@@ -89,7 +89,13 @@ class Period(Number):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read it."""
-        return float(PERIODS_S.get(value) or super().convert(value, param, ctx))
+        if value in PERIODS_S:
+            return PERIODS_S[value]
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"'{value}' is neither {', '.join(PERIODS_S)} nor a number of seconds", param, ctx)
+        return float(super().convert(value, param, ctx))
 
 
 def require_policy(name: str) -> None:

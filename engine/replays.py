@@ -132,7 +132,19 @@ class JobSource:
             if self.form == LIST:
                 self._notice_freedom()
             elasticity = self.elasticity
-            return {s: trace_of_durations(cluster, jobs, seed=s, elasticity=elasticity) for s in seeds}
+            found = {s: trace_of_durations(cluster, jobs, seed=s, elasticity=elasticity) for s in seeds}
+        if self.form == LIST:
+            self._notice_cuts(jobs, found[seeds[0]])
+        return found
+
+    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
+        """Say of jobs that ask for more GPUs than they can have together that they get fewer."""
+        asked = {job.name: job.gpus for job in jobs}
+        given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
+        if cut := [name for name, gpus in given if gpus < asked[name]]:
+            most = int(trace.requested_gpus.max())
+            told = f"{len(cut):,} of {len(trace):,} jobs ask for more GPUs than a block of the cluster has"
+            warnings.warn(f"{self.file}: assumed: {told}; {most} at most", NoticeWarning, stacklevel=3)
 
     @property
     def draws(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -69,7 +69,7 @@ class PolicySavings:
     points : list of list of Point
         By budget, then by seed.
     losers : Point, optional
-        Means over seeds within the smallest budget whose completion is no later.
+        Means over seeds of the points at which `energy` is saved.
     """
 
     policy: str
@@ -135,24 +135,41 @@ class Savings:
         return asdict(self)
 
 
-def energy_at(points: Sequence[Point], completion: float) -> float | None:
-    """Least energy of a frontier at which completion is no later; None where it is later everywhere.
+def at_completion(points: Sequence[Point], completion: float) -> Point | None:
+    """Where a frontier takes least energy while completion is no later; None where it is later everywhere.
 
-    Where it is no later within the smallest budget still, the energy of that.
+    Where it is no later within the smallest budget still, the point of that.
     """
-    return _crossing([(p.completion, p.energy) for p in points], completion)
+    return _least(points, "completion", completion, "energy")
+
+
+def energy_at(points: Sequence[Point], completion: float) -> float | None:
+    """Energy of `at_completion`."""
+    found = at_completion(points, completion)
+    return None if found is None else found.energy
 
 
 def completion_at(points: Sequence[Point], energy: float) -> float | None:
     """Soonest completion of a frontier with no more energy; None where all budgets take more."""
-    return _crossing([(p.energy, p.completion) for p in points], energy)
+    found = _least(points, "energy", energy, "completion")
+    return None if found is None else found.completion
 
 
-def _crossing(pairs: Sequence[tuple[float, float]], most: float) -> float | None:
-    """Least second number of the points, and the lines between one and the next, whose first is within."""
-    ordered = sorted(pairs)
-    found = [y for x, y in ordered if x <= most]
-    for (x0, y0), (x1, y1) in pairwise(ordered):
-        if x0 <= most < x1:
-            found.append(y0 + (y1 - y0) * (most - x0) / (x1 - x0))
-    return min(found, default=None)
+def _least(points: Sequence[Point], within: str, most: float, least: str) -> Point | None:
+    """Point of the frontier with the least of one figure among those whose other figure is within a limit.
+
+    The frontier is the points, and the straight lines between one and the next.
+    """
+    ordered = sorted(points, key=lambda point: (getattr(point, within), getattr(point, least)))
+    found = [point for point in ordered if getattr(point, within) <= most]
+    for left, right in pairwise(ordered):
+        low, high = getattr(left, within), getattr(right, within)
+        if low <= most < high:
+            found.append(_between(left, right, (most - low) / (high - low)))
+    return min(found, key=lambda point: float(getattr(point, least)), default=None)
+
+
+def _between(left: Point, right: Point, share: float) -> Point:
+    """Point on the line from one to another, so far along it."""
+    names = [one.name for one in fields(Point)]
+    return Point(**{n: (1 - share) * getattr(left, n) + share * getattr(right, n) for n in names})

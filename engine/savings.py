@@ -20,7 +20,16 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import JobSource, Progress, ReplaySettings, _untold, replay_jobs
-from wattsched.saved import Interval, Point, PolicySavings, Savings, Sensitivity, completion_at, energy_at
+from wattsched.saved import (
+    Interval,
+    Point,
+    PolicySavings,
+    Savings,
+    Sensitivity,
+    at_completion,
+    completion_at,
+    energy_at,
+)
 from wattsched.topology.cluster import Cluster
 from wattsched.uncertainty import INPUTS, Input
 
@@ -206,14 +215,14 @@ def _saved(
     policy: str, points: list[list[Point]], base: Mapping[int, _Base], price_per_kwh: float | None
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
-    at_completion = [energy_at(seed, 1.0) for seed in by_seed]
+    there = [at_completion(seed, 1.0) for seed in by_seed]
     at_energy = [completion_at(seed, 1.0) for seed in by_seed]
-    parts = [1.0 - energy for energy in at_completion if energy is not None]
+    met = [point for point in there if point is not None]
+    parts = [1.0 - point.energy for point in met]
     reached = len(parts) == len(by_seed)
     joules = [part * known.energy_j for part, known in zip(parts, base.values(), strict=False)]
     grams = [part * known.outcome.meter.carbon_g for part, known in zip(parts, base.values(), strict=False)]
     known = [1.0 - completion for completion in at_energy if completion is not None]
-    kept = [level for level in points if np.mean([point.completion for point in level]) <= 1.0]
     return PolicySavings(
         policy=policy,
         energy=Interval.of(parts) if reached else None,
@@ -223,7 +232,7 @@ def _saved(
         carbon_g=Interval.of(grams) if reached and any(grams) else None,
         money=_money(joules, price_per_kwh) if reached else None,
         points=points,
-        losers=_mean_point(kept[-1]) if kept else None,
+        losers=_mean_point(met) if reached else None,
     )
 
 

@@ -136,6 +136,9 @@ def write_atomically(path: str | Path, content: bytes) -> None:
                     # Only so `os.link` follows the link, to the file that has no name so far.
                     os.link(f"/proc/self/fd/{file.fileno()}", temporary, src_dir_fd=file.fileno())
                 temporary.replace(path)
+    except OSError as error:
+        # Nobody has heard of the name that it has meanwhile.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 

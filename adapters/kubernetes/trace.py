@@ -181,7 +181,8 @@ def recorded(
     InputError, ValueError
         For what cannot be read, and stand-ins that are not known.
     """
-    by_kind: dict[str, list[Any]] = {kind: [one for one in items if one["kind"] == kind] for kind in KINDS}
+    once = _once(items)
+    by_kind: dict[str, list[Any]] = {kind: [one for one in once if one["kind"] == kind] for kind in KINDS}
     labels = (one for one in GPU_LABELS if any(_labelled(node, one) for node in by_kind["Node"]))
     label = next(labels, GPU_LABELS[0])
     nodes = read({"time": now_s, "nodes": by_kind["Node"], "pods": []}, label).nodes
@@ -191,6 +192,31 @@ def recorded(
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     _take(found, _of_workloads(workloads, nodes) if workloads else _of_pods(pods, nodes), now_s)
     return found
+
+
+def _once(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each object once, though several lists have it: as it was last, but rather one that has ended."""
+    known: dict[object, Mapping[str, Any]] = {}
+    for item in items:
+        metadata = item.get("metadata")
+        named = metadata if isinstance(metadata, dict) else {"uid": id(item)}
+        key = item["kind"], str(named.get("uid") or (named.get("namespace"), named.get("name")))
+        if key not in known or _has_ended(item) or not _has_ended(known[key]):
+            known[key] = item
+    return list(known.values())
+
+
+def _has_ended(item: Mapping[str, Any]) -> bool:
+    status = item.get("status")
+    if not isinstance(status, dict):
+        return False
+    conditions = status.get("conditions")
+    finished = ("Finished", "True")
+    return status.get("phase") in ("Succeeded", "Failed") or any(
+        (one.get("type"), one.get("status")) == finished
+        for one in (conditions if isinstance(conditions, list) else [])
+        if isinstance(one, dict)
+    )
 
 
 def _labelled(node: Mapping[str, Any], label: str) -> bool:

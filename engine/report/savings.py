@@ -63,16 +63,14 @@ def frontier(found: Savings) -> Told:
         means = [np.mean([getattr(p, f) for p in one.points[k]]) for one in found.policies for f in figures]
         rows.append([quantity(power_w, "W"), *(percent(float(mean)) for mean in means)])
     note = f"in percent of {found.baseline}, within budgets of so many watts on average"
-    return "Frontier", note, [">budget", *(f">{name}" for name in names)], rows
+    return "Budgets", note, [">budget", *(f">{name}" for name in names)], rows
 
 
 def losers(found: Savings) -> Told:
     """Who is served later where the mean is not."""
     columns = ["policy", ">mean", ">p99", ">heaviest 5 %", ">jobs a tenth later"]
     rows = [[one.policy, *_losses(one)] for one in found.policies if one.losers is not None]
-    note = (
-        f"completion in percent of that under {found.baseline}, within the least budget that keeps the mean"
-    )
+    note = f"completion in percent of that under {found.baseline}, where the energy above is saved"
     return "Who is served later", note, columns, rows
 
 

@@ -32,6 +32,9 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import models
 
+LONGEST_S = 100 * 366 * 86_400.0
+"""What no job takes; rates times much more are beyond what a round can say."""
+
 COLUMNS = ("job", "arrival", "duration", "gpus")
 OPTIONAL = ("gpu_type", "watts", "user", "account", "model")
 
@@ -141,10 +144,11 @@ def clock_s(text: str) -> float | None:
 
 def _duration_s(row: Row, column: str) -> float:
     text = row.text(column)
-    if ":" not in text:
-        return row.number(column)
-    if (found := clock_s(text)) is None:
+    found = clock_s(text) if ":" in text else row.number(column)
+    if found is None:
         raise row.fault(column, f"{echo(text)} is neither a number of seconds nor HH:MM:SS nor D-HH:MM:SS")
+    if found > LONGEST_S:
+        raise row.fault(column, f"{echo(text)} is longer than a century")
     return found
 
 

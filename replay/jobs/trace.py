@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from pydantic import ValidationError
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
-from wattsched.instances.traces.roster import Roster, start_of
+from wattsched.instances.traces.roster import Roster, Start, start_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -228,22 +229,29 @@ def trace_of_durations(
     roster = Roster(cluster, pools_of(cluster))
     jobs, requested = [], []
     for job in recorded:
-        start, there = start_of(roster, job, seed), roster.of_type(job.gpu_type)
-        powers_only = start.gpus & (start.gpus - 1) == 0
+        start = start_of(roster, job, seed)
         requested.append(start.gpus)
-        jobs.append(
-            Job(
-                name=job.name,
-                model=start.model,
-                remaining_work=job.duration_s * start.rate,
-                min_gpus=max(1, start.gpus // elasticity),
-                max_gpus=min(elasticity * start.gpus, MOST_GPUS),
-                pools=[job.gpu_type] if elasticity == 1 and job.gpu_type is not None else None,
-                gpu_counts=None if powers_only else there.counts_with(start),
-                batch_sizes=there.batches_with(start),
-            )
-        )
+        try:
+            jobs.append(_job_of(job, start, roster.of_type(job.gpu_type), elasticity))
+        except ValidationError:
+            told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
+            raise ValueError(f"job '{job.name}': {told}") from None
     return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
+
+
+def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
+    """Job that does what a recorded one did, if it begins as that did."""
+    powers_only = start.gpus & (start.gpus - 1) == 0
+    return Job(
+        name=job.name,
+        model=start.model,
+        remaining_work=job.duration_s * start.rate,
+        min_gpus=max(1, start.gpus // elasticity),
+        max_gpus=min(elasticity * start.gpus, MOST_GPUS),
+        pools=[job.gpu_type] if elasticity == 1 and job.gpu_type is not None else None,
+        gpu_counts=None if powers_only else there.counts_with(start),
+        batch_sizes=there.batches_with(start),
+    )
 
 
 def _batches(job: Job, cluster: Cluster) -> tuple[float, bool]:

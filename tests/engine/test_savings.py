@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replays import JobSource, ReplaySettings, replay_jobs
-from wattsched.saved import Interval, Point, completion_at, energy_at
+from wattsched.saved import Interval, Point, at_completion, completion_at, energy_at
 from wattsched.savings import savings
 from wattsched.uncertainty import INPUTS
 
@@ -40,6 +40,15 @@ def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
     assert found == pytest.approx(min(seen))
     mirrored = points([(completion, energy) for energy, completion in pairs])
     assert completion_at(mirrored, most) == pytest.approx(found)
+
+
+def test_who_is_served_later_is_told_of_the_point_that_saves() -> None:
+    # Between these the mean is the baseline's a quarter of the way, and so is all else.
+    left = Point(energy=0.8, completion=0.9, p99=1.0, heavy=1.2, late=0.2)
+    right = Point(energy=0.6, completion=1.3, p99=2.0, heavy=1.6, late=0.6)
+    found = at_completion([right, left], 1.0)
+    assert found is not None
+    assert vars(found) == pytest.approx(vars(Point(0.75, 1.0, 1.25, 1.3, 0.3)))
 
 
 def test_an_interval_is_students() -> None:

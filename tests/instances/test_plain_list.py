@@ -140,6 +140,12 @@ def test_what_is_assumed_and_not_used_is_said(path: Path) -> None:
     assert "not used: watts, told of 1 of 2 jobs" in said
 
 
+def test_a_job_of_more_than_a_century_is_refused(path: Path) -> None:
+    path.write_text("job,arrival,duration,gpus\na,0,9,1\nb,0,1e12,1\n")
+    with pytest.raises(InputError, match="line 3, column 'duration': '1e12' is longer than a century"):
+        read_plain(path)
+
+
 @given(st.sampled_from(["A100", "V100"]), st.integers(1, 8), st.sampled_from([None, "bert"]))
 def test_a_job_alone_takes_as_long_on_its_gpus_as_recorded(kind: str, gpus: int, model: str | None) -> None:
     """Whichever type the cluster has more of."""

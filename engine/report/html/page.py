@@ -14,6 +14,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from wattsched.report.html.pictures import COLOURS
+from wattsched.report.wording import printable
 from wattsched.version import __version__
 
 Tone = Literal["good", "fair", "bad", ""]
@@ -135,6 +136,11 @@ class Page:
     parts: Sequence[Part] = field(default_factory=list)
 
 
+def _printable(value: object) -> object:
+    """Text without what steers a terminal or turns what follows around, which names may hold."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def rendered(page: Page) -> str:
     """The page as an HTML file.
 
@@ -147,7 +153,9 @@ def rendered(page: Page) -> str:
 
     folder = files("wattsched.report.html")
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        finalize=_printable, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     ).from_string((folder / "page.html.jinja").read_text())
     style, script = (Markup((folder / name).read_text()) for name in ("page.css", "page.js"))
-    return made.render(page=page, style=style, script=script, colours=COLOURS, version=__version__)
+    return made.render(
+        page=page, style=style, script=script, colours=COLOURS, newline=Markup("\n"), version=__version__
+    )

@@ -101,6 +101,17 @@ def test_pods_of_a_group_at_the_same_time_are_one_job_and_retries_are_others() -
     assert found.cluster.nodes[0].parent == "r1"
 
 
+def test_an_object_that_several_lists_have_counts_once_as_it_ended() -> None:
+    running, ended = pod("p0", 4, 10, None), pod("p0", 4, 10, 50)
+    for both in ([running, ended], [ended, running]):
+        found = recorded([node("n1", "A100"), node("n1", "A100"), *both], NOW_S)
+        assert [(job.gpus, job.duration_s) for job in found.jobs] == [(4, 40)]
+    # Another pod of the same name is another one.
+    for number, one in enumerate(again := [pod("p0", 4, 10, 50), pod("p0", 4, 60, 90)]):
+        one["metadata"]["uid"] = f"u{number}"
+    assert len(recorded([node("n1", "A100"), *again, again[0]], NOW_S).jobs) == 2
+
+
 def test_workloads_of_kueue_are_the_jobs() -> None:
     spec = {"template": {"spec": {"containers": [container(4)]}}}
     admitted = {

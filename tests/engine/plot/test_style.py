@@ -165,6 +165,9 @@ def test_plots_are_written_alike(tmp_path: Path) -> None:
         assert len(before) > 1000
     with pytest.raises(ValueError, match=r"path: 'a.txt' must end in one of .*png"):
         plot.save(axes, "a.txt")
+    with pytest.raises(FileNotFoundError) as told:
+        plot.save(axes, tmp_path / "none" / "a.png")
+    assert told.value.filename == str(tmp_path / "none" / "a.png")
     with pytest.raises(TypeError, match="axes must be axes or a figure of matplotlib, got int"):
         plot.save(3, tmp_path / "a.png")  # type: ignore[arg-type]
 
