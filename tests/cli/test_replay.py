@@ -179,7 +179,10 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
         (("--budget", "money=5"), "--budget: money needs --tariff"),
         (("--budget", "energy_j=9e9", "--tariff", "1"), "--tariff does not go with a budget of energy_j"),
         (("--period", "day"), "--period needs --budget"),
-        (("--budget", "energy_j=9e9", "--period", "month"), "'--period': 'month' is neither hour, day, week nor a number of seconds"),
+        (
+            ("--budget", "energy_j=9e9", "--period", "month"),
+            "'--period': 'month' is neither hour, day, week nor a number of seconds",
+        ),
         (("--budget", "energy_j=9e9", "--period", "0"), "'--period': must be at least 1, got 0"),
         (("--budget", "energy_j=9e9", "--period", "1e9"), "'--period': must be at most 31,536,000, got 1e9"),
         (("--least-price", "-1"), "'--least-price': must be at least 0, got -1"),
