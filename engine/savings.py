@@ -102,7 +102,7 @@ def savings(
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
     base = study.baseline_of(traces)
-    found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
+    found = [_saved(policy, *study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
     tested, narrow = INPUTS if inputs is None else inputs, _around(study, found[-1])
     one = next(iter(base.values()))
     return Savings(
@@ -116,9 +116,7 @@ def savings(
         levels=ordered,
         power_w=[study.power_w(base, level) for level in ordered],
         policies=found,
-        inputs=[
-            *_sensitivities(tested, source, cluster, [*traces][:1], _around(study, found[-1]), policies[-1])
-        ],
+        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], narrow, policies[-1])],
         assumptions=_assumptions(source, settings),
     )
 
@@ -172,13 +170,14 @@ class _Study:
 
     def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str
-    ) -> list[list[Point]]:
-        """Points of a policy by level, then by seed."""
+    ) -> tuple[list[list[Point]], list[float]]:
+        """Points of a policy by level, then by seed; and by seed the baseline's joules to the common end."""
         runs = [
             dict(self._runs(traces, policy, self._within(self.power_w(base, level)))) for level in self.levels
         ]
         end_s = {seed: max([base[seed].outcome.end_s, *(run[seed].end_s for run in runs)]) for seed in traces}
-        return [[_point(base[seed], run[seed], end_s[seed]) for seed in traces] for run in runs]
+        points = [[_point(base[seed], run[seed], end_s[seed]) for seed in traces] for run in runs]
+        return points, [base[seed].energy_until(base[seed].outcome, end_s[seed]) for seed in traces]
 
     def _within(self, power_w: float) -> ReplaySettings:
         return replace(self.settings, budget=("energy_j", power_w * self.settings.period_s))
@@ -212,7 +211,11 @@ def _point(base: _Base, outcome: Outcome, end_s: float) -> Point:
 
 
 def _saved(
-    policy: str, points: list[list[Point]], base: Mapping[int, _Base], price_per_kwh: float | None
+    policy: str,
+    points: list[list[Point]],
+    whole_j: Sequence[float],
+    base: Mapping[int, _Base],
+    price_per_kwh: float | None,
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
     there = [at_completion(seed, 1.0) for seed in by_seed]
@@ -220,8 +223,9 @@ def _saved(
     met = [point for point in there if point is not None]
     parts = [1.0 - point.energy for point in met]
     reached = len(parts) == len(by_seed)
-    joules = [part * known.energy_j for part, known in zip(parts, base.values(), strict=False)]
-    grams = [part * known.outcome.meter.carbon_g for part, known in zip(parts, base.values(), strict=False)]
+    joules = [part * whole for part, whole in zip(parts, whole_j, strict=False)]
+    per_joule = [known.outcome.meter.carbon_g / known.energy_j for known in base.values()]
+    grams = [saved * each for saved, each in zip(joules, per_joule, strict=False)]
     known = [1.0 - completion for completion in at_energy if completion is not None]
     return PolicySavings(
         policy=policy,
@@ -269,7 +273,7 @@ def _sensitivities(
             varied, settings = one.vary(cluster, study.settings, end)
             other = replace(study, settings=settings)
             traces = source.traces(varied, seeds)
-            points = other.points(traces, other.baseline_of(traces), policy)
+            points, _ = other.points(traces, other.baseline_of(traces), policy)
             energy = energy_at([level[0] for level in points], 1.0)
             parts.append(None if energy is None else 1.0 - energy)
         yield Sensitivity(one.name, one.low, one.high, *parts)
