@@ -94,7 +94,7 @@ def test_real_rounds_are_imported_solved_and_checked(data_dir: Path) -> None:
         assert row[-1] == "valid |"
 
 
-def test_savings_are_told_with_who_is_served_later(data) -> None:
-    printed = run("savings.py", "--quick", WATTSCHED_DATA=str(data))
+def test_savings_are_told_with_who_is_served_later(data_dir) -> None:
+    printed = run("savings.py", "--quick", WATTSCHED_DATA=str(data_dir))
     rows = re.findall(r"^\| ITP 04, .* \| (powerflow|sizing) \| .* \|$", printed, flags=re.MULTILINE)
     assert rows == ["powerflow", "sizing"] * 4

@@ -74,7 +74,9 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
         prices[name] *= data.draw(st.sampled_from([0.0, 0.5, 0.999, 1.001, 2.0, 1000.0]))
     else:
         worth = data.draw(st.sampled_from([1e-6, 0.1, 100.0]))
-        prices[name] = -worth if OBJECTIVES[objective] == "min" else worth
+        # What there must be has prices of the other sign.
+        sign = 1.0 if rows[name].kind == "goodput" else -1.0
+        prices[name] = sign * worth if OBJECTIVES[objective] == "min" else -sign * worth
     proof = prove(instance, prices)
     best = optimum(instance, objective)
     assert proof.bound is not None
