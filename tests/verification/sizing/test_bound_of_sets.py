@@ -64,7 +64,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     shares = sum(abs(price) for use, price in paid.items() if use[0] == "share")
     assert rounded.low <= exact.low <= exact.high <= rounded.high
     room = abs(exact.high) + terms + watts * 1000 + len(instance.jobs) * 100 + shares
-    assert rounded.high - rounded.low <= room * Fraction(1, 2**44)
+    assert rounded.high - rounded.low <= room * Fraction(1, 2**43)
 
 
 @settings(max_examples=60)
