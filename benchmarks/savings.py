@@ -21,7 +21,8 @@ from typing import Any
 from tables import machine, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.replays import JobSource, ReplaySettings
+from wattsched.job_sources import JobSource
+from wattsched.replays import ReplaySettings
 from wattsched.saved import Interval, Point, PolicySavings, Savings
 from wattsched.savings import savings
 

@@ -28,8 +28,9 @@ from wattsched.cli.parameters import (
     refuse_given,
 )
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import QUANTITIES
-from wattsched.replays import SUMMARY, JobSource, Journal, ReplaySettings, replay_jobs
+from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, tables_of
 from wattsched.report.terminal import console, heading, line, table
 

@@ -24,7 +24,8 @@ from wattsched.cli.replay import (
     source_options,
 )
 from wattsched.instances.units import S_PER_DAY
-from wattsched.replays import JobSource, ReplaySettings
+from wattsched.job_sources import JobSource
+from wattsched.replays import ReplaySettings
 from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from wattsched.instances.sizing.decision import Decision as Decision
     from wattsched.instances.sizing.instance import Instance as Instance
     from wattsched.instances.sizing.job_columns import JobColumns as JobColumns
+    from wattsched.job_sources import JobSource as JobSource
     from wattsched.perfmodels.fit import fit_profile as fit_profile
     from wattsched.placements import place_tasks as place_tasks
     from wattsched.placements import read_experiment as read_experiment
-    from wattsched.replays import JobSource as JobSource
     from wattsched.replays import Journal as Journal
     from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
@@ -55,7 +55,7 @@ _HOMES = {
     "InputError": "wattsched.instances.errors",
     "Instance": "wattsched.instances.sizing.instance",
     "JobColumns": "wattsched.instances.sizing.job_columns",
-    "JobSource": "wattsched.replays",
+    "JobSource": "wattsched.job_sources",
     "Journal": "wattsched.replays",
     "ReplaySettings": "wattsched.replays",
     "Result": "wattsched.result",

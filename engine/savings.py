@@ -16,10 +16,11 @@ from wattsched.arguments import require_types
 from wattsched.executors import Executor
 from wattsched.instances.errors import require_range
 from wattsched.instances.units import J_PER_KWH
+from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replays import JobSource, Progress, ReplaySettings, _untold, replay_jobs
+from wattsched.replays import Progress, ReplaySettings, _untold, replay_jobs
 from wattsched.saved import (
     Interval,
     Point,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.replays import JobSource, ReplaySettings, replay_jobs
+from wattsched.job_sources import JobSource
+from wattsched.replays import ReplaySettings, replay_jobs
 from wattsched.saved import Interval, Point, at_completion, completion_at, energy_at
 from wattsched.savings import savings
 from wattsched.uncertainty import INPUTS

@@ -12,7 +12,8 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.by_kind import by_kind_of
-from wattsched.verification.sizing.options import LARGEST, SMALLEST, Listed, Options, Use, Worth
+from wattsched.verification.sizing.job_rows import LARGEST, SMALLEST, Use
+from wattsched.verification.sizing.options import Listed, Options, Worth
 from wattsched.verification.sizing.splits import Allowed
 from wattsched.verification.sizing.surrogate import Reach
 

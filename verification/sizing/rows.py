@@ -17,8 +17,8 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.job_rows import Use
 from wattsched.verification.sizing.least_cost import RowPrices
-from wattsched.verification.sizing.options import Use
 from wattsched.verification.sizing.outcomes import BOTTLENECK
 from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes, places_of
 from wattsched.verification.sizing.sleepers import of_pools, sleepers
