@@ -8,13 +8,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import emulated_slurm
-from ending import ended_by_signals
 
 PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ACCOUNTS = ("vision", "speech")
@@ -100,13 +98,6 @@ def _until(holds: Any) -> None:
     raise RuntimeError("Slurm's accounting did not come up")
 
 
-@contextmanager
-def accounted_slurm(folder: Path, nodes: int, **options: Any) -> Iterator[AccountedSlurm]:
-    """A cluster with accounting that runs, and is stopped in the end."""
-    cluster = AccountedSlurm(folder, nodes, **options)
-    with ended_by_signals():
-        try:
-            cluster.start()
-            yield cluster
-        finally:
-            cluster.stop()
+def accounted_slurm(folder: Path, nodes: int, **options: Any) -> AbstractContextManager[AccountedSlurm]:
+    """A Slurm with accounting of so many nodes, `started`."""
+    return emulated_slurm.started(AccountedSlurm(folder, nodes, **options))

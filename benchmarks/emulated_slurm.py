@@ -12,12 +12,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ending import ended_by_signals
+
+ClusterT = TypeVar("ClusterT", bound="EmulatedSlurm")
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
 GPUS = 8
@@ -189,12 +191,16 @@ class EmulatedSlurm:
 
 
 @contextmanager
-def emulated_slurm(folder: Path, nodes: int, **options: Any) -> Iterator[EmulatedSlurm]:
+def started(cluster: ClusterT) -> Iterator[ClusterT]:
     """A cluster that runs, and is stopped in the end, also where a signal ends the program."""
-    cluster = EmulatedSlurm(folder, nodes, **options)
     with ended_by_signals():
         try:
             cluster.start()
             yield cluster
         finally:
             cluster.stop()
+
+
+def emulated_slurm(folder: Path, nodes: int, **options: Any) -> AbstractContextManager[EmulatedSlurm]:
+    """A Slurm of so many nodes, `started`."""
+    return started(EmulatedSlurm(folder, nodes, **options))

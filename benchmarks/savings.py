@@ -1,6 +1,6 @@
 """What policies would save against backfilling on three public traces, and who would be served later.
 
-    python benchmarks/savings.py --write [--seeds 3] [--jobs 2]
+    python benchmarks/savings.py --write [--seeds 3]
 
 A day of ITP's cluster 04, 18 hours of Philly's virtual cluster 6214e9 and two days of PAI's week, each on a
 cluster that its jobs nearly fill, once with jobs that may use a quarter to four times the GPUs asked for and
@@ -9,7 +9,6 @@ once with jobs that keep their count. Budgets hold for every six hours. ``--quic
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tables import machine, table, write
+from tables import asked_over_seeds, machine, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.job_sources import JobSource
@@ -28,6 +27,7 @@ from wattsched.savings import savings
 
 DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 POLICIES = ("powerflow", "sizing")
+PROCESSES = 2
 SETTINGS = ReplaySettings(gap=1e-2, period_s=6 * 3600.0)
 SAVED = ("trace, GPU counts", "policy", "energy saved, %", "95 %", "sooner at equal energy, %", "95 %")
 LOSES = ("trace, GPU counts", "policy", "mean", "p99", "heaviest 5 %", "jobs a tenth later, %")
@@ -93,18 +93,13 @@ def _found(case: tuple[Ground, int], seeds: Sequence[int]) -> Savings:
     return ground.found(elasticity, seeds)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    asked = parser.parse_args(arguments)
+    asked = asked_over_seeds(__doc__, seeds=3)
     cases = [(ground, most) for ground in (QUICK if asked.quick else GROUNDS) for most in (4, 1)]
     seeds = range(1 if asked.quick else asked.seeds)
     saved, loses = [], []
-    with ProcessPoolExecutor(asked.jobs) as pool:
+    with ProcessPoolExecutor(PROCESSES) as pool:
         for (ground, most), found in zip(cases, pool.map(partial(_found, seeds=seeds), cases), strict=True):
             for one, other in rows(ground, most, found):
                 saved.append(one)

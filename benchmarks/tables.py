@@ -233,10 +233,10 @@ TABLES = {
 """By the name of the file. That of ``wattsched replay`` is put together by hand, all others are written."""
 
 
-def asked_over_seeds(doc: str | None) -> argparse.Namespace:
+def asked_over_seeds(doc: str | None, seeds: int = 20) -> argparse.Namespace:
     """Arguments of a benchmark over seeds: how many, whether it is a quick one, and whether to write."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=20, metavar="N")
+    parser.add_argument("--seeds", type=int, default=seeds, metavar="N")
     parser.add_argument("--quick", action="store_true", help="small rounds, for the tests")
     parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
     return parser.parse_args()

@@ -12,7 +12,7 @@ import click
 
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import content_of, write
-from wattsched.cli.outputs import Command, folder_option
+from wattsched.cli.outputs import Command, ParamType, folder_option
 from wattsched.cli.parameters import refuse_given
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Source:
     make: Callable[[], click.Command]
 
 
-class Zone(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class Zone(ParamType):
     """Name of a time zone."""
 
     name = "zone"

@@ -272,7 +272,9 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     )
 
 
-def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> Callable[[FC], FC]:
+def filling(
+    name: str, kind: Callable[..., Any], without: Sequence[str] = (), /, **given: Mapping[str, Any]
+) -> Callable[[FC], FC]:
     """Options for the parameters of a class, of which the command gets a value.
 
     Parameters
@@ -281,10 +283,13 @@ def filling(name: str, kind: Callable[..., Any], **given: Mapping[str, Any]) -> 
         Parameter of the command that takes the value.
     kind : type
         Its docstring describes the options; what has no default is an argument of the command.
+    without : sequence of str
+        Parameters that are no options, and have their defaults.
     **given
         By parameter of the class, what `parameter_option` takes.
     """
-    parameters, told = inspect.signature(kind).parameters, descriptions(kind)
+    every, told = inspect.signature(kind).parameters, descriptions(kind)
+    parameters = {field: one for field, one in every.items() if field not in without}
 
     def decorate(command: FC) -> FC:
         @wraps(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import ParamType, command_line, folder_option, plot_option, report_option
+from wattsched.cli.outputs import FC, ParamType, command_line, folder_option, plot_option, report_option
 from wattsched.cli.parameters import (
     Described,
     FileName,
@@ -106,6 +106,20 @@ def require_policy(name: str) -> None:
     require(name)
 
 
+def policy_option(default: str, told: str) -> Callable[[FC], FC]:
+    """``--policy P,P`` of a command that replays a trace."""
+    return click.option(
+        "--policy",
+        "policies",
+        default=default,
+        show_default=True,
+        metavar="P,P",
+        type=Listed("policy", require_policy),
+        shell_complete=completing(replay_policies),
+        help=told,
+    )
+
+
 def policies_known() -> dict[str, str]:
     """What a command's help says of policies."""
     from wattsched.replay.jobs.policies import names
@@ -185,16 +199,7 @@ TIMES: dict[str, dict[str, Any]] = {
 @click.argument("file", metavar="TRACE", type=FileName())
 @source_options
 @cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
-@click.option(
-    "--policy",
-    "policies",
-    default="sizing",
-    show_default=True,
-    metavar="P,P",
-    type=Listed("policy", require_policy),
-    shell_complete=completing(replay_policies),
-    help="Who decides; named below.",
-)
+@policy_option("sizing", "Who decides; named below.")
 @filling(
     "settings",
     ReplaySettings,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,16 +13,16 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import command_line, json_option, report_option
-from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, filling
+from wattsched.cli.parameters import Described, FileName, Number, Seeds, filling
 from wattsched.cli.replay import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
     policies_known,
+    policy_option,
     require_policy,
     source_options,
 )
-from wattsched.instances.units import S_PER_DAY
 from wattsched.job_sources import JobSource
 from wattsched.replays import ReplaySettings
 from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
@@ -36,47 +35,9 @@ if TYPE_CHECKING:
     from wattsched.saved import Savings
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How the trace is replayed.
-
-    Parameters
-    ----------
-    round_s : float
-        Seconds from one possible decision to the next; 0: any moment.
-    process_restart_s : float
-        Seconds to restart a process on other GPUs.
-    pod_restart_s : float
-        Seconds to terminate a pod and create another.
-    period_s : float
-        Of the budgets: hour, day, week or seconds.
-    carbon : float, str or Path
-        Grams of CO2 per kWh, or a file of them over time (.csv).
-    price_per_kwh : float, optional
-        Money per kWh, to tell money, too.
-    gap : float
-        Gap of each round's program.
-    """
-
-    round_s: float = 60.0
-    process_restart_s: float = 10.0
-    pod_restart_s: float = 60.0
-    period_s: float = S_PER_DAY
-    carbon: float | str = 0.0
-    price_per_kwh: float | None = None
-    gap: float = 1e-2
-
-    @property
-    def settings(self) -> ReplaySettings:
-        """Settings of the replays."""
-        return ReplaySettings(
-            round_s=self.round_s,
-            process_restart_s=self.process_restart_s,
-            pod_restart_s=self.pod_restart_s,
-            carbon=self.carbon,
-            period_s=self.period_s,
-            gap=self.gap,
-        )
+BUDGETS = ("budget", "tariff", "least_price")
+SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
+"""Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
 
 
 @click.command("savings", cls=Described, sections=policies_known)
@@ -91,23 +52,9 @@ class Asked:
     shell_complete=completing(replay_policies),
     help="The policy that stands for what the cluster does now.",
 )
-@click.option(
-    "--policy",
-    "policies",
-    default="powerflow,sizing",
-    show_default=True,
-    metavar="P,P",
-    type=Listed("policy", require_policy),
-    shell_complete=completing(replay_policies),
-    help="Policies that might take its place; named below.",
-)
-@filling(
-    "asked",
-    Asked,
-    **TIMES,
-    price_per_kwh={"name": "--price", "type": Number(0), "metavar": "M"},
-    gap={"type": Number(0)},
-)
+@policy_option("powerflow,sizing", "Policies that might take its place; named below.")
+@filling("settings", ReplaySettings, (*BUDGETS, *SLEEP), **TIMES, gap={"type": Number(0), "default": 1e-2})
+@click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
 @click.option(
     "--seeds",
     type=Seeds(),
@@ -128,7 +75,8 @@ def command(
     cluster: ClusterOptions,
     baseline: str,
     policies: list[str],
-    asked: Asked,
+    settings: ReplaySettings,
+    price: float | None,
     seeds: list[int] | None,
     inputs: bool,
     dask: str | None,
@@ -156,8 +104,8 @@ def command(
             baseline=baseline,
             policies=policies,
             seeds=seeds,
-            settings=asked.settings,
-            price_per_kwh=asked.price_per_kwh,
+            settings=settings,
+            price_per_kwh=price,
             inputs=None if inputs else (),
             executor=executor,
             progress=progress,

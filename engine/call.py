@@ -201,8 +201,9 @@ class Call:
                 with self.timer.phase("spread"):
                     model = self.spread(model)
             self.models[formulation] = model
-            program = model.program
-            self.say(f"{formulation}: {program.n_columns:,} columns, {program.n_rows:,} rows")
+            if self.log is not None:
+                program = model.program
+                self.say(f"{formulation}: {program.n_columns:,} columns, {program.n_rows:,} rows")
         return self.models[formulation]
 
     def checked(self, of: str, decision: Any) -> Candidate:
@@ -212,8 +213,9 @@ class Call:
         valid = not report.faults and report.objective is not None
         cost = self.sign * (report.objective or 0.0) if valid else math.inf
         found = Candidate(of, cost, decision=decision, report=report)
-        told = f"{report.objective:.9g}" if valid else f"refused: {'; '.join(report.faults[:1])}"
-        self.say(f"decision of '{of}', checked: {told}")
+        if self.log is not None:
+            told = f"{report.objective:.9g}" if valid else f"refused: {'; '.join(report.faults[:1])}"
+            self.say(f"decision of '{of}', checked: {told}")
         if valid and (self.held is None or cost < self.held.cost):
             self.held = found
         return found

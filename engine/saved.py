@@ -33,6 +33,13 @@ class Point:
     heavy: float
     late: float
 
+    @classmethod
+    def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
+        """Mean of points, figure by figure."""
+        names = [one.name for one in fields(cls)]
+        values = np.average([[getattr(point, name) for name in names] for point in points], 0, weights)
+        return cls(*values.tolist())
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -165,11 +172,6 @@ def _least(points: Sequence[Point], within: str, most: float, least: str) -> Poi
     for left, right in pairwise(ordered):
         low, high = getattr(left, within), getattr(right, within)
         if low <= most < high:
-            found.append(_between(left, right, (most - low) / (high - low)))
+            share = (most - low) / (high - low)
+            found.append(Point.mean([left, right], [1 - share, share]))
     return min(found, key=lambda point: float(getattr(point, least)), default=None)
-
-
-def _between(left: Point, right: Point, share: float) -> Point:
-    """Point on the line from one to another, so far along it."""
-    names = [one.name for one in fields(Point)]
-    return Point(**{n: (1 - share) * getattr(left, n) + share * getattr(right, n) for n in names})

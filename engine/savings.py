@@ -237,7 +237,7 @@ def _saved(
         carbon_g=Interval.of(grams) if reached and any(grams) else None,
         money=_money(joules, price_per_kwh) if reached else None,
         points=points,
-        losers=_mean_point(met) if reached else None,
+        losers=Point.mean(met) if reached else None,
     )
 
 
@@ -245,11 +245,6 @@ def _money(joules: Sequence[float], price_per_kwh: float | None) -> Interval | N
     if price_per_kwh is None:
         return None
     return Interval.of([price_per_kwh * one / J_PER_KWH for one in joules])
-
-
-def _mean_point(points: Sequence[Point]) -> Point:
-    columns = {name: float(np.mean([getattr(one, name) for one in points])) for name in Point.__annotations__}
-    return Point(**columns)
 
 
 def _around(study: _Study, saved: PolicySavings) -> _Study:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
 
 from wattsched.arguments import require_types
 from wattsched.documents import answer_of, read_document, read_instance
@@ -114,10 +113,11 @@ def _decision(answer: Any, problem: str) -> Decision | PlacementDecision:
         require_range(answer.problem == problem, "answer", f"of the problem {problem}", answer.problem)
         require_range(answer.decision is not None, "answer", "with a decision", answer.termination.reason)
         answer = answer.decision
-    kind: type[BaseModel] = Decision if problem == "sizing" else PlacementDecision
-    if not isinstance(answer, kind):
-        raise ValueError(f"answer: must be a decision of {problem}, got {type(answer).__name__}")
-    return answer  # type: ignore[return-value]
+    if problem == "sizing" and isinstance(answer, Decision):
+        return answer
+    if problem == "placement" and isinstance(answer, PlacementDecision):
+        return answer
+    raise ValueError(f"answer: must be a decision of {problem}, got {type(answer).__name__}")
 
 
 def _nodes(instance: Instance | PlacementInstance) -> tuple[dict[str, int], set[tuple[str, int]]]:

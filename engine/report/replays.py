@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, number, percent
 
 Summaries = Mapping[str, Sequence[Any]]
 """Summaries of replays, seed by seed, by policy."""
-
-Told = tuple[str, str, list[str], list[list[str]]]
-"""Title, note, column titles (``>`` before those of numbers) and rows of a table."""
 
 
 def about(trace: Any, found: Summaries, round_s: float) -> str:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.saved import Interval, PolicySavings, Savings
-
-Told = tuple[str, str, list[str], list[list[str]]]
-"""Title, note, column titles (``>`` before those of numbers) and rows of a table."""
 
 
 def verdict(found: Savings) -> tuple[str, str]:

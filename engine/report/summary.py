@@ -59,34 +59,70 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     _print_time(out, result)
 
 
-def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
-    ended = result.termination
-    style = STYLES.get(ended.reason, "bold red")
-    # Faults are told below.
+class Verdict(NamedTuple):
+    """How an answer ended, in words; empty what there is not.
+
+    Attributes
+    ----------
+    reason, amount : str
+        Why it stopped, and the objective.
+    gap, stopped, bound : str
+        How close it is, who stopped it, and what no decision can have.
+    detail : str
+        What else is to be known.
+    """
+
+    reason: str
+    amount: str
+    gap: str
+    stopped: str
+    bound: str
+    detail: str
+
+
+def verdict_of(result: Any, goal: Goal) -> Verdict:
+    """How an answer ended."""
+    ended, least = result.termination, result.sense == "min"
+    reason = ended.reason.replace("_", " ")
+    # Faults are told by themselves.
     detail = "" if ended.detail in result.faults else ended.detail
     if result.objective is None:
-        out.print()
-        line(out, (ended.reason.replace("_", " "), style), f": {detail}" if detail else "")
-        if result.claimed and result.bound is None:
-            line(out, ("the solver's word: no certificate proves it", "dim"))
+        bound = "the solver's word: no certificate proves it" if result.claimed else ""
         if result.bound is not None:
-            word = "at least" if result.sense == "min" else "at most"
-            line(out, f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
+            word = "at least" if least else "at most"
+            bound = f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision"
+        return Verdict(reason, "", "", "", bound, detail)
+    by = "the caller" if ended.limit == "stopped" else f"the {ended.limit} limit"
+    if result.bound is None:
+        bound, detail = "", ": ".join(filter(None, ("nothing says how good it is", detail)))
+    else:
+        bound = f"no decision can have {'less' if least else 'more'} than {_bounds(result, goal)}"
+    return Verdict(
+        reason,
+        goal.amount(result.objective),
+        proof_text(result.gap, result.proven_gap, result.claimed),
+        f"stopped by {by}" if ended.limit else "",
+        bound,
+        detail,
+    )
+
+
+def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
+    told, style = verdict_of(result, goal), STYLES.get(result.termination.reason, "bold red")
+    if not told.amount:
+        out.print()
+        line(out, (told.reason, style), f": {told.detail}" if told.detail else "")
+        if told.bound:
+            line(out, (told.bound, "dim" if result.bound is None else ""))
         return
     heading(out, f"{goal.noun[:1].upper()}{goal.noun[1:]}")
-    by = "the caller" if ended.limit == "stopped" else f"the {ended.limit} limit"
-    stopped = f" (stopped by {by})" if ended.limit else ""
-    gap = proof_text(result.gap, result.proven_gap, result.claimed)
-    line(out, f"{goal.amount(result.objective)}  ", (ended.reason, style), f", {gap}{stopped}", indent=2)
-    if result.bound is not None:
-        word = "less" if result.sense == "min" else "more"
-        line(out, (f"no decision can have {word} than {bounds(result, goal)}", "dim"), indent=2)
-    unbounded = "" if result.bound is not None else "nothing says how good it is"
-    if told := ": ".join(filter(None, (unbounded, detail))):
-        line(out, (told, "dim"), indent=2)
+    stopped = f" ({told.stopped})" if told.stopped else ""
+    line(out, f"{told.amount}  ", (told.reason, style), f", {told.gap}{stopped}", indent=2)
+    for sentence in filter(None, (told.bound, told.detail)):
+        line(out, (sentence, "dim"), indent=2)
 
 
-def bounds(result: Any, goal: Goal) -> str:
+def _bounds(result: Any, goal: Goal) -> str:
     """The bound, and where it is claimed, what the certificate proves."""
     if not result.claimed:
         return goal.amount(result.bound)

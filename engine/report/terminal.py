@@ -39,6 +39,9 @@ NUMBER_AND_WORD = re.compile(r"(?<!\S)([+-]?[\d,.]*\d) (?=\S)")
 Cell = str | tuple[str, str] | Text
 """Text, with a style or without."""
 
+Told = tuple[str, str, list[str], list[list[str]]]
+"""A table in words: title, note, column titles (``>`` before those of numbers) and rows."""
+
 
 class _PipeConsole(Console):
     """Console that leaves a reader who has gone to `failures.exit_code_of`."""

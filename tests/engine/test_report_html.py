@@ -113,7 +113,7 @@ PROBE = """
 """
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium, which CI installs")
 @pytest.mark.parametrize("width", [360, 800, 1280])
 def test_a_browser_shows_it_without_a_message_and_its_tables_sort(tmp_path, width) -> None:
     instance = wattsched.read_instance(DEMO)

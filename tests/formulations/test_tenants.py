@@ -216,7 +216,7 @@ def test_sessions_have_tenants() -> None:
     with pytest.raises(InputError, match=r"tenants\.a\.gpus: must be"):
         wattsched.Session(CLUSTER, tenants={"a": {"gpus": -1}})
     with pytest.raises(TypeError, match="tenants must be a mapping of names to quotas"):
-        wattsched.Session(CLUSTER, tenants=["a"])  # type: ignore[arg-type]
+        wattsched.Session(CLUSTER, tenants=["a"])
     session = wattsched.Session(CLUSTER, objective="goodput", tables={"t": TABLE}, tenants={"a": {"gpus": 2}})
     session.upsert([f"j{j}" for j in range(6)], options=["t"] * 6, tenant=["a"] * 6)
     first = session.solve(gap=0.0)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wattsched.report.html.page import Cell, Figure, Figures, Lines, Page, Part, Row, Table, Tone
-from wattsched.report.summary import bounds, capacities, price_rows, uses
+from wattsched.report.summary import capacities, price_rows, uses, verdict_of
 from wattsched.report.views import View, view
-from wattsched.report.wording import Goal, duration, proof_text, reasons
+from wattsched.report.wording import Goal, duration, reasons
 
 TONES: dict[str, Tone] = {"optimal": "good", "feasible": "fair"}
 MOST_ROWS = 5_000
@@ -39,26 +39,14 @@ def page_of(result: Any, instance: Any, command: str = "") -> Page:
 
 
 def _verdict(result: Any, goal: Goal) -> tuple[str, list[str]]:
-    ended, lead = result.termination, list[str]()
-    reason = ended.reason.replace("_", " ")
-    if result.objective is None:
-        if result.bound is not None:
-            word = "at least" if result.sense == "min" else "at most"
-            lead.append(f"{goal.noun} is {word} {goal.amount(result.bound)} in any decision")
-        return ": ".join(filter(None, [reason, ended.detail])), lead
-    verdict = f"{goal.noun[:1].upper()}{goal.noun[1:]} {goal.amount(result.objective)}: {reason}"
-    proven = ", proven" if result.gap is not None and not result.claimed else ""
-    lead.append(proof_text(result.gap, result.proven_gap, result.claimed) + proven)
-    if ended.limit:
-        lead[0] += f", stopped by {'the caller' if ended.limit == 'stopped' else f'the {ended.limit} limit'}"
-    if result.bound is not None:
-        word = "less" if result.sense == "min" else "more"
-        lead.append(f"no decision can have {word} than {bounds(result, goal)}")
-    if ended.detail:
-        lead.append(ended.detail)
+    told = verdict_of(result, goal)
+    if not told.amount:
+        return ": ".join(filter(None, [told.reason, told.detail])), [told.bound] if told.bound else []
+    proven = "proven" if result.gap is not None and not result.claimed else ""
+    lead = [", ".join(filter(None, [told.gap, proven, told.stopped])), told.bound, told.detail]
     if result.checked:
         lead.append("checked: every capacity, budget and total is recomputed from the instance alone")
-    return verdict, lead
+    return f"{goal.noun[:1].upper()}{goal.noun[1:]} {told.amount}: {told.reason}", [*filter(None, lead)]
 
 
 def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]:

@@ -120,7 +120,7 @@ def test_what_is_no_file_of_segments_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"none\.csv"):
         plot.schedule(tmp_path / "none.csv")
     with pytest.raises(ValueError, match=r"colour: 'clock' is not known, choose one of gpus"):
-        plot.schedule(outcome(), colour="clock")  # type: ignore[arg-type]
+        plot.schedule(outcome(), colour="clock")
 
 
 def test_a_map_has_every_gpu_that_is_used_once() -> None:

@@ -169,7 +169,7 @@ def test_plots_are_written_alike(tmp_path: Path) -> None:
         plot.save(axes, tmp_path / "none" / "a.png")
     assert told.value.filename == str(tmp_path / "none" / "a.png")
     with pytest.raises(TypeError, match="axes must be axes or a figure of matplotlib, got int"):
-        plot.save(3, tmp_path / "a.png")  # type: ignore[arg-type]
+        plot.save(3, tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
