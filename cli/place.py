@@ -168,8 +168,8 @@ def command(
 
         save_plot(placement_figure(placed), plot)
     if report is not None:
+        from wattsched.replay.placement.page import page_of
         from wattsched.report.html.page import rendered
-        from wattsched.report.html.placed import page_of
 
         bound = None if placed.bound is None else placed.bound.allocated_pct
         told = _about(experiment, len(trial.seeds))

@@ -280,8 +280,8 @@ def command(
 
         save_plot(replay_figure(drawn), output.plot)
     if report is not None:
+        from wattsched.replay.jobs.page import page_of
         from wattsched.report.html.page import rendered
-        from wattsched.report.html.replayed import page_of
 
         told = about(traces[seeds[0]], found, settings.round_s)
         write(report, rendered(page_of(Path(source.file).name, told, found, drawn, command_line())))

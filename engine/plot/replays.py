@@ -23,9 +23,8 @@ from wattsched.plot.style import (
     tidy,
     unit_of_time,
 )
-from wattsched.replay.jobs.accounts import StepLog, Steps
+from wattsched.replay.jobs.accounts import StepLog, means_over
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.topology.arrays import FloatArray
 
 FIGURE_IN = (8.0, 9.0)
 MOST_STEPS = 300
@@ -194,34 +193,6 @@ def replay_figure(outcomes: Sequence[Outcome]) -> Figure:
     return figure
 
 
-def means_over(
-    time_s: FloatArray, values: FloatArray, begin_s: float, end_s: float, width_s: float
-) -> tuple[FloatArray, FloatArray]:
-    """Means over equal lengths of time of a quantity that stays the same from each time to the next.
-
-    Parameters
-    ----------
-    time_s, values : float arrays, shape (n,)
-        Times ascend; before the first one the quantity is 0.
-    width_s : float
-        0 for the quantity as it is.
-
-    Returns
-    -------
-    edges : float array, shape (m + 1,)
-        From begin to end; the last length may be shorter.
-    means : float array, shape (m,)
-    """
-    if not width_s:
-        edges = np.append(time_s, max(end_s, time_s[-1]))
-        return edges, values
-    edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
-    if len(edges) == 1:
-        return np.array([begin_s, end_s]), values[-1:]
-    until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
-    return edges, np.diff(until) / np.diff(edges)
-
-
 def _require_some(outcomes: Sequence[Outcome]) -> None:
     require_range(len(outcomes) > 0, "outcomes", "one replay at least", "none")
     for outcome in outcomes:
@@ -248,10 +219,7 @@ def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale, per: flo
     """Draw the constant power of each period that would spend its budget."""
     if outcomes[0].ledger is None:
         return
-    budget = outcomes[0].ledger.budget
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
-    begins = np.arange(begin_s, end_s, budget.period_s)
-    price = budget.per_kwh.per_watt(begins, begins + budget.period_s)
-    even = np.divide(budget.amount / per, price, out=np.full(len(begins), np.nan), where=price > 0)
-    since = (np.append(begins, end_s) - begin_s) / scale.unit_s
-    axes.stairs(even, since, baseline=None, color=LIMIT, linewidth=2.5, label="even budget", zorder=1)
+    edges, even_w = outcomes[0].ledger.budget.even_power_w(begin_s, end_s)
+    since = (edges - begin_s) / scale.unit_s
+    axes.stairs(even_w / per, since, baseline=None, color=LIMIT, linewidth=2.5, label="even budget", zorder=1)

@@ -11,10 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 from scipy.optimize import brentq
 
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
+from wattsched.topology.arrays import FloatArray
 
 Quantity = Literal["energy_j", "carbon_g", "money"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -57,6 +59,25 @@ class Budget:
     def of_energy(cls, amount_j: float, period_s: float) -> Budget:
         """Joules, which cost the same at any time."""
         return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH))
+
+    def even_power_w(self, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
+        """Constant power of each period that would spend its amount.
+
+        Parameters
+        ----------
+        begin_s, end_s : float
+            Of the first period, and where the last one is cut off.
+
+        Returns
+        -------
+        edges : float array, shape (n + 1,)
+        even_w : float array, shape (n,)
+            nan where a kWh costs nothing.
+        """
+        begins = np.arange(begin_s, end_s, self.period_s)
+        price = self.per_kwh.per_watt(begins, begins + self.period_s)
+        even_w = np.divide(self.amount, price, out=np.full(len(begins), np.nan), where=price > 0)
+        return np.append(begins, end_s), even_w
 
 
 @dataclass(frozen=True)

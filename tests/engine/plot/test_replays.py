@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.replay import cluster_of, linear, trace_by_hand
 
-from wattsched.plot.replays import Scale, means_over, replay_figure
+from wattsched.plot.replays import Scale, replay_figure
 from wattsched.plot.style import COLOURS, unit_of_time
+from wattsched.replay.jobs.accounts import means_over
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of

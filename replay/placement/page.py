@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
+from wattsched.replay.placement.curves import Curves
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture
 from wattsched.topology.arrays import FloatArray
@@ -14,8 +14,8 @@ ARRIVED = "GPU asked for so far, % of the capacity"
 
 def page_of(
     about: str,
-    curves: Mapping[str, Any],
-    measures: Sequence[tuple[str, str, Any, str]],
+    curves: Mapping[str, Curves],
+    measures: Sequence[tuple[str, str, Callable[[Curves], FloatArray], str]],
     bound: FloatArray | None = None,
     command: str = "",
 ) -> Page:
