@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from wattsched.perfmodels.power import (
     fit_memory_bound_share,
     fit_power_frequency,
 )
-from wattsched.perfmodels.profile import FitError, Profile
+from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput, fit_noise_scale
 
 CATALOGUE = Path(__file__).resolve().parent.parent / "perfmodels" / "catalogue.json"
@@ -37,7 +37,8 @@ class Model:
 
     The efficiency comes from a Pollux folder or from the epochs to ``zeus_target``; ``zeus`` is
     (dataset, network), and the synchronisation that Zeus did not measure is that of ``borrow``,
-    a (model, GPU type) of the catalogue.
+    a (model, GPU type) of the catalogue. Where its watts were not measured it draws as large a share of the
+    board's limit as ``watts_of``, a name of `power_shares`; default: its own.
     """
 
     batch_sizes: list[int]
@@ -49,6 +50,7 @@ class Model:
     pollux: str | None = None
     zeus: tuple[str, str] | None = None
     borrow: tuple[str, str] = ("", "")
+    watts_of: str = ""
 
 
 def powers(first: int, last: int, step: int = 2) -> list[int]:
@@ -82,6 +84,7 @@ MODELS = {
         reference_batch=128,
         pollux_efficiency="cifar10",
         pollux="cifar10",
+        watts_of="resnet18",
     ),
     "deepspeech2": Model(
         powers(16, 256),
@@ -93,13 +96,14 @@ MODELS = {
         zeus=("librispeech", "deepspeech2"),
         borrow=("deepspeech2", "A100"),
     ),
-    "gpt2": Model([128, 256], default_batch=128, elasticflow="gpt2"),
+    "gpt2": Model([128, 256], default_batch=128, elasticflow="gpt2", watts_of="gpt3"),
     "inception3": Model(
         powers(64, 1024),
         default_batch=128,
         reference_batch=256,
         pollux_efficiency="imagenet",
         elasticflow="inception3",
+        watts_of="resnet50",
     ),
     "ncf": Model(
         powers(256, 16384, 4),
@@ -134,9 +138,15 @@ MODELS = {
         reference_batch=256,
         pollux_efficiency="imagenet",
         elasticflow="vgg16",
+        watts_of="resnet50",
     ),
     "yolov3": Model(
-        powers(8, 512), default_batch=16, reference_batch=8, pollux_efficiency="yolov3", pollux="yolov3"
+        powers(8, 512),
+        default_batch=16,
+        reference_batch=8,
+        pollux_efficiency="yolov3",
+        pollux="yolov3",
+        watts_of="resnet50",
     ),
 }
 
@@ -154,6 +164,10 @@ ZEUS_SYNC_W = {
 A100_MAX_MHZ = 1410
 A100_CHOICES_MHZ = [855, 930, 1005, 1080, 1155, 1230, 1320, 1410]
 GPU_COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+BOARDS_W = {"V100": 250, "A40": 300, "P100": 250}
+"""Limits of the boards of Zeus; the A40 of Perseus has the same."""
+LIKE_NEWER = ("V100", "A40")
+"""Boards with tensor cores, as A100 and T4 have them; P100 lacks them and never reaches its limit."""
 SYNC_TERMS = ("alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
 
 
@@ -179,16 +193,19 @@ def to_json(profiles: list[Profile]) -> str:
 def fit_catalogue(data: Path) -> list[Profile]:
     """Return the fitted profiles, ordered by model and GPU type."""
     efficiencies = {name: fit_efficiency(data, model) for name, model in MODELS.items()}
-    frequency, power, power_error = fit_a100_clock(data)
+    frequency, power = fit_a100_clock(data)
+    shares = power_shares(data)
     fitted: dict[tuple[str, str], Profile] = {}
     for name, model in MODELS.items():
         if model.elasticflow is not None:
-            profile = fit_a100(data, name, model, power)
-            errors = {"power_mean": power_error[0], "power_max": power_error[1]}
-            fit_error = FitError.model_validate({**dict(profile.fit_error or ()), **errors})
-            fitted[name, "A100"] = profile.model_copy(update={"frequency": frequency, "fit_error": fit_error})
+            profile = fit_a100(data, name, model, power, shares[model.watts_of or name])
+            fitted[name, "A100"] = profile.model_copy(update={"frequency": frequency})
         if model.pollux is not None:
-            fitted[name, "T4"] = fit_t4(data, name, model)
+            fitted[name, "T4"] = fit_t4(data, name, model, shares[model.watts_of or name])
+    for (name, gpu_type), profile in fitted.items():
+        # Of a model that is like another one no more is known than of that one.
+        error = shares[MODELS[name].watts_of or name].error
+        fitted[name, gpu_type] = profile.model_copy(update={"power_uncertainty": error})
     for name, model in MODELS.items():
         for gpu_type in ("A40", "P100", "V100") if model.zeus is not None else ():
             fitted[name, gpu_type] = fit_zeus(data, name, model, gpu_type, fitted[model.borrow].throughput)
@@ -264,12 +281,76 @@ def read_epochs_to_target(
     return means.index.tolist(), means.tolist()
 
 
-def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel, tuple[float, float]]:
-    """Clock sensitivity, power curve and its mean and maximum error, over the large-model stages."""
+@dataclass(frozen=True)
+class PowerShare:
+    """Draw of a computing GPU as a share of its board's limit, its relative error, and where it is from."""
+
+    share: float
+    error: float
+    source: str
+
+
+def power_shares(data: Path) -> dict[str, PowerShare]:
+    """Shares of the board's limit that models draw where nothing holds them, by the name of the model.
+
+    The share is the mean of the boards of `LIKE_NEWER`; its error is the root of the mean square of the
+    relative distances of all boards.
+    """
+    measured = {
+        name: zeus_shares(data, *model.zeus) for name, model in MODELS.items() if model.zeus is not None
+    }
+    measured["resnet18"] = {gpu: resnet18_share(data, gpu) for gpu in LIKE_NEWER}
+    shares = {}
+    for name, of_boards in measured.items():
+        share = float(np.mean([of_boards[gpu] for gpu in LIKE_NEWER]))
+        off = np.array(list(of_boards.values())) / share - 1.0
+        error = float(np.sqrt(np.mean(off**2)))
+        shares[name] = PowerShare(share, error, f"{name} on {', '.join(of_boards)} (Zeus)")
+    # Measured on two boards or one: no better known than what was measured on three.
+    least = shares["resnet50"].error
+    shares["resnet18"] = replace(shares["resnet18"], error=max(least, shares["resnet18"].error))
+    shares["gpt3"] = PowerShare(
+        large_model_share(data), least, "GPT-3 175B and BLOOM stages on A40 (Perseus)"
+    )
+    return shares
+
+
+def zeus_shares(data: Path, dataset: str, network: str) -> dict[str, float]:
+    """Mean over the batches at the highest limit, by GPU type."""
+    shares = {}
+    for gpu_type, limit_w in BOARDS_W.items():
+        table = pd.read_csv(data / "zeus-2023" / f"summary_power_{gpu_type.lower()}.csv")
+        rows = table[(table.dataset == dataset) & (table.network == network) & (table.power_limit == limit_w)]
+        shares[gpu_type] = float(rows.groupby("batch_size").average_power.mean().mean() / limit_w)
+    return shares
+
+
+def resnet18_share(data: Path, gpu_type: str) -> float:
+    """Share of the highest limit in a sweep of Zeus on one GPU."""
+    sweep = pd.read_csv(data / "zeus-2023" / "power-limit-profiles" / f"{gpu_type}+resnet18+gpu0.csv")
+    highest = sweep[sweep.window_name.str.endswith(f"{BOARDS_W[gpu_type]}")]
+    return float((highest.gpu0_energy / highest.elapsed_time).mean() / BOARDS_W[gpu_type])
+
+
+def large_model_share(data: Path) -> float:
+    """Share of its limit that an A40 draws in the stages of large models at the highest clock."""
+    stages = stage_tables(data, "a40")
+    fastest = stages[stages.frequency == stages.frequency.max()]
+    return float((fastest.energy / fastest.time).mean() / BOARDS_W["A40"])
+
+
+def stage_tables(data: Path, gpu: str) -> pd.DataFrame:
+    """Time and energy of the stages of both large models of Perseus."""
     folder = data / "perseus-2024" / "stage_profile"
     models = ("gpt3-175b", "bloom")
-    tables = [pd.read_csv(folder / f"{model}+a100_sxm_bf16.csv").assign(model=model) for model in models]
-    stages = pd.concat(tables)
+    return pd.concat(
+        [pd.read_csv(folder / f"{model}+{gpu}_bf16.csv").assign(model=model) for model in models]
+    )
+
+
+def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel]:
+    """Clock sensitivity and power curve of the large-model stages."""
+    stages = stage_tables(data, "a100_sxm")
     key = ["model", "stage", "instruction"]
     fastest = stages[stages.frequency == A100_MAX_MHZ].drop_duplicates(key, keep="last")
     stages = stages.merge(fastest[[*key, "time"]], on=key, suffixes=("", "_fastest"))
@@ -280,36 +361,49 @@ def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel, tuple[float,
         choices_mhz=A100_CHOICES_MHZ,
         memory_bound_share=fit_memory_bound_share(clock, slowdown),
     )
-    power = fit_power_frequency(clock, watts, sync_w=A100_SYNC_W)
-    error = np.abs(power.computing_w(clock) / watts - 1.0)
-    return frequency, power, (float(error.mean()), float(error.max()))
+    return frequency, fit_power_frequency(clock, watts, sync_w=A100_SYNC_W)
 
 
-def fit_a100(data: Path, name: str, model: Model, power: PowerModel) -> Profile:
-    """ElasticFlow's throughput table with the power curve of Perseus."""
+def drawing(power: PowerModel, share: PowerShare) -> PowerModel:
+    """Curve of an A100 that draws a share of its board's limit at the highest clock.
+
+    The watts above those of waiting are scaled, so that a model that draws less is as much less bent.
+    """
+    scale = (share.share * A100_FULL_W - power.sync_w) / (power.static_w + power.dynamic_w - power.sync_w)
+    static_w = power.sync_w + scale * (power.static_w - power.sync_w)
+    return power.model_copy(update={"static_w": static_w, "dynamic_w": scale * power.dynamic_w})
+
+
+def fit_a100(data: Path, name: str, model: Model, power: PowerModel, share: PowerShare) -> Profile:
+    """ElasticFlow's throughput table with the clock and the curve of Perseus, scaled to a share."""
     path = data / "elasticflow-profiles" / "throughputs_A100" / f"{model.elasticflow}.csv"
     source = (
-        f"Throughput: ElasticFlow throughputs_A100/{model.elasticflow}.csv. Clock sensitivity and watts: "
-        "assumed to be those of the GPT-3 175B and BLOOM stages on A100-SXM in Perseus; "
-        "waiting in communication 83.64 W (Perseus)."
+        f"Throughput: ElasticFlow throughputs_A100/{model.elasticflow}.csv. Watts at the highest clock: "
+        f"{100 * share.share:.0f} % of 400 W, the share of the limit of {share.source}. Clock sensitivity "
+        "and curve: assumed to be those of the GPT-3 175B and BLOOM stages on A100-SXM in Perseus; waiting "
+        "83.64 W (Perseus)."
     )
     if name in ("inception3", "vgg16"):
         source += " Noise scale: that of resnet50 on the same data set."
-    return fit_profile(read_measurements(path), name, "A100", power=power, source=source, folds=0).profile
+    measurements = read_measurements(path)
+    return fit_profile(
+        measurements, name, "A100", power=drawing(power, share), source=source, folds=0
+    ).profile
 
 
-def fit_t4(data: Path, name: str, model: Model) -> Profile:
-    """Pollux' placement and scalability tables; the draw is assumed."""
+def fit_t4(data: Path, name: str, model: Model, share: PowerShare) -> Profile:
+    """Pollux' placement and scalability tables; the draw is a share of the board's limit."""
     folder = data / "pollux-2021" / "traces" / str(model.pollux)
     tables = [read_measurements(folder / f"{table}.csv") for table in ("placements", "scalability")]
+    computing_w = max(share.share * T4_FULL_W, T4_IDLE_W)
     power = PowerModel(
         static_w=T4_IDLE_W,
-        dynamic_w=T4_FULL_W - T4_IDLE_W,
-        sync_w=T4_IDLE_W + SYNC_SHARE * (T4_FULL_W - T4_IDLE_W),
+        dynamic_w=computing_w - T4_IDLE_W,
+        sync_w=min(computing_w, T4_IDLE_W + SYNC_SHARE * (T4_FULL_W - T4_IDLE_W)),
     )
     source = (
         f"Throughput: Pollux traces/{model.pollux} placements.csv and scalability.csv (4-GPU nodes). Watts: "
-        "not measured; idle 10 W and full 70 W of the PWR table, full while computing."
+        f"not measured; {100 * share.share:.0f} % of 70 W, the share of the limit of {share.source}."
     )
     return fit_profile(joined(tables), name, "T4", power=power, source=source, folds=0).profile
 

@@ -64,8 +64,12 @@ class FrequencyModel(Strict):
 
     def stretch(self, frequency_mhz: ArrayLike) -> FloatArray:
         """How much longer the computation of a sample takes than at `max_mhz` (>= 1)."""
+        return self.stretch_at(self.relative(frequency_mhz))
+
+    def stretch_at(self, relative_frequency: ArrayLike) -> FloatArray:
+        """The same at clocks given as a share of `max_mhz`."""
         a = self.memory_bound_share
-        return np.asarray(a + (1.0 - a) / self.relative(frequency_mhz))
+        return np.asarray(a + (1.0 - a) / np.asarray(relative_frequency, dtype=float))
 
 
 class PowerModel(Strict):
@@ -83,6 +87,16 @@ class PowerModel(Strict):
     def computing_w(self, relative_frequency: ArrayLike = 1.0) -> FloatArray:
         """Draw while computing at a clock given as a share of the highest."""
         return np.asarray(self.static_w + self.dynamic_w * np.asarray(relative_frequency) ** self.exponent)
+
+    def highest_clock(self, max_power_w: float) -> float:
+        """Highest clock, as a share of the highest there is, at which the draw keeps within a board's limit.
+
+        0 where no clock does.
+        """
+        spare_w = max_power_w - self.static_w
+        if spare_w >= self.dynamic_w:
+            return 1.0
+        return float((spare_w / self.dynamic_w) ** (1.0 / self.exponent)) if spare_w > 0 else 0.0
 
 
 class PowerLimitTable(Strict):

@@ -90,6 +90,8 @@ class Profile(Strict):
         Where the numbers come from, and what was assumed.
     fit_error : FitError, optional
         How far the profile is from its measurements.
+    power_uncertainty : float, optional
+        Relative standard error of watts that were measured on other GPU types; see `power_error`.
     """
 
     model: Name
@@ -105,6 +107,14 @@ class Profile(Strict):
     gpu_counts: Counts
     source: str = ""
     fit_error: FitError | None = None
+    power_uncertainty: NonNegative | None = None
+
+    @property
+    def power_error(self) -> float | None:
+        """Relative error to expect of the watts: stated, else the mean error of the fit; None: unknown."""
+        if self.power_uncertainty is not None:
+            return self.power_uncertainty
+        return None if self.fit_error is None else self.fit_error.power_mean
 
     @model_validator(mode="after")
     def _one_knob(self) -> Self:
@@ -119,6 +129,7 @@ class Profile(Strict):
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
         gpus_per_node: ArrayLike,
+        max_power_w: float | None = None,
     ) -> FloatArray:
         """Effective samples per second, over broadcast arrays.
 
@@ -130,13 +141,21 @@ class Profile(Strict):
             Settings; None or nan: the highest, or no such knob.
         gpus_per_node : array_like
             GPUs of a node; the job spans ``ceil(gpus / gpus_per_node)`` nodes.
+        max_power_w : float, optional
+            The board's limit. A GPU that would draw more while it computes clocks down to it.
+
+        Returns
+        -------
+        ndarray
+            nan where the GPU cannot be held within `max_power_w`.
 
         Raises
         ------
         ValueError
             For a setting that the profile has no knob for, or one outside its range.
         """
-        return self._rate_and_power_w(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)[0]
+        settings = frequency_mhz, power_limit_w
+        return self._rate_and_power_w(gpus, batch_size, *settings, gpus_per_node, max_power_w)[0]
 
     def power_w(
         self,
@@ -145,9 +164,11 @@ class Profile(Strict):
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
         gpus_per_node: ArrayLike,
+        max_power_w: float | None = None,
     ) -> FloatArray:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
-        return self._rate_and_power_w(gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node)[1]
+        settings = frequency_mhz, power_limit_w
+        return self._rate_and_power_w(gpus, batch_size, *settings, gpus_per_node, max_power_w)[1]
 
     def _rate_and_power_w(
         self,
@@ -156,10 +177,11 @@ class Profile(Strict):
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
         gpus_per_node: ArrayLike,
+        max_power_w: float | None,
     ) -> tuple[FloatArray, FloatArray]:
         k, batch = np.asarray(gpus, dtype=float), np.asarray(batch_size, dtype=float)
         nodes = np.ceil(k / np.asarray(gpus_per_node))
-        iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w)
+        iteration = self.iteration(k, nodes, batch / k, frequency_mhz, power_limit_w, max_power_w)
         efficiency = 1.0 if self.efficiency is None else self.efficiency.of(batch)
         return np.asarray(batch * efficiency / iteration.time_s), np.asarray(k * iteration.gpu_power_w)
 
@@ -170,6 +192,7 @@ class Profile(Strict):
         local_batch: ArrayLike,
         frequency_mhz: ArrayLike | None,
         power_limit_w: ArrayLike | None,
+        max_power_w: float | None = None,
     ) -> Iteration:
         """Return seconds and watts of one iteration on `gpus` GPUs over `nodes` nodes; see `rate`."""
         frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
@@ -181,18 +204,45 @@ class Profile(Strict):
             if knob is None and (given := setting[~np.isnan(setting)]).size:
                 profile = f"the profile of {self.model} on {self.gpu_type}"
                 raise ValueError(f"{name} {given.flat[0]:g} given, but {profile} has no such knob")
-        if self.frequency is not None:
-            grad_s = self.throughput.grad_time_s(local_batch, self.frequency.stretch(frequency))
-            computing_w = self.power.computing_w(self.frequency.relative(frequency))
-        elif self.power_limits is not None:
-            grad_s = self.throughput.grad_time_s(local_batch) * self.power_limits.stretch(local_batch, limit)
-            computing_w = self.power_limits.computing_w(local_batch, limit)
+        if self.power_limits is not None:
+            grad_s, computing_w = self._under_limit(self.power_limits, local_batch, limit, max_power_w)
         else:
-            grad_s = self.throughput.grad_time_s(local_batch)
-            computing_w = self.power.computing_w()
+            grad_s, computing_w = self._at_clock(local_batch, frequency, max_power_w)
         time_s = self.throughput.iteration_time_s(grad_s, gpus, nodes)
         computing = grad_s / time_s
-        return Iteration(time_s, computing * computing_w + (1.0 - computing) * self.power.sync_w)
+        sync_w = self.power.sync_w if max_power_w is None else min(self.power.sync_w, max_power_w)
+        return Iteration(time_s, computing * computing_w + (1.0 - computing) * sync_w)
+
+    def _at_clock(
+        self, local_batch: ArrayLike, frequency_mhz: FloatArray, max_power_w: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds and watts of computing, at a clock at which the board keeps within its limit."""
+        highest = 1.0 if max_power_w is None else self.power.highest_clock(max_power_w)
+        if self.frequency is None:
+            # Nothing is known of a lower clock: all the work counts as slowed by it.
+            clock = np.asarray(highest or np.nan)
+            stretch = 1.0 / clock
+        else:
+            clock = self.frequency.relative(frequency_mhz)
+            lowest = self.frequency.choices_mhz[0] / self.frequency.max_mhz
+            # Below the lowest clock nothing is known of the draw.
+            clock = (
+                np.minimum(clock, highest) if highest >= lowest else np.where(clock > highest, np.nan, clock)
+            )
+            stretch = self.frequency.stretch_at(clock)
+        return self.throughput.grad_time_s(local_batch, stretch), self.power.computing_w(clock)
+
+    def _under_limit(
+        self, table: PowerLimitTable, local_batch: ArrayLike, limit_w: FloatArray, max_power_w: float | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds and watts of computing under the lower of a limit and the board's own."""
+        most_w = np.inf if max_power_w is None else max_power_w
+        limit_w = np.where(np.isnan(limit_w), table.limit_w[-1], limit_w)
+        limit_w = np.where(limit_w > most_w, max(most_w, table.limit_w[0]), limit_w)
+        computing_w = table.computing_w(local_batch, limit_w)
+        grad_s = self.throughput.grad_time_s(local_batch) * table.stretch(local_batch, limit_w)
+        held = computing_w <= most_w  # boards do not hold their lowest limits to the watt
+        return np.where(held, grad_s, np.nan), np.where(held, computing_w, np.nan)
 
     def configurations(
         self,
@@ -202,6 +252,7 @@ class Profile(Strict):
         batch_sizes: Sequence[int] | None = None,
         frequencies_mhz: Sequence[float] | None = None,
         power_limits_w: Sequence[float] | None = None,
+        max_power_w: float | None = None,
     ) -> Configurations:
         """Every combination of GPU count, batch and setting that fits into GPU memory.
 
@@ -212,11 +263,13 @@ class Profile(Strict):
         gpu_counts, batch_sizes, frequencies_mhz, power_limits_w : sequence, optional
             What to combine. Default: the profile's own choices, of the GPU counts the powers of two.
             Settings of a knob that the profile does not have are left out.
+        max_power_w : float, optional
+            The board's limit, see `rate`.
 
         Returns
         -------
         Configurations
-            Ordered by GPU count, batch and setting; maybe none.
+            Ordered by GPU count, batch and setting, without those that a board cannot hold; maybe none.
 
         Raises
         ------
@@ -241,8 +294,11 @@ class Profile(Strict):
         absent = np.full(len(gpus), np.nan)
         frequency = setting if self.frequency is not None else absent
         limit = setting if self.power_limits is not None else absent
-        measured = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node)
-        return Configurations(gpus, batch, frequency, limit, *measured)
+        rate, power_w = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node, max_power_w)
+        held = ~np.isnan(rate)
+        return Configurations(
+            gpus[held], batch[held], frequency[held], limit[held], rate[held], power_w[held]
+        )
 
 
 @cache

@@ -36,7 +36,8 @@ class GpuType(Strict):
     idle_power_w : float
         Draw of one GPU on which nothing runs.
     max_power_w : float, optional
-        Board power limit of one GPU, for display and for default power limits.
+        Board power limit of one GPU. Jobs with a performance model never draw more: where the model says
+        so, the GPU clocks down and the rate falls. Tables of options are taken as they are.
     frequencies_mhz, power_limits_w : list, optional
         The settings the operator allows; None leaves the choice to the performance profile.
     profile : str, optional
@@ -60,6 +61,11 @@ class GpuType(Strict):
         """Power limits (this type's own by default) in the watts of the stand-in's profiles."""
         limits_w = limits_w or self.power_limits_w
         return None if limits_w is None else [limit / self.power_factor for limit in limits_w]
+
+    @property
+    def max_power_of_stand_in_w(self) -> float | None:
+        """Board power limit in the watts of the stand-in's profiles."""
+        return None if self.max_power_w is None else self.max_power_w / self.power_factor
 
 
 class Group(Strict):

@@ -247,6 +247,7 @@ def _from_models(
                 batch_sizes=job.batch_sizes,
                 frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
                 power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
+                max_power_w=gpu_type.max_power_of_stand_in_w,
             )
             columns: Columns = {
                 "pool": np.full(len(rows.gpus), p, dtype=np.int64),

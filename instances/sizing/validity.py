@@ -276,6 +276,7 @@ def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:
         batch_sizes=job.batch_sizes,
         frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
         power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
+        max_power_w=gpu_type.max_power_of_stand_in_w,
     )
     watts = (rows.power_w * gpu_type.power_factor).tolist()
     return set(zip(rows.gpus.tolist(), watts, strict=True))

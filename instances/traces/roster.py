@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -152,7 +153,11 @@ class Roster:
             stand_in_limit = float(max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w))
             # In the watts of this type.
             limit = round(stand_in_limit * kind.power_factor, 6)
-        rate = float(profile.rate(gpus, batch, frequency, stand_in_limit, gpus_per_node)) * kind.speed_factor
+        most_w = kind.max_power_of_stand_in_w
+        rate = float(profile.rate(gpus, batch, frequency, stand_in_limit, gpus_per_node, most_w))
+        if math.isnan(rate):
+            return None
+        rate *= kind.speed_factor
         return Start(model, gpus, batch, frequency, limit, rate, customary)
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.profile import catalogue, find, models
 
@@ -48,6 +49,17 @@ def test_more_clock_or_power_is_faster_and_draws_more(profile):
     assert (np.diff(c.rate)[same] >= -1e-9 * c.rate[1:][same]).all()
     if profile.frequency is not None:
         assert (np.diff(c.power_w)[same] > 0).all()
+
+
+@BY_NAME
+def test_no_option_is_above_the_limit_of_its_board(profile):
+    most_w = GPU_TYPES[profile.gpu_type].max_power_w
+    free, held = profile.configurations(8), profile.configurations(8, max_power_w=most_w)
+    assert (free.power_w <= free.gpus * most_w).all()
+    np.testing.assert_array_equal(held.rate, free.rate)
+    assert profile.power_error is not None
+    # Watts are either measured on this GPU, or their uncertainty is stated.
+    assert (profile.fit_error.power_mean is None) == (profile.power_uncertainty is not None)
 
 
 @given(st.sampled_from(PROFILES), st.integers(1, 64), st.integers(1, 8))

@@ -107,6 +107,48 @@ def test_scaling_is_at_most_linear(gpus, batch, gpus_per_node):
     assert many <= gpus * one * (1 + 1e-9)
 
 
+@given(st.sampled_from([CLOCKED, LIMITED, PLAIN]), st.floats(20.0, 500.0))
+def test_no_board_draws_more_than_its_limit(profile, most_w):
+    free, held = profile.configurations(4), profile.configurations(4, max_power_w=most_w)
+    keys = [
+        list(
+            zip(
+                c.gpus,
+                c.batch_size,
+                np.nan_to_num(c.frequency_mhz),
+                np.nan_to_num(c.power_limit_w),
+                strict=True,
+            )
+        )
+        for c in (free, held)
+    ]
+    same = np.array([keys[0].index(key) for key in keys[1]], dtype=int)
+    assert (held.power_w <= held.gpus * most_w * (1 + 1e-12)).all()
+    assert (held.rate <= free.rate[same] * (1 + 1e-12)).all()
+    # What drew less while computing than the limit, and was set no higher, is as it was; what is missing drew more.
+    peak_w = free.power_w / free.gpus
+    missing = np.setdiff1d(np.arange(len(free)), same)
+    alone = free.gpus == 1
+    within = alone[same] & (peak_w[same] <= most_w) & ~(held.power_limit_w > most_w)
+    np.testing.assert_allclose(held.rate[within], free.rate[same][within], rtol=1e-12)
+    assert (peak_w[missing][alone[missing]] > most_w).all()
+
+
+def test_a_gpu_clocks_down_to_its_board_limit():
+    # 100 + 300 x^3 = 250 W at x = .794 of 1,410 MHz, and a fifth of the work does not slow down.
+    rate = CLOCKED.rate(1, 32, None, None, 8, 250.0)
+    clock = 0.5 ** (1 / 3)
+    assert CLOCKED.power_w(1, 32, None, None, 8, 250.0) == pytest.approx(250.0)
+    assert rate == pytest.approx(CLOCKED.rate(1, 32, clock * 1410, None, 8))
+    # 900 MHz draw 178 W: below them nothing was measured, so that a board of 170 W runs only lower clocks.
+    assert np.isnan(CLOCKED.rate(1, 32, 900, None, 8, 170.0))
+    assert not np.isnan(CLOCKED.rate(1, 32, 800, None, 8, 170.0))
+    # A table of limits is read at the board's own; a limit that the board cannot hold is none.
+    assert LIMITED.power_w(1, 8, None, None, 8, 175.0) == pytest.approx(159.0)
+    assert np.isnan(LIMITED.rate(1, 8, None, None, 8, 97.0))
+    assert PLAIN.rate(1, 1000, None, None, 8, 250.0) < PLAIN.rate(1, 1000, None, None, 8)
+
+
 def test_arguments_broadcast():
     rate = CLOCKED.rate(np.array([1, 2])[:, None], [32, 64, 128], np.nan, None, 8)
     assert rate.shape == (2, 3)

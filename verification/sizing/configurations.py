@@ -279,9 +279,11 @@ class JobConfigurations:
         g, b, f, w = columns
         rate = power_w = np.zeros(0)
         if profile is not None and settings:
-            rate = profile.rate(g, b, f, w, pool.gpus_per_node) * gpu_type.speed_factor
-            power_w = profile.power_w(g, b, f, w, pool.gpus_per_node) * gpu_type.power_factor
-        return Configurations(
+            most_w = None if gpu_type.max_power_w is None else gpu_type.max_power_w / gpu_type.power_factor
+            rate = profile.rate(g, b, f, w, pool.gpus_per_node, most_w) * gpu_type.speed_factor
+            power_w = profile.power_w(g, b, f, w, pool.gpus_per_node, most_w) * gpu_type.power_factor
+        # A board that cannot be held within its limit runs no job.
+        every = Configurations(
             np.full(n, kind),
             np.full(n, number),
             g.astype(np.int64),
@@ -292,6 +294,7 @@ class JobConfigurations:
             power_w,
             np.full(n, np.nan),
         )
+        return every.take(~np.isnan(every.rate))
 
 
 def _thrifty(rate: FloatArray, power_w: FloatArray) -> Iterator[tuple[float, float]]:

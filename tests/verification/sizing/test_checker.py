@@ -7,11 +7,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.documents import verdict_on
+from wattsched.formulations.sizing.data import expand
 from wattsched.instances.digest import digest_of
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Assignment, Decision
@@ -19,7 +21,9 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.perfmodels.profile import find
 from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
+from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.pools import pools_of
 
 CLUSTER: dict[str, Any] = {
     "gpu_types": {"A": {"idle_power_w": 10.0}, "B": {"idle_power_w": 5.0}},
@@ -222,6 +226,31 @@ def test_jobs_with_a_model_use_the_profile_that_stands_in() -> None:
     # Nothing else is offered than what the job allows.
     narrow = instance({**model, "gpu_counts": [1, 2], "batch_sizes": [128]}, cluster=cluster)
     assert "has no configuration" in check(narrow, chosen).faults[0]
+
+
+@pytest.mark.parametrize("gpu_type", ["A100", "V100"])
+def test_jobs_with_a_model_keep_their_board_within_its_limit(gpu_type: str) -> None:
+    cluster, power_factor = copy.deepcopy(CLUSTER), 0.5
+    for most_w in (40.0, 120.0, 160.0):
+        # 40 W are less than the stand-in can be held at.
+        kind = {
+            "profile": gpu_type,
+            "power_factor": power_factor,
+            "max_power_w": most_w,
+            "idle_power_w": 10.0,
+        }
+        cluster["gpu_types"]["A"] = kind
+        model = {"name": "m", "model": "resnet50", "remaining_work": 1e6, "pools": ["A"]}
+        site = instance(model, cluster=cluster)
+        offered = JobConfigurations(site, pools_of(site.cluster)).of(0)
+        options = expand(site).of.configurations
+        ours = np.array(sorted((row.rate, row.power_w) for row in offered)).reshape(-1, 2)
+        theirs = np.array(sorted(zip(options.rate.tolist(), options.power_w.tolist(), strict=True))).reshape(
+            -1, 2
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+        assert all(row.power_w <= row.setting[1] * most_w * (1 + 1e-12) for row in offered)
+        assert bool(offered) == (most_w > 40.0)
 
 
 def decision_of(*assignments: Assignment, waiting: tuple[str, ...] = ()) -> Decision:
