@@ -125,7 +125,7 @@ def test_no_board_draws_more_than_its_limit(profile, most_w):
     same = np.array([keys[0].index(key) for key in keys[1]], dtype=int)
     assert (held.power_w <= held.gpus * most_w * (1 + 1e-12)).all()
     assert (held.rate <= free.rate[same] * (1 + 1e-12)).all()
-    # What drew less while computing than the limit, and was set no higher, is as it was; what is missing drew more.
+    # What drew less than the limit, and was set no higher, is as it was; what is missing drew more.
     peak_w = free.power_w / free.gpus
     missing = np.setdiff1d(np.arange(len(free)), same)
     alone = free.gpus == 1
