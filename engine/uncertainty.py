@@ -74,5 +74,6 @@ INPUTS = (
         ),
     ),
 )
-"""Inputs that replays rest on. The ends are ours: watts of busy GPUs by twice the usual error of a profile,
-the others by what differs between sites."""
+"""Inputs that replays rest on. Watts of busy GPUs by as much as the share of the board's limit that a model
+draws differs between boards (`power_uncertainty` of the catalogue); the ends of the others are ours, by what
+differs between sites."""

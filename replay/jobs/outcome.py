@@ -163,6 +163,9 @@ class Summary:
         From the first arrival to the last completion.
     energy_j, carbon_g : float
         Of the whole cluster over the makespan; `jobs_energy_j` is the part of the GPUs that jobs held.
+    energy_error_j : float, optional
+        How much more or less that may be if the watts of all models are off to the same side, each by the
+        error of its profile; None where some profile does not state one.
     gpu_utilisation, gpu_h : float
         Share of the GPU time that jobs held, and hours of it.
     fragmentation : float
@@ -189,6 +192,7 @@ class Summary:
     makespan_s: float
     energy_j: float
     jobs_energy_j: float
+    energy_error_j: float | None
     carbon_g: float
     gpu_utilisation: float
     gpu_h: float
@@ -269,6 +273,7 @@ def summary(outcome: Outcome) -> Summary:
     makespan_s = outcome.end_s - outcome.begin_s
     gpu_s = outcome.trace.available.sum() * makespan_s
     used, short = outcome.budget_used()
+    error_j = float(jobs.energy_j @ outcome.trace.power_error[outcome.trace.configurations.of_job])
     return Summary(
         policy=outcome.policy,
         jobs=len(outcome.trace),
@@ -280,6 +285,7 @@ def summary(outcome: Outcome) -> Summary:
         makespan_s=makespan_s,
         energy_j=meter.energy_j,
         jobs_energy_j=meter.jobs_j,
+        energy_error_j=None if math.isnan(error_j) else error_j,
         carbon_g=meter.carbon_g,
         gpu_utilisation=float(meter.busy_gpu_s / gpu_s) if makespan_s > 0 else 0.0,
         gpu_h=meter.busy_gpu_s / S_PER_H,

@@ -6,6 +6,7 @@ random.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, start_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
-from wattsched.perfmodels.profile import find
+from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
@@ -52,6 +53,8 @@ class Trace:
         Whether rates at different batch sizes count the same progress.
     request : int array, shape (n_jobs, n_pools)
         The standard row with the GPUs asked for, or the next smaller count; -1 where there is none.
+    power_error : float array, shape (n_kinds,)
+        Relative error of the watts of each kind's model; 0 for tables, nan where nobody knows.
     """
 
     cluster: Cluster
@@ -64,6 +67,7 @@ class Trace:
     standard: BoolArray
     batches_compare: BoolArray
     request: IntArray
+    power_error: FloatArray
 
     def __len__(self) -> int:
         return len(self.names)
@@ -176,7 +180,9 @@ def trace_of(
     free = [free_by_level(pool.blocks, pool.available) for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
     rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])
-    batches = [_batches(jobs[j], cluster) for j in np.unique(rows.of_job, return_index=True)[1]]
+    firsts = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
+    profiles = [_profiles(job, cluster) for job in firsts]
+    batches = [_batches(job, known) for job, known in zip(firsts, profiles, strict=True)]
     standard = _standard(rows, np.array([customary for customary, _ in batches], dtype=float))
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(rows, standard, requested, len(pools))
@@ -201,6 +207,7 @@ def trace_of(
         standard=standard,
         batches_compare=np.array([compare for _, compare in batches], dtype=bool),
         request=request,
+        power_error=np.array([_power_error(known) for known in profiles], dtype=float),
     )
 
 
@@ -254,10 +261,20 @@ def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
     )
 
 
-def _batches(job: Job, cluster: Cluster) -> tuple[float, bool]:
-    """Customary batch size of a kind of job, nan where its rows have none, and whether others compare."""
+def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
+    """Profiles of a job's model on the GPU types of a cluster, none for a table."""
     names = [kind.profile or name for name, kind in cluster.gpu_types.items()] if job.model else []
-    profiles = [profile for name in names if (profile := find(job.model or "", name)) is not None]
+    return [profile for name in names if (profile := find(job.model or "", name)) is not None]
+
+
+def _power_error(profiles: Sequence[Profile]) -> float:
+    """Largest relative error of the watts of a model, 0 for a table, nan where it is not known."""
+    errors = [profile.power_error for profile in profiles]
+    return max((math.nan if error is None else error for error in errors), default=0.0)
+
+
+def _batches(job: Job, profiles: Sequence[Profile]) -> tuple[float, bool]:
+    """Customary batch size of a kind of job, nan where its rows have none, and whether others compare."""
     # A table's unit is its own; a profile without efficiency counts samples, not progress.
     compare = all(profile.efficiency is not None for profile in profiles)
     if job.batch_sizes:
