@@ -88,9 +88,10 @@ GROUNDS = (
         12,
     ),
 )
-WATTS_PER_GPU = {"A100": (300.0, 220.0), "V100": (130.0, 100.0)}
+WATTS_PER_GPU = {"A100": (220.0, 160.0), "V100": (130.0, 100.0)}
 """Budgets of a day, as the mean draw for each GPU, nodes included: two that bind under PowerFlow's rule. Idle
-GPUs draw 75 and 55 W with their nodes, busy ones at their highest clock up to 490 and 275 W."""
+GPUs draw 75 and 55 W with their nodes, busy ones at their highest clock 365 W (mean of the models) and up to
+275 W."""
 ZONES = {
     "CISO": "carbon-eia-us-2022/CISO_2022_hourly.csv.gz",
     "ES": "carbon-electricitymaps/ES_2021_2023_hourly.csv.gz",
