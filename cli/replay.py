@@ -29,7 +29,7 @@ from wattsched.cli.parameters import (
 )
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
-from wattsched.replay.jobs.budget import QUANTITIES
+from wattsched.replay.jobs.budget import PACINGS, QUANTITIES
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, tables_of
 from wattsched.report.terminal import console, heading, line, table
@@ -205,6 +205,7 @@ TIMES: dict[str, dict[str, Any]] = {
     ReplaySettings,
     **TIMES,
     budget={"type": Amount(), "metavar": "Q=AMOUNT"},
+    pacing={"type": click.Choice(PACINGS)},
     tariff={"type": PerKwh(), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
@@ -250,7 +251,7 @@ def command(
     if settings.sleep_after_s is None:
         refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
     if settings.budget is None:
-        refuse_given(("period_s",), "needs --budget, which it belongs to")
+        refuse_given(("period_s", "pacing"), "needs --budget, which it belongs to")
     with refusing():
         traces = source.traces(cluster.read(), seeds)
     journal = output.journal(source, cluster)

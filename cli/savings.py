@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wattsched.saved import Savings
 
 
-BUDGETS = ("budget", "tariff", "least_price")
+BUDGETS = ("budget", "pacing", "tariff", "least_price")
 SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 """Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
 

@@ -24,7 +24,7 @@ from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import S_PER_DAY
 from wattsched.job_sources import File
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
+from wattsched.replay.jobs.budget import PACINGS, QUANTITIES, Budget, Pacing, Quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.policies import policy_of
@@ -58,6 +58,9 @@ class ReplaySettings:
         Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.
     period_s : float
         Of the budget: hour, day, week or seconds.
+    pacing : {"even", "none"}
+        Whether a period's budget is spent in proportion to time, or is a hard total, which policies may
+        spend at any time.
     tariff : float, str or Path, optional
         Money per kWh, or a file of it over time (.csv).
     least_price : float
@@ -83,6 +86,7 @@ class ReplaySettings:
     carbon: float | File = 0.0
     budget: tuple[Quantity, float] | None = None
     period_s: float = S_PER_DAY
+    pacing: Pacing = "even"
     tariff: float | File | None = None
     least_price: float = 0.0
     sleep_after_s: float | None = None
@@ -103,6 +107,8 @@ class ReplaySettings:
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None and quantity not in QUANTITIES:
             raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
+        if self.pacing not in PACINGS:
+            raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
         if quantity == "carbon_g" and self.carbon == 0.0:
             raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:
@@ -161,10 +167,10 @@ def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget 
         return None
     quantity, amount = settings.budget
     if quantity == "energy_j":
-        return Budget.of_energy(amount, settings.period_s)
+        return Budget.of_energy(amount, settings.period_s, settings.pacing)
     if settings.tariff is not None:
         carbon = _over_time(settings.tariff, begin_s)
-    return Budget(quantity, amount, settings.period_s, carbon)
+    return Budget(quantity, amount, settings.period_s, carbon, settings.pacing)
 
 
 @dataclass(frozen=True)
