@@ -333,7 +333,8 @@ Table = Mapping[str, Sequence[object]]
 def _jobs(outcome: Outcome) -> Table:
     rho, columns = finish_time_fairness(outcome), {"arrival_s": outcome.trace.arrival_s, **vars(outcome.jobs)}
     numbers = {name: values.tolist() for name, values in columns.items() if name != "done"}
-    return {"job": outcome.trace.names, **numbers, "rho": rho.tolist()}
+    users = {"user": outcome.trace.users} if outcome.trace.users else {}
+    return {"job": outcome.trace.names, **users, **numbers, "rho": rho.tolist()}
 
 
 def _segments(outcome: Outcome) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +55,8 @@ class Trace:
         The standard row with the GPUs asked for, or the next smaller count; -1 where there is none.
     power_error : float array, shape (n_kinds,)
         Relative error of the watts of each kind's model; 0 for tables, nan where nobody knows.
+    users : tuple of str
+        Whose each job is, in the order of the jobs; empty where the trace does not tell of any.
     """
 
     cluster: Cluster
@@ -68,6 +70,7 @@ class Trace:
     batches_compare: BoolArray
     request: IntArray
     power_error: FloatArray
+    users: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -243,7 +246,9 @@ def trace_of_durations(
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
-    return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
+    trace = trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
+    users = tuple(job.user for job in recorded)
+    return replace(trace, users=users if any(users) else ())
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
