@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay serve adapters cli
 SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
-CODE := $(PACKAGES) tests $(wildcard benchmarks)
+CODE := $(PACKAGES) tests $(wildcard benchmarks) examples
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint imports types unit jitter fuzz bench results clean

@@ -55,7 +55,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
     (work / SITE[0]).parent.mkdir()
-    for example in (DEMO, *SNAPSHOTS, *SITE):
+    scripts = [f"examples/{script.name}" for script in (ROOT / "examples").glob("*.py")]
+    for example in (DEMO, *SNAPSHOTS, *SITE, *scripts):
         shutil.copy(ROOT / example, work / example)
     main = "-m wattsched"
     if (seed := request.config.getoption("--jitter")) is not None:
