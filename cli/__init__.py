@@ -27,7 +27,6 @@ from wattsched.cli.failures import (
 )
 from wattsched.cli.outputs import GIVEN
 from wattsched.inputs import meant
-from wattsched.version import __version__
 
 COMPLETION = "_WATTSCHED_COMPLETE"
 """Where a shell asks what the rest of a line may be."""
@@ -132,7 +131,7 @@ class CommandLine(click.Group):
     epilog=f"Exit codes: {', '.join(f'{code} {told}' for code, told in EXIT_CODES.items())}.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="wattsched", message="%(prog)s %(version)s")
+@click.version_option(package_name="wattsched", prog_name="wattsched", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Scheduling decisions for GPU clusters, with a bound and the price of every budget."""

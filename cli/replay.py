@@ -16,7 +16,15 @@ from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import FC, ParamType, command_line, folder_option, plot_option, report_option
+from wattsched.cli.outputs import (
+    FC,
+    ParamType,
+    command_line,
+    folder_option,
+    plot_option,
+    report_option,
+    require_extra,
+)
 from wattsched.cli.parameters import (
     Described,
     FileName,
@@ -151,15 +159,12 @@ class Output:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        from wattsched.replay.jobs.outcome import missing_for_parquet
-
         if self.output is None:
             refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
         elif not Path(os.path.realpath(self.output)).parent.is_dir():
             raise ValueError(f"the folder '{Path(self.output).parent}' does not exist")
-        if self.parquet and (missing := missing_for_parquet()):
-            needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
-            raise ValueError(f"`parquet` needs {needed} (pip install 'wattsched[parquet]')")
+        if self.parquet:
+            require_extra("--parquet", "parquet")
 
     def journal(self, *common: Any) -> Journal | None:
         """Where replays of a source on a cluster are kept."""
