@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from wattsched.cli.failures import (
     EXIT_CODES,
     exit_code_of,
+    forget_notices,
     leave_at_once,
     noted,
     noticing_broken_pipes,
@@ -118,6 +119,8 @@ class CommandLine(click.Group):
         if COMPLETION in os.environ:
             return super().main(args, prog_name, complete_var, **extra)
         readable_streams()
+        forget_notices()
+        warnings.simplefilter("always")  # each is said once by `noted`, however often main is called
         warnings.showwarning = noted
         code = exit_code_of(run)
         if args is None:  # of the whole process

@@ -44,7 +44,7 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def test_a_line_per_policy_in_every_table(replay: Run) -> None:
-    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400")
+    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400", "--nodes", 2)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min; one seed"
