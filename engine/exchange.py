@@ -20,8 +20,8 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
-from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import NoticeWarning, naming, require, require_known, require_range
+from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.instance import Instance
@@ -130,7 +130,7 @@ def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[lis
 
 
 def _stem(file: File) -> str:
-    return Path(file).name.partition(".")[0]
+    return Path(str(file)).name.partition(".")[0]
 
 
 def _window(
@@ -152,7 +152,8 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
     Parameters
     ----------
     gpu_type, gpus_per_node
-        Of a .conf, which does not tell them.
+        Of a .conf, which does not tell them. The type is one that is known, such as ``H100``, or says which
+        known one counts instead: ``rtx5090=A100``.
 
     Raises
     ------
@@ -168,7 +169,7 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         if name.endswith(".csv"):
             return read_openb(file)
         if name.endswith(".conf"):
-            text, kind = read_text(file), known_gpu_type(gpu_type)
+            text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
             )

@@ -44,10 +44,11 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def homogeneous_cluster(
-    nodes: int = 64,
+    nodes: int = 2,
     gpus_per_node: int = 8,
     gpu_type: str = "A100",
     *,
+    kind: GpuType | None = None,
     nodes_per_rack: int = 4,
     base_power_w: float = BASE_POWER_W,
     name: str = "cluster",
@@ -56,6 +57,8 @@ def homogeneous_cluster(
 
     Parameters
     ----------
+    kind : GpuType, optional
+        What is known of the GPU type, where that is not one of `GPU_TYPES`.
     nodes_per_rack : int
         The last rack takes what is left.
 
@@ -67,7 +70,7 @@ def homogeneous_cluster(
     counts = {"nodes": nodes, "gpus_per_node": gpus_per_node, "nodes_per_rack": nodes_per_rack}
     for field, value in counts.items():
         require_range(value >= 1, field, "at least 1", value)
-    names, kind = numbered("node", nodes), known_gpu_type(gpu_type)
+    names, kind = numbered("node", nodes), kind or known_gpu_type(gpu_type)
     # As many digits as the nodes have.
     racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
     return Cluster(

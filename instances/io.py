@@ -41,6 +41,9 @@ PARQUET = ".parquet"
 """How names of Parquet files end."""
 
 MOST_DIGITS = 19
+DEEPEST = 200
+"""Lists and objects within each other; documents have ten."""
+_TOO_DEEP = "is nested too deeply to be a document"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -218,7 +221,23 @@ def _parsed(text: str, parse_constant: Callable[[str], float] = float) -> Any:
     if _values(text) > most:
         raise TooLargeError(f"has more than {most:,} fields and entries of lists")
     hook = partial(_without_duplicates, KEYS_PER_MB * most_megabytes)
-    return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant)
+    document = json.loads(
+        text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant
+    )
+    if _nested_beyond(DEEPEST, document):
+        raise ValueError(_TOO_DEEP)
+    return document
+
+
+def _nested_beyond(most: int, document: Any) -> bool:
+    """Whether lists and objects are nested deeper than that: newer versions of Python read what is."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(most):
+        parts = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -247,7 +266,7 @@ def _why_not_json(error: Exception) -> str:
             what = error.msg.lower().removesuffix(" at")
             return f"is not valid JSON: {what} at {place}{end}"
         case RecursionError():
-            return "is nested too deeply to be a document"
+            return _TOO_DEEP
         case MemoryError():
             return "does not fit into memory"
     return str(error)

@@ -31,6 +31,7 @@ from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import models
+from wattsched.topology.fields import shortened
 
 LONGEST_S = 100 * 366 * 86_400.0
 """What no job takes; rates times much more are beyond what a round can say."""
@@ -177,17 +178,20 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
 
 
 def csv_of(jobs: Iterable[TraceJob]) -> str:
-    """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC."""
+    """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC.
+
+    Names that are longer than the reader takes are `shortened`.
+    """
     jobs = sorted(jobs, key=lambda job: (job.submitted_s, job.name))
     columns = {
-        "job": [csv_text_cell(job.name) for job in jobs],
+        "job": [_name_cell(job.name) for job in jobs],
         "arrival": [_date(job.submitted_s) for job in jobs],
         "duration": [f"{job.duration_s:.12g}" for job in jobs],
         "gpus": [str(job.gpus) for job in jobs],
-        "gpu_type": [csv_text_cell(job.gpu_type or "") for job in jobs],
+        "gpu_type": [_name_cell(job.gpu_type or "") for job in jobs],
         "watts": ["" if job.power_w is None else f"{job.power_w:.6g}" for job in jobs],
-        "user": [csv_text_cell(job.user) for job in jobs],
-        "account": [csv_text_cell(job.account) for job in jobs],
+        "user": [_name_cell(job.user) for job in jobs],
+        "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
@@ -196,6 +200,11 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
     writer.writerow(kept)
     writer.writerows(zip(*kept.values(), strict=True))
     return out.getvalue()
+
+
+def _name_cell(name: str) -> str:
+    """A name that this list's reader takes."""
+    return shortened(csv_text_cell(name))
 
 
 def _date(time_s: float) -> str:

@@ -7,7 +7,6 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -413,8 +412,3 @@ def parquet(table: Table) -> bytes:
 
     content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)
     return content
-
-
-def missing_for_parquet() -> list[str]:
-    """Packages that `parquet` needs and that are not installed."""
-    return [name for name in ("pyarrow",) if find_spec(name) is None]

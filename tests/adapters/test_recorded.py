@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wattsched.adapters.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
 from wattsched.adapters.recorded import Machine, cluster_of
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError
+from wattsched.instances.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
 from wattsched.instances.traces import TraceJob
 from wattsched.replay.jobs.trace import trace_of_durations
 

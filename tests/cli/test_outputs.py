@@ -40,7 +40,7 @@ def folder(write, tmp_path, monkeypatch):
         ["solve", "demo.json", "--solver", "greedy", "-o", "made.json"],
         ["solve", "demo.json", "--solver", "greedy", "--json", "-o", "made.json"],
         ["generate", "uniform", "--jobs", 3, "-o", "made.json.gz"],
-        ["import", "itp", "trace.csv", "--at", 5, "-o", "made.json"],
+        ["import", "itp", "trace.csv", "--nodes", 2, "--at", 5, "-o", "made.json"],
         ["export", "demo.json", "-o", "made.mps"],
         ["export", "demo.json", "--topology", "-o", "made.json"],
         ["fit", "steps.csv", "-o", "made.json"],

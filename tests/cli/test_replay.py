@@ -44,7 +44,7 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def test_a_line_per_policy_in_every_table(replay: Run) -> None:
-    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400")
+    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400", "--nodes", 2)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min; one seed"
@@ -106,9 +106,7 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
 
 def test_parquet_needs_its_packages(replay: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        "wattsched.replay.jobs.outcome.find_spec", lambda name: None if name == "pyarrow" else found(name)
-    )
+    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None if name == "pyarrow" else found(name))
     result = replay("--parquet", "-o", tmp_path / "out")
     refused(result, "--parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')")
     assert not (tmp_path / "out").exists()

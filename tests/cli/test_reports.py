@@ -56,6 +56,16 @@ def test_replay(run, tmp_path, jobs):
     assert sum(tag == "polyline" for tag, _ in found.seen) == 5
 
 
+def test_replay_says_what_the_terminal_says_is_assumed(run, tmp_path, write):
+    trace = write("job,arrival,duration,gpus\na,0,600,2\nb,60,600,1\n", "list.csv")
+    said = run("replay", trace, "--policy", "fifo", "--report", tmp_path / "report.html").stderr.splitlines()
+    assumed = [line for line in said if "assumed: " in line]
+    assert len(assumed) == 3
+    found = words(page(run, tmp_path, "replay", trace, "--policy", "fifo"))
+    for line in assumed:
+        assert line in found
+
+
 def test_savings(run, tmp_path, jobs):
     found = page(run, tmp_path, "savings", jobs, "--policy", "powerflow", "--no-inputs", "--period", "hour")
     assert (
