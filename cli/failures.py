@@ -49,7 +49,7 @@ ROOM_MIB = 500
 """Address space below which libraries fail while they are loaded: some hang, or end the process."""
 
 DEBUG = "WATTSCHED_DEBUG"
-LONGEST_LINE = 2_000
+LONGEST_LINE = 1_900
 """Characters of a message; names of files have up to 4,096."""
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}

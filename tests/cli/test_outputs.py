@@ -152,7 +152,8 @@ def test_all_that_reads_files_is_known_to_this_test():
         ("compare", "formulations"), ("export", "file"), ("export", "formulation"), ("place", "nodes"),
         ("place", "tasks"), ("replay", "file"), ("replay", "tables"), ("replay", "throughputs"),
         ("replay", "cluster_file"), ("replay", "carbon"), ("replay", "tariff"), ("import", "files"),
-        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "csv_file"), ("generate", "carbon"),
+        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "files"), ("fit", "jobs"),
+        ("generate", "carbon"),
     }  # fmt: skip
 
 
