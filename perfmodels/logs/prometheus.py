@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from wattsched.inputs import echo, json_in, listed
@@ -90,11 +91,12 @@ def read_answer(text: str, name: str) -> Iterator[Sample]:
     series = data.get("result") if isinstance(data, dict) else None
     if form != "matrix" or not isinstance(series, list):
         raise ValueError(f"{name} is an answer of the type {echo(form)}, not matrix; ask /api/v1/query_range")
-    if not (points := list(_ranges(series, name))):
+    points = _ranges(series, name)
+    if (first := next(points, None)) is None:
         names = {str(one["metric"].get("__name__", "one without a name")) for one in series}
         told = f"but {listed(sorted(names))}; rate() and its like lose the names" if names else "it is empty"
         raise ValueError(f"{name} has none of DCGM's metrics, {told}")
-    return joined(points, name)
+    return joined(chain([first], points), name)
 
 
 def _ranges(every: list[Any], name: str) -> Iterator[Point]:
@@ -102,12 +104,11 @@ def _ranges(every: list[Any], name: str) -> Iterator[Point]:
         place = f"{name}, result[{number}]"
         match series:
             case {"metric": dict() as labels, "values": list() as values}:
-                metric = labels.get("__name__")
+                known = {label: str(told) for label, told in labels.items()}
             case _:
                 raise ValueError(f"{place}: is no series with metric and values")
-        if metric not in METRICS:
+        if (metric := known.get("__name__", "")) not in METRICS:
             continue
-        known = {label: str(told) for label, told in labels.items()}
         for pair in values:
             time_s, value = _pair(pair, place)
             yield Point(metric, known, time_s, time_s, reading(value, place, METRICS[metric][1]))

@@ -240,6 +240,8 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("-o", ""), "'' is not a folder"),
         (("-o", "-"), "'-' is not a folder"),
         (("--cluster", "missing.json"), "missing.json: "),
+        (("--profiles", "missing.json"), "missing.json: no such file"),
+        (("--profiles", ""), "'--profiles': the file name is empty"),
         (("--cluster", "c.json", "--nodes", "2"), "--nodes does not go with --cluster"),
         (("--sleep-power", "0"), "--sleep-power needs --sleep-after"),
         (("--wake", "5"), "--wake needs --sleep-after"),
