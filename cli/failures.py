@@ -50,7 +50,7 @@ ROOM_MIB = 500
 """Address space below which libraries fail while they are loaded: some hang, or end the process."""
 
 DEBUG = "WATTSCHED_DEBUG"
-LONGEST_LINE = 1_500
+LONGEST_LINE = 1_900
 """Characters of a message; names of files have up to 4,096."""
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}

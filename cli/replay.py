@@ -184,6 +184,7 @@ source_options = filling(
     tables={"metavar": "FILE"},
     virtual_cluster={"metavar": "NAME"},
     throughputs={"metavar": "FILE"},
+    profiles={"metavar": "FILE"},
     from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
     elasticity={"type": Whole(1), "metavar": "N"},

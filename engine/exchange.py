@@ -25,7 +25,7 @@ from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.traces import Format, TraceJob, formats, round_at, using_gpus
+from wattsched.instances.traces import KNOWN, Format, TraceJob, formats, round_at, using_gpus
 from wattsched.instances.traces.openb import read_openb
 from wattsched.placements import read_experiment
 from wattsched.problems import problem as find_problem
@@ -42,7 +42,8 @@ WINDOW = ("window", "arrived", "placed_by", "seed")
 
 def reading_of(form: Format) -> list[inspect.Parameter]:
     """Options of a format's reader."""
-    return list(inspect.signature(form.read).parameters.values())[1:]
+    every = list(inspect.signature(form.read).parameters.values())[1:]
+    return [parameter for parameter in every if parameter.name != KNOWN]
 
 
 def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:

@@ -54,6 +54,8 @@ class ReplaySettings:
         Seconds to terminate a pod and create another.
     carbon : float, str or Path
         Grams of CO2 per kWh, or a file of them over time (.csv).
+    zone : str, optional
+        Column of the file of --carbon.
     budget : tuple of str and float, optional
         Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.
     period_s : float
@@ -84,6 +86,7 @@ class ReplaySettings:
     process_restart_s: float = 10.0
     pod_restart_s: float = 60.0
     carbon: float | File = 0.0
+    zone: str | None = None
     budget: tuple[Quantity, float] | None = None
     period_s: float = S_PER_DAY
     pacing: Pacing = "even"
@@ -103,6 +106,8 @@ class ReplaySettings:
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
+        if self.zone is not None and not isinstance(self.carbon, str | Path):
+            raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None and quantity not in QUANTITIES:
@@ -129,7 +134,7 @@ class _Scene:
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> _Scene:
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon = _over_time(settings.carbon, begin_s)
+        carbon = _over_time(settings.carbon, begin_s, settings.zone)
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),
@@ -154,12 +159,12 @@ class _Scene:
         )
 
 
-def _over_time(asked: float | File, begin_s: float) -> Carbon:
+def _over_time(asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
     """What a kWh emits or costs over time, or the same all the time."""
     if not isinstance(asked, str | Path):
         return Carbon.constant(float(asked))
     with naming(asked):
-        return Carbon.of(read_carbon(asked), begin_s)
+        return Carbon.of(read_carbon(asked, column), begin_s)
 
 
 def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:

@@ -24,13 +24,14 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from wattsched.inputs import Cells, Row, echo, listed, number_in, rows_of
 from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.perfmodels.profile import models
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.topology.fields import shortened
 
 LONGEST_S = 100 * 366 * 86_400.0
@@ -43,10 +44,15 @@ SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
 
 
-def read_plain(path: str | Path) -> list[TraceJob]:
+def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """Jobs of a list; times in seconds on its clock, of dates from the first one.
 
     What is filled in where a job names no model, and what is not used, is said in warnings.
+
+    Parameters
+    ----------
+    known : Profiles
+        Models that a job may name.
 
     Raises
     ------
@@ -63,7 +69,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     columns: Iterable[str] = ()
     for row in rows_of(path, COLUMNS, OPTIONAL):
         read, columns = Cells(row, faults), row.cells
-        job, form = _job(read)
+        job, form = _job(read, known)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
         if form and begun is None:
@@ -83,7 +89,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
-def _job(read: Cells) -> tuple[TraceJob, str]:
+def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
@@ -95,7 +101,7 @@ def _job(read: Cells) -> tuple[TraceJob, str]:
         power_w=read.optional("watts", Row.number),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
-        model=read.optional("model", _model),
+        model=read.optional("model", partial(_model, known)),
     )
     return job, form
 
@@ -153,9 +159,9 @@ def _duration_s(row: Row, column: str) -> float:
     return found
 
 
-def _model(row: Row, column: str) -> str:
-    if (name := row.text(column)) not in models():
-        told = f"{echo(name)} is not in the catalogue, which has {', '.join(models())}; or leave it empty"
+def _model(known: Profiles, row: Row, column: str) -> str:
+    if (name := row.text(column)) not in known.models:
+        told = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
         raise row.fault(column, told)
     return name
 

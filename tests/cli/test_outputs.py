@@ -151,8 +151,10 @@ def test_all_that_reads_files_is_known_to_this_test():
         ("solve", "file"), ("solve", "warm"), ("solve", "formulation"), ("compare", "files"),
         ("compare", "formulations"), ("export", "file"), ("export", "formulation"), ("place", "nodes"),
         ("place", "tasks"), ("replay", "file"), ("replay", "tables"), ("replay", "throughputs"),
+        ("replay", "profiles"), ("savings", "profiles"),
         ("replay", "cluster_file"), ("replay", "carbon"), ("replay", "tariff"), ("import", "files"),
-        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "csv_file"), ("generate", "carbon"),
+        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "files"), ("fit", "jobs"),
+        ("generate", "carbon"),
     }  # fmt: skip
 
 

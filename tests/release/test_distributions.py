@@ -124,7 +124,12 @@ def test_the_source_distribution_can_be_tested(distributions: Built) -> None:
     with tarfile.open(distributions.source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"Makefile", "constraints.txt", "README.md", "LICENSE", "tests/conftest.py"} <= names
-    assert {"examples/demo.json", "docs/index.md", "benchmarks/tables.py", ".github/workflows/ci.yml"} <= names
+    assert {
+        "examples/demo.json",
+        "docs/index.md",
+        "benchmarks/tables.py",
+        ".github/workflows/ci.yml",
+    } <= names
     assert not {name for name in names if name.startswith((".venv", ".git/", "dist", "shared"))}
 
 
