@@ -15,15 +15,10 @@ BOARD_POWER_W = {
     "A30": 165.0,
     "A800": 400.0,
     "A6000": 300.0,
-    "B200": 1000.0,
-    "H100": 700.0,
-    "H200": 700.0,
     "H800": 700.0,
     "L4": 72.0,
     "L40": 300.0,
-    "L40S": 350.0,
     "MI210": 300.0,
-    "MI300X": 750.0,
 }
 """Board limits of the vendors' data sheets, of the variants with most power; none is measured here."""
 

@@ -34,6 +34,12 @@ class Profiles:
         """Names of the models, sorted."""
         return tuple(sorted({*models(), *(profile.model for profile in self.given)}))
 
+    @cached_property
+    def training(self) -> tuple[str, ...]:
+        """Those of models that are trained, not served: what a job of which nothing is told may run."""
+        trained = (profile.model for profile in self.given if profile.task == "training")
+        return tuple(sorted({*models("training"), *trained}))
+
 
 CATALOGUE = Profiles()
 """Nothing but the catalogue."""

@@ -60,7 +60,7 @@ class Roster:
         self._runnable = cache(self._make_runnable)
         gpus: Counter[str] = Counter()
         for pool in pools:
-            if any(self.profile(model, pool.gpu_type) for model in profiles.models):
+            if any(self.profile(model, pool.gpu_type) for model in profiles.training):
                 gpus[pool.gpu_type] += pool.n_gpus
         if not gpus:
             types = ", ".join(cluster.gpu_types)
@@ -91,7 +91,7 @@ class Roster:
         ValueError
             When no batch of any model fits.
         """
-        candidates = self._runnable(self.profiles.models, None, asked_gpus)
+        candidates = self._runnable(self.profiles.training, None, asked_gpus)
         if not candidates:
             raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
         return candidates[number % len(candidates)]
@@ -146,7 +146,7 @@ class Roster:
         self, model: str, gpu_type: str, gpus_per_node: int, gpus: int, customary: int | None
     ) -> Start | None:
         profile = self.profile(model, gpu_type)
-        if profile is None or gpus > profile.gpu_counts[-1]:
+        if profile is None or not profile.gpu_counts[0] <= gpus <= profile.gpu_counts[-1]:
             return None
         wanted = customary or profile.default_batch
         known = profile.batch_sizes if customary is None else [*profile.batch_sizes, customary]

@@ -136,7 +136,7 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
     assert found.ended == {"succeeded": 1}
     assert found.left_out == {"still waiting": 1}
     assert found.cluster is not None
-    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "A100"
+    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "H100"
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
 
 
