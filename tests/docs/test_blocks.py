@@ -30,7 +30,7 @@ from wattsched.topology import cluster as cluster_models
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
-LINKING = [*PAGES, *sorted((ROOT / "docs" / "tables").glob("*.md")), *ROOT.glob("[CS]*.md")]
+LINKING = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), *ROOT.glob("[CS]*.md")]
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 DEMO = "examples/demo.json"
