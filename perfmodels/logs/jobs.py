@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from wattsched.inputs import echo, listed
+from wattsched.inputs import MOST_NAMED, echo, listed
 from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -111,9 +111,10 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
-            limits = listed((f"{run.power_limit_w:g}" for run in runs), "")
+            limits = listed((f"{run.power_limit_w:g}" for run in runs), "", MOST_NAMED)
             told = f"{echo(row['job'])} ran at the power limits {limits} W"
-            raise ValueError(f"{place}: {told}; give each a row, with its power_limit_w and step time")
+            each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
+            raise ValueError(f"{place}: {told}; give each {each}")
         found += [(line, row, run) for run in runs]
     notes = _notes(missing, idle, samples.only(~used), table)
     if not found:

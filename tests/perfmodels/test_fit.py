@@ -106,6 +106,9 @@ def test_knobs_that_a_profile_cannot_have_are_refused(tmp_path):
     path.write_text(f"{header},frequency_mhz\n1,8,1,90,100,900\n1,8,2,90,100,800\n")
     with pytest.raises(ValueError, match="one knob"):
         fit_profile(path, "net", "A")
+    path.write_text(f"{header}\n1,8,2,90,100\n1,8,1,90,150\n")
+    with pytest.raises(ValueError, match="one measurement at the highest power limit, 150 W; a fit needs 2"):
+        fit_profile(path, "net", "A")
     path.write_text(f"{header}\n2,8,1,90,100\n2,8,2,90,150\n2,16,2,90,150\n")
     with pytest.raises(ValueError, match="on one GPU"):
         fit_profile(path, "net", "A")
