@@ -216,7 +216,7 @@ def test_files_that_are_no_result_are_bad_input(run, solved, write):
 
 def test_show_tells_blocks_budgets_and_jobs(run):
     shown = run("show", DEMO).stdout
-    for words in ("A100", "1-16: 16", "8: 8", "8 kW", "carbon budget 7.7 kg", "16", "with a deadline"):
+    for words in ("A100", "1-16: 16", "8: 8", "7.4 kW", "carbon budget 6.2 kg", "16", "with a deadline"):
         assert words in shown
     assert max(map(len, shown.splitlines())) <= 80
 
