@@ -1,14 +1,14 @@
 # Needs Python 3.11 or newer and make, nothing else: everything is installed into .venv.
-PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
+PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay serve adapters cli
 SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
-CODE := $(PACKAGES) tests $(wildcard benchmarks)
+CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint imports types unit jitter fuzz bench results clean
+.PHONY: help demo test lint imports types unit jitter fuzz bench results site dist clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -45,8 +45,15 @@ bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; 
 results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, half an hour; needs WATTSCHED_DATA
 	$(BIN)/python benchmarks/results.py
 
+site: $(VENV)/tools $(VENV)/package  ## Build the documentation into site/; a broken link or reference is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(VENV)/tools  ## Build what is released into dist/: a source distribution, and of it a wheel
+	rm -rf dist
+	$(BIN)/pyproject-build --outdir dist .
+
 clean:  ## Remove what was built
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and no python3 is on the PATH" >&2; exit 1; }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from wattsched.adapters.gpu_names import gpu_type_named
 from wattsched.instances.clusters import BASE_POWER_W
 from wattsched.instances.errors import validated
+from wattsched.instances.gpu_names import gpu_type_named
 from wattsched.instances.traces import TraceJob
 from wattsched.report.wording import count, duration
 from wattsched.topology.cluster import Cluster
+from wattsched.topology.fields import LONGEST_NAME, shortened
 
 MOST_NOTES = 8
 
@@ -35,6 +36,8 @@ class Recorded:
     ----------
     jobs : list of TraceJob
         Times are seconds since 1970.
+    cut : int
+        Jobs of which a name was longer than files take it.
     waited_s : list of float
         From the arrival of each to its start.
     cluster : Cluster, optional
@@ -50,12 +53,21 @@ class Recorded:
     """
 
     jobs: list[TraceJob] = field(default_factory=list)
+    cut: int = 0
     waited_s: list[float] = field(default_factory=list)
     cluster: Cluster | None = None
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     assumed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def add(self, job: TraceJob) -> None:
+        """Put a job into the trace, with names as long as files take them."""
+        kind = None if job.gpu_type is None else shortened(job.gpu_type)
+        name, user, account = map(shortened, (job.name, job.user, job.account))
+        kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
+        self.cut += kept != job
+        self.jobs.append(kept)
 
     def lines(self) -> list[str]:
         """What there is, what is left out and what is assumed, in lines."""
@@ -71,6 +83,7 @@ class Recorded:
         told.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
         told += [f"left out: {counted(self.left_out)}"] if self.left_out else []
         told += [f"assumed: {line}" for line in self.assumed]
+        told += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
         rest = len(self.notes) - MOST_NOTES
         return told + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
 
@@ -125,14 +138,16 @@ def cluster_of(
             above = switches.get(above)
         used |= seen
     nodes = [
-        {"name": one.name, "gpu_type": one.gpu_type, "gpus": one.gpus, "base_power_w": BASE_POWER_W}
-        | ({} if one.parent is None else {"parent": one.parent})
+        {"name": shortened(one.name), "gpu_type": shortened(one.gpu_type), "gpus": one.gpus}
+        | {"base_power_w": BASE_POWER_W}
+        | ({} if one.parent is None else {"parent": shortened(one.parent)})
         for one in machines
     ]
     groups = [
-        {"name": switch, "level": "switch"} | ({} if parent is None else {"parent": parent})
+        {"name": shortened(switch), "level": "switch"}
+        | ({} if parent is None else {"parent": shortened(parent)})
         for switch, parent in switches.items()
         if switch in used
     ]
-    types = {kind: found.model_dump(exclude_unset=True) for kind, found in known.items()}
+    types = {shortened(kind): found.model_dump(exclude_unset=True) for kind, found in known.items()}
     return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import today
 
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements, read_measurements
@@ -181,7 +182,7 @@ def main() -> None:
     if arguments.write:
         CATALOGUE.write_text(to_json(profiles), encoding="utf-8")
     for profile in profiles:
-        print(f"{profile.model:15} {profile.gpu_type:5} {profile.fit_error}")
+        print(f"{profile.model:17} {profile.gpu_type:6} {profile.fit_error}")
 
 
 def to_json(profiles: list[Profile]) -> str:
@@ -209,9 +210,10 @@ def fit_catalogue(data: Path) -> list[Profile]:
     for name, model in MODELS.items():
         for gpu_type in ("A40", "P100", "V100") if model.zeus is not None else ():
             fitted[name, gpu_type] = fit_zeus(data, name, model, gpu_type, fitted[model.borrow].throughput)
-    return [
-        finished(profile, MODELS[name], efficiencies[name]) for (name, _), profile in sorted(fitted.items())
-    ]
+    profiles = [finished(profile, MODELS[name], efficiencies[name]) for (name, _), profile in fitted.items()]
+    offers = {name: today.Offer(m.batch_sizes, m.default_batch, 0, []) for name, m in MODELS.items()}
+    profiles += today.fit_today(data, efficiencies, offers, shares["resnet50"].error)
+    return sorted(profiles, key=lambda profile: (profile.model, profile.gpu_type))
 
 
 def finished(profile: Profile, model: Model, efficiency: StatisticalEfficiency | None) -> Profile:

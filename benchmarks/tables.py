@@ -148,6 +148,11 @@ TABLES = {
         "python benchmarks/savings.py --write",
         "operator.md#what-would-be-saved",
     ),
+    "new-gpus": Table(
+        "Today's GPUs: published rates and watts, and ours",
+        "python benchmarks/new_gpus.py --write",
+        "performance-models.md#todays-gpus",
+    ),
     "powerflow": Table(
         "PowerFlow's rule, baselines and `sizing` under energy budgets",
         "python benchmarks/budgets.py --part powerflow --write",

@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from wattsched.cli.failures import (
     EXIT_CODES,
     exit_code_of,
+    forget_notices,
     leave_at_once,
     noted,
     noticing_broken_pipes,
@@ -27,7 +28,6 @@ from wattsched.cli.failures import (
 )
 from wattsched.cli.outputs import GIVEN
 from wattsched.inputs import meant
-from wattsched.version import __version__
 
 COMPLETION = "_WATTSCHED_COMPLETE"
 """Where a shell asks what the rest of a line may be."""
@@ -119,6 +119,8 @@ class CommandLine(click.Group):
         if COMPLETION in os.environ:
             return super().main(args, prog_name, complete_var, **extra)
         readable_streams()
+        forget_notices()
+        warnings.simplefilter("always")  # each is said once by `noted`, however often main is called
         warnings.showwarning = noted
         code = exit_code_of(run)
         if args is None:  # of the whole process
@@ -132,7 +134,7 @@ class CommandLine(click.Group):
     epilog=f"Exit codes: {', '.join(f'{code} {told}' for code, told in EXIT_CODES.items())}.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="wattsched", message="%(prog)s %(version)s")
+@click.version_option(package_name="wattsched", prog_name="wattsched", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Scheduling decisions for GPU clusters, with a bound and the price of every budget."""

@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from wattsched.cli.parameters import (
     names_of_problems,
 )
 from wattsched.comparisons.statistics import SHIFT_S
+from wattsched.extras import missing
 from wattsched.report.terminal import Cell, console, heading, line, table
 from wattsched.report.wording import LONGEST, count, listed, printable
 
@@ -132,7 +132,7 @@ def command(
 
 def _plots(comparison: Comparison, folder: Path) -> list[str]:
     """Draw the profiles, where matplotlib is installed and there is anything to draw."""
-    if find_spec("matplotlib") is None or all(run.status == "skipped" for run in comparison.runs):
+    if missing("plot") or all(run.status == "skipped" for run in comparison.runs):
         return []
     from wattsched.plot import gap_profile, performance_profile, save
 
@@ -175,9 +175,7 @@ def print_comparison(
         again = f"; {count(comparison.resumed, 'run')} taken from there" if comparison.resumed else ""
         line(out, (f"Written to {folder}: {', '.join(written)}{again}", "dim"))
         if not any(name.endswith(".png") for name in written) and runs:
-            from wattsched.plot.style import MISSING
-
-            line(out, (f"no plots without {MISSING}", "dim"))
+            line(out, (f"no plots without {missing('plot')}", "dim"))
 
 
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:

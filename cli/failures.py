@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -49,7 +50,7 @@ ROOM_MIB = 500
 """Address space below which libraries fail while they are loaded: some hang, or end the process."""
 
 DEBUG = "WATTSCHED_DEBUG"
-LONGEST_LINE = 1_500
+LONGEST_LINE = 1_900
 """Characters of a message; names of files have up to 4,096."""
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
@@ -240,6 +241,36 @@ def noted(message: Warning | str, category: type[Warning], *where: object, **mor
     if category.__name__ in NOTES and str(message) not in _told:
         _told.add(str(message))
         _say([NOTES[category.__name__] + str(message)])
+
+
+def forget_notices() -> None:
+    """Say anew what was said: another command begins."""
+    _told.clear()
+
+
+def notice(line: str) -> None:
+    """Say what the user should know of an answer, as the library does."""
+    from wattsched.instances.errors import NoticeWarning
+
+    warnings.warn(line, NoticeWarning, stacklevel=2)
+
+
+@contextmanager
+def noticed() -> Iterator[list[str]]:
+    """Gather the notices of what is done meanwhile; they are said as always."""
+    lines: list[str] = []
+    say = warnings.showwarning
+
+    def gather(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__name__ == "NoticeWarning":
+            lines.append(str(message))
+        say(message, category, *where, **more)
+
+    warnings.showwarning = gather
+    try:
+        yield lines
+    finally:
+        warnings.showwarning = say
 
 
 def _usage(error: click.UsageError) -> str:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,6 +94,23 @@ def received(name: str) -> Iterator[str]:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
         yield copy.name
+
+
+class _Copy(PosixPath):
+    """Copy of standard input: it is read by its own name, and called so in messages."""
+
+    def __str__(self) -> str:
+        return shown(STANDARD)
+
+    def __fspath__(self) -> str:
+        return super().__str__()
+
+
+@contextmanager
+def named_input(name: str) -> Iterator[str | Path]:
+    """A file that the library reads and names in messages, or a copy of standard input for ``-``."""
+    with received(name) as path:
+        yield _Copy(path) if name == STANDARD else path
 
 
 def _parsed(path: str, name: str) -> Any:

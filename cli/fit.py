@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,13 @@ import click
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import write
 from wattsched.cli.outputs import Command, output_option
-from wattsched.cli.parameters import Number, Whole, filling
+from wattsched.cli.parameters import FileName, Number, Whole, filling
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
+    from wattsched.exchange import File
     from wattsched.perfmodels.fit import FitReport
+    from wattsched.perfmodels.logs.jobs import LoggedRun
 
 
 MODEL_COLUMNS = ("network", "model", "model_name")
@@ -36,6 +39,8 @@ class Fit:
 
     Parameters
     ----------
+    jobs : str, optional
+        Of logs: the table of their jobs (.csv).
     model : str, optional
         Name of the model (default: the network or model that --where chooses, or the file's name).
     gpu_type : str
@@ -48,7 +53,8 @@ class Fit:
         Watts of one GPU, for a file without power_w.
     """
 
-    csv_file: str
+    files: tuple[str, ...]
+    jobs: File | None = None
     model: str | None = None
     gpu_type: str = "GPU"
     gpus_per_node: int = 8
@@ -63,15 +69,19 @@ class Fit:
         from wattsched.report.terminal import progress
 
         chosen = [value for column, value in (self.where or {}).items() if column in MODEL_COLUMNS]
-        model, power = self.model or next(iter(chosen), Path(self.csv_file).stem), None
+        model, power = self.model or next(iter(chosen), Path(self.jobs or self.files[0]).stem), None
         if self.watts is not None:
             with refusing(options=dict.fromkeys(("static_w", "dynamic_w", "sync_w"), "--watts")):
                 power = PowerModel(static_w=self.watts[0], dynamic_w=self.watts[1], sync_w=self.watts[2])
-        with progress(f"fitting {model}"), refusing(self.csv_file, {"power": "--watts"}):
+        # With several files, messages name theirs.
+        source = self.files[0] if self.jobs is None and len(self.files) == 1 else ""
+        options = {"power": "--watts", "jobs": "--jobs"}
+        with progress(f"fitting {model}"), refusing(source, options):
             return fit_profile(
-                self.csv_file,
+                self.files,
                 model,
                 self.gpu_type,
+                jobs=self.jobs,
                 gpus_per_node=self.gpus_per_node,
                 where=self.where,
                 samples_per_epoch=self.samples_per_epoch,
@@ -80,10 +90,11 @@ class Fit:
 
 
 @click.command("fit", cls=Command)
-@click.argument("csv_file", metavar="PROFILE.csv")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FileName())
 @filling(
     "fit",
     Fit,
+    jobs={"metavar": "FILE"},
     gpus_per_node={"type": Whole(1)},
     where={"multiple": True, "metavar": "COLUMN=VALUE", "callback": _where},
     samples_per_epoch={"type": Number(above=0)},
@@ -96,6 +107,9 @@ def command(fit: Fit, output: str | None) -> None:
     Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s, throughput (samples
     per second) or time_per_epoch_s; and where measured nodes, sync_time_s, frequency_mhz or power_limit_w,
     power_w (of one GPU).
+
+    Or, with --jobs, logs of nvidia-smi, DCGM, Prometheus or Zeus, which tell watts, GPUs and settings. The
+    table of their jobs then has the other columns, and job: what the logs call it, or a log's name.
     """
     report = fit.report()
     _print(report)
@@ -109,6 +123,11 @@ def _print(report: FitReport) -> None:
     out, profile, error = console(), report.profile, report.profile.fit_error
     measurements = count(len(report.measurements), "measurement")
     line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
+    for note in report.notes:
+        line(out, note)
+    if report.runs:
+        heading(out, "Logs", "of each GPU, from the first to the last sample that is busy, less a tenth")
+        table(out, *_runs(report.runs))
     power, limits = profile.power, profile.power_limits
     meant = {"sync_w"} if limits is not None else set(type(power).model_fields)
     parts = {"Throughput": profile.throughput, "Power": power, "Clock": profile.frequency}
@@ -141,6 +160,28 @@ def _print(report: FitReport) -> None:
     }
     known = [(n, percent(a), percent(b)) for n, (a, b) in errors.items() if a is not None and b is not None]
     table(out, ["", ">", ">"], known, header=False)
+    if report.held_out_note:
+        line(out, report.held_out_note, indent=2)
+
+
+def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:
+    """Titles and rows of what jobs did, without what no log tells."""
+
+    def told(value: float, unit: str) -> str:
+        return "" if math.isnan(value) else f"{value:.0f} {unit}"
+
+    columns = {
+        "job": [run.job for run in runs],
+        ">GPUs": [f"{run.gpus:,}" for run in runs],
+        ">samples": [f"{run.samples:,}" for run in runs],
+        ">of": [f"{run.read:,}" for run in runs],
+        ">limit": [told(run.power_limit_w, "W") for run in runs],
+        ">clock": [told(run.frequency_mhz, "MHz") for run in runs],
+        ">utilisation": [told(100.0 * run.utilisation, "%") for run in runs],
+        ">W": [number(run.power_w) for run in runs],
+    }
+    kept = {title: cells for title, cells in columns.items() if any(cells)}
+    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
 
 
 def _amount(value: float | Sequence[float]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, write
+from wattsched.cli.failures import BadInput, notice, refusing
+from wattsched.cli.files import DOCUMENT_SUFFIXES, STANDARD, content_of, named_input, shown, write
 from wattsched.cli.outputs import FC, Command, output_option
 from wattsched.cli.parameters import (
     Family,
@@ -17,9 +18,11 @@ from wattsched.cli.parameters import (
     Whole,
     descriptions,
     filling,
+    given,
     parameter_option,
     refuse_given,
 )
+from wattsched.report.wording import count
 
 if TYPE_CHECKING:
     from wattsched.exchange import File
@@ -44,11 +47,11 @@ class ClusterOptions:
     gpus_per_node : int
         Without --cluster, or of a .conf.
     gpu_type : str
-        Without --cluster, or of a .conf.
+        Without --cluster, or of a .conf; TYPE=KNOWN for one that counts as another.
     """
 
     cluster_file: File | None = None
-    nodes: int = 64
+    nodes: int = 2
     gpus_per_node: int = 8
     gpu_type: str = "A100"
 
@@ -67,20 +70,31 @@ class ClusterOptions:
         """Read the cluster, or make it."""
         from wattsched.exchange import read_cluster
         from wattsched.instances.clusters import homogeneous_cluster
+        from wattsched.instances.gpu_names import stated_gpu_type
 
         with refusing("" if self.cluster_file is None else str(self.cluster_file)):
             if self.cluster_file is None:
-                return homogeneous_cluster(self.nodes, self.gpus_per_node, self.gpu_type)
+                name, kind = stated_gpu_type(self.gpu_type)
+                return homogeneous_cluster(self.nodes, self.gpus_per_node, name, kind=kind)
             return read_cluster(self.cluster_file, self.gpu_type, self.gpus_per_node)
 
+    def tell(self) -> list[str]:
+        """Say which cluster was made where nobody told its size, once nothing can be refused any more."""
+        if self.cluster_file is not None or given("nodes"):
+            return []
+        kind = self.gpu_type.partition("=")[0]
+        told = f"assumed: {count(self.nodes, 'node')} with {self.gpus_per_node} {kind} each"
+        notice(told)
+        return [told]
 
-def cluster_options(*, nodes: int, most_nodes: int, most_gpus_per_node: int) -> Callable[[FC], FC]:
+
+def cluster_options(*, most_nodes: int, most_gpus_per_node: int) -> Callable[[FC], FC]:
     """``--cluster``, ``--nodes``, ``--gpus-per-node`` and ``--gpu-type``: `ClusterOptions` as `cluster`."""
     return filling(
         "cluster",
         ClusterOptions,
         cluster_file={"name": "--cluster", "metavar": "FILE"},
-        nodes={"default": nodes, "type": Whole(1, most_nodes)},
+        nodes={"type": Whole(1, most_nodes)},
         gpus_per_node={"type": Whole(1, most_gpus_per_node)},
     )
 
@@ -133,7 +147,7 @@ def _command(name: str) -> click.Command:
     callback: Any = _import(name, [parameter.name for parameter in own])
     if form.yields == "jobs":
         params += _round_options()
-        callback = cluster_options(nodes=64, most_nodes=MOST_NODES, most_gpus_per_node=MOST_NODES)(callback)
+        callback = cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_NODES)(callback)
     if form.windows:
         params += _window_options()
     made = click.command(
@@ -162,8 +176,13 @@ def _import(name: str, own: list[str]) -> Any:
             values = {key: value for key, value in values.items() if key in own}
         if cluster is not None:
             values["cluster"] = cluster.read()
-        with progress(f"reading {', '.join(files)}"), refusing():
-            text = content_of(import_trace(name, *files, **values), output)
+        if files.count(STANDARD) > 1:
+            raise BadInput("standard input is named twice")
+        with progress(f"reading {', '.join(map(shown, files))}"), refusing(), ExitStack() as stack:
+            paths = [stack.enter_context(named_input(file)) for file in files]
+            text = content_of(import_trace(name, *paths, **values), output)
+            if cluster is not None:
+                cluster.tell()
         write(output, text)
 
     return callback

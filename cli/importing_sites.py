@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import content_of, write
+from wattsched.cli.files import content_of, named_input, shown, write
 from wattsched.cli.outputs import Command, ParamType, folder_option
 from wattsched.cli.parameters import refuse_given
 
@@ -84,7 +84,7 @@ def _finish(recorded: Recorded, output: str) -> None:
 def _require_once(files: tuple[str, ...]) -> None:
     for number, file in enumerate(files):
         if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
-            raise BadInput(f"{file}: the file is named twice")
+            raise BadInput(f"{shown(file)}: the file is named twice")
 
 
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
@@ -123,8 +123,8 @@ def _slurm() -> click.Command:
         said = Said()
         _require_once(files)
         for file in files:
-            with refusing(file):
-                said.add(read_text(file))
+            with named_input(file) as path, refusing(str(path)):
+                said.add(read_text(path), str(path))
         try:
             said = said if files else ask_slurm(since, until)
         except SlurmError as error:
@@ -154,10 +154,10 @@ def _kubernetes() -> click.Command:
         replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
         _require_once(files)
         for file in files:
-            document = read_json(file)
-            with sourced(file):
+            with named_input(file) as path, sourced(str(path)):
+                document = read_json(path)
                 items += items_of(document)
-                moments.append(moment_of(document) or os.path.getmtime(file))
+                moments.append(moment_of(document) or os.path.getmtime(path))
         with refusing():
             found = recorded(items, max(moments), replaced)
         _finish(found, output)

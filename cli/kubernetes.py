@@ -18,9 +18,9 @@ import click
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
-from wattsched.cli.outputs import Command, Output
+from wattsched.cli.outputs import Command, Output, require_extra
 from wattsched.cli.parameters import FileName, Number, filling, refuse_given
-from wattsched.cli.serve import is_loopback, require_extra
+from wattsched.cli.serve import is_loopback
 
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
@@ -131,6 +131,10 @@ def command(
         refuse_given(("tokens", "all_pods"), "needs --extender")
     elif not do_apply or once:
         raise BadInput("--extender needs --apply, and cannot be combined with --once")
+    else:
+        require_extra("--extender", "serve")
+    if snapshot is None:
+        require_extra("asking the API", "kubernetes")
     once = once or snapshot is not None
     policy = Policy(
         options=stated_in(asked.options, KubernetesOptions),
@@ -227,7 +231,6 @@ def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) ->
         raise BadInput(f"--extender: must be [HOST:]PORT, got '{at}'")
     if tokens is None and not is_loopback(host):
         raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
-    require_extra("--extender")
     from wattsched.adapters.kubernetes.extender import Extender
     from wattsched.adapters.kubernetes.reading import read_pod
     from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch

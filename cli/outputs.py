@@ -6,7 +6,6 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ import click
 
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, shown
+from wattsched.extras import missing
 from wattsched.inputs import COMPANIONS, beside
 from wattsched.report.wording import printable
 
@@ -74,6 +74,12 @@ class Output(ParamType):
         return name
 
 
+def require_extra(what: str, extra: str) -> None:
+    """Refuse what needs an extra that is not installed."""
+    if told := missing(extra):
+        raise BadInput(f"{what} needs {told}")
+
+
 class Report(Output):
     """Name of a report."""
 
@@ -83,8 +89,7 @@ class Report(Output):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse it likewise, and where nothing can write it."""
         name = super().convert(value, param, ctx)
-        if find_spec("jinja2") is None:
-            raise BadInput("--report needs jinja2, which is not installed (pip install 'wattsched[report]')")
+        require_extra("--report", "report")
         return name
 
 
@@ -97,10 +102,7 @@ class Plot(Output):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse it likewise, and where nothing can draw."""
         name = super().convert(value, param, ctx)
-        if find_spec("matplotlib") is None:
-            from wattsched.plot.style import MISSING
-
-            raise BadInput(f"--plot needs {MISSING}")
+        require_extra("--plot", "plot")
         return name
 
 

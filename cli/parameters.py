@@ -332,11 +332,16 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
     return told
 
 
+def given(parameter: str) -> bool:
+    """Whether an option of the command that runs was given."""
+    return click.get_current_context().get_parameter_source(parameter) == ParameterSource.COMMANDLINE
+
+
 def refuse_given(parameters: Iterable[str], why: str) -> None:
     """Refuse options that would change nothing."""
-    names, source = option_names(), click.get_current_context().get_parameter_source
+    names = option_names()
     for name in parameters:
-        if source(name) == ParameterSource.COMMANDLINE:
+        if given(name):
             raise BadInput(f"{names[name]} {why}")
 
 

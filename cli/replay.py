@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,18 @@ import click
 
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
-from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, save_plot, write
+from wattsched.cli.failures import noticed, refusing
+from wattsched.cli.files import counting, named_input, save_plot, shown, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import FC, ParamType, command_line, folder_option, plot_option, report_option
+from wattsched.cli.outputs import (
+    FC,
+    ParamType,
+    command_line,
+    folder_option,
+    plot_option,
+    report_option,
+    require_extra,
+)
 from wattsched.cli.parameters import (
     Described,
     FileName,
@@ -29,7 +37,7 @@ from wattsched.cli.parameters import (
 )
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
-from wattsched.replay.jobs.budget import QUANTITIES
+from wattsched.replay.jobs.budget import PACINGS, QUANTITIES
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, tables_of
 from wattsched.report.terminal import console, heading, line, table
@@ -151,15 +159,12 @@ class Output:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        from wattsched.replay.jobs.outcome import missing_for_parquet
-
         if self.output is None:
             refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
         elif not Path(os.path.realpath(self.output)).parent.is_dir():
             raise ValueError(f"the folder '{Path(self.output).parent}' does not exist")
-        if self.parquet and (missing := missing_for_parquet()):
-            needed = f"{' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
-            raise ValueError(f"`parquet` needs {needed} (pip install 'wattsched[parquet]')")
+        if self.parquet:
+            require_extra("--parquet", "parquet")
 
     def journal(self, *common: Any) -> Journal | None:
         """Where replays of a source on a cluster are kept."""
@@ -179,6 +184,7 @@ source_options = filling(
     tables={"metavar": "FILE"},
     virtual_cluster={"metavar": "NAME"},
     throughputs={"metavar": "FILE"},
+    profiles={"metavar": "FILE"},
     from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
     elasticity={"type": Whole(1), "metavar": "N"},
@@ -198,13 +204,14 @@ TIMES: dict[str, dict[str, Any]] = {
 @click.command("replay", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
 @source_options
-@cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
+@cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @policy_option("sizing", "Who decides; named below.")
 @filling(
     "settings",
     ReplaySettings,
     **TIMES,
     budget={"type": Amount(), "metavar": "Q=AMOUNT"},
+    pacing={"type": click.Choice(PACINGS)},
     tariff={"type": PerKwh(), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
@@ -250,9 +257,9 @@ def command(
     if settings.sleep_after_s is None:
         refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
     if settings.budget is None:
-        refuse_given(("period_s",), "needs --budget, which it belongs to")
-    with refusing():
-        traces = source.traces(cluster.read(), seeds)
+        refuse_given(("period_s", "pacing"), "needs --budget, which it belongs to")
+    with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
+        traces = replace(source, file=path).traces(cluster.read(), seeds)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
@@ -275,6 +282,7 @@ def command(
                 _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
+    assumed += cluster.tell()
     if output.plot is not None:
         from wattsched.plot.replays import replay_figure
 
@@ -283,8 +291,9 @@ def command(
         from wattsched.replay.jobs.page import page_of
         from wattsched.report.html.page import rendered
 
+        title = shown(Path(source.file).name)
         told = about(traces[seeds[0]], found, settings.round_s)
-        write(report, rendered(page_of(Path(source.file).name, told, found, drawn, command_line())))
+        write(report, rendered(page_of(title, told, found, drawn, command_line(), assumed)))
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
     document = json.dumps({"seeds": seeds, "policies": figures}) + "\n"
     if output.output is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, write
+from wattsched.cli.files import counting, named_input, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import command_line, json_option, report_option
 from wattsched.cli.parameters import Described, FileName, Number, Seeds, filling
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from wattsched.saved import Savings
 
 
-BUDGETS = ("budget", "tariff", "least_price")
+BUDGETS = ("budget", "pacing", "tariff", "least_price")
 SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 """Settings that are none of the command's: budgets follow from the baseline, and no node sleeps."""
 
@@ -43,7 +44,7 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 @click.command("savings", cls=Described, sections=policies_known)
 @click.argument("file", metavar="TRACE", type=FileName())
 @source_options
-@cluster_options(nodes=2, most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
+@cluster_options(most_nodes=MOST_NODES, most_gpus_per_node=MOST_GPUS_PER_NODE)
 @click.option(
     "--baseline",
     default="backfill",
@@ -93,13 +94,18 @@ def command(
     with refusing():
         require_policy(baseline)
         site = cluster.read()
-    with counting() as show, spread(dask) as executor, refusing():
+    with (
+        counting() as show,
+        spread(dask) as executor,
+        refusing(),
+        named_input(str(source.file)) as path,
+    ):
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
             show(f"{replay.name}, seed {seed}", replay.complete, len(replay.trace))
 
         found = savings(
-            source,
+            replace(source, file=path),
             site,
             baseline=baseline,
             policies=policies,
@@ -110,6 +116,7 @@ def command(
             executor=executor,
             progress=progress,
         )
+    cluster.tell()
     if report is not None:
         from wattsched.report.html.page import rendered
         from wattsched.report.html.saved import page_of

@@ -12,7 +12,7 @@ import click
 
 from wattsched.cli.failures import BadInput, reason
 from wattsched.cli.files import stray_output_to_stderr
-from wattsched.cli.outputs import Command
+from wattsched.cli.outputs import Command, require_extra
 from wattsched.cli.parameters import Whole, filling, refuse_given
 from wattsched.serve.limits import Limits
 
@@ -64,7 +64,7 @@ def command(
         refuse_given(["host", "port", "tokens"], "cannot be combined with --stdio")
     elif tokens is None and not is_loopback(host):
         raise BadInput(f"--host {host}: others can reach this, so --tokens FILE has to say who may ask")
-    require_extra("serve")
+    require_extra("serve", "serve")
     from wattsched.serve.journal import Journal
     from wattsched.serve.tokens import Tokens
 
@@ -136,13 +136,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def require_extra(command: str) -> None:
-    """Refuse what needs a server where none is installed."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("fastapi", "prometheus_client", "uvicorn") if find_spec(name) is None]
-    if missing:
-        needed = ", ".join(missing)
-        raise BadInput(f"{command} needs {needed}, which is not installed (pip install 'wattsched[serve]')")

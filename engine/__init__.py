@@ -9,8 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wattsched.version import __version__
-
 if TYPE_CHECKING:
     from wattsched import plot as plot
     from wattsched.comparisons.compare import compare as compare
@@ -45,10 +43,12 @@ if TYPE_CHECKING:
     from wattsched.shares import time_shares as time_shares
     from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
+    from wattsched.version import __version__ as __version__
 
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _HOMES = {
+    "__version__": "wattsched.version",
     "AssignmentColumns": "wattsched.instances.sizing.decision",
     "Coded": "wattsched.topology.column",
     "Decision": "wattsched.instances.sizing.decision",
@@ -85,7 +85,7 @@ _HOMES = {
 
 _PARTS = ("plot",)
 
-__all__ = ["__version__", *_PARTS, *_HOMES]  # the names of the table
+__all__ = [*_PARTS, *_HOMES]  # the names of the table
 
 
 def __getattr__(name: str) -> Any:

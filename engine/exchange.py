@@ -20,12 +20,12 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
-from wattsched.instances.clusters import known_gpu_type
 from wattsched.instances.errors import NoticeWarning, naming, require, require_known, require_range
+from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.traces import Format, TraceJob, formats, round_at, using_gpus
+from wattsched.instances.traces import KNOWN, Format, TraceJob, formats, round_at, using_gpus
 from wattsched.instances.traces.openb import read_openb
 from wattsched.placements import read_experiment
 from wattsched.problems import problem as find_problem
@@ -42,7 +42,8 @@ WINDOW = ("window", "arrived", "placed_by", "seed")
 
 def reading_of(form: Format) -> list[inspect.Parameter]:
     """Options of a format's reader."""
-    return list(inspect.signature(form.read).parameters.values())[1:]
+    every = list(inspect.signature(form.read).parameters.values())[1:]
+    return [parameter for parameter in every if parameter.name != KNOWN]
 
 
 def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:
@@ -130,7 +131,7 @@ def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[lis
 
 
 def _stem(file: File) -> str:
-    return Path(file).name.partition(".")[0]
+    return Path(str(file)).name.partition(".")[0]
 
 
 def _window(
@@ -152,7 +153,8 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
     Parameters
     ----------
     gpu_type, gpus_per_node
-        Of a .conf, which does not tell them.
+        Of a .conf, which does not tell them. The type is one that is known, such as ``H100``, or says which
+        known one counts instead: ``rtx5090=A100``.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         if name.endswith(".csv"):
             return read_openb(file)
         if name.endswith(".conf"):
-            text, kind = read_text(file), known_gpu_type(gpu_type)
+            text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
             )

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from wattsched.extras import missing
 from wattsched.instances.errors import NoticeWarning
 from wattsched.interrupts import later_interrupts
 from wattsched.version import __version__
@@ -279,8 +280,7 @@ def dask_executor(cluster: str | Cluster | Client = LOCAL) -> AbstractContextMan
     try:
         from distributed import Client
     except ImportError:
-        told = "a Dask cluster needs the package distributed, which is not installed"
-        raise ClusterError(f"{told} (pip install 'wattsched[cluster]')") from None
+        raise ClusterError(f"a Dask cluster needs {missing('cluster')}") from None
     if isinstance(cluster, Client):
         return nullcontext(DaskExecutor(cluster))
     if isinstance(cluster, str):

@@ -1,4 +1,4 @@
-"""What files may bring in: bytes counted as they are expanded, text, rows of CSV; and how it is echoed."""
+"""What files may bring in: bytes counted as they are expanded, text, JSON, rows of CSV; how it is echoed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import errno
 import gzip
 import io
+import json
 import math
 import os
 import re
@@ -13,8 +14,9 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
@@ -26,6 +28,9 @@ VALUES_PER_MB = 60_000
 """Of JSON: fields and entries of lists; instances of 100,000 jobs have 0.4 to 1.4 million in all."""
 KEYS_PER_MB = 10_000
 """Of one JSON object, which no field takes so many of."""
+MOST_DIGITS = 19
+DEEPEST = 200
+"""Lists and objects within each other; documents have ten."""
 ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
@@ -37,6 +42,8 @@ LARGEST, SMALLEST = 1e12, 1e-12
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
+NO_ROOM = "does not fit into memory"
+_TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
@@ -163,6 +170,79 @@ def _require_text(content: bytes) -> None:
         raise ValueError("is UTF-16 or UTF-32 text; save it as UTF-8")
     if (nul := content.find(0)) >= 0:
         raise ValueError(f"is a binary file, not text: byte {nul} is 0")
+
+
+def json_values(text: str) -> int:
+    """Fields and entries of lists, commas and brackets in names among them."""
+    return sum(map(text.count, ",[{"))
+
+
+def json_in(text: str, parse_constant: Callable[[str], float] = float) -> Any:
+    """Parse JSON within the limits, and refuse keys that occur twice.
+
+    Parameters
+    ----------
+    parse_constant : callable
+        Makes numbers of NaN, Infinity and -Infinity.
+
+    Raises
+    ------
+    ValueError
+        For what is no JSON, too large, or nested too deeply.
+    """
+    if not text or text.isspace():
+        raise ValueError("is empty")
+    most_megabytes = most_mb()
+    most = VALUES_PER_MB * most_megabytes
+    # A few bytes become an object of a hundred.
+    if json_values(text) > most:
+        raise TooLargeError(f"has more than {most:,} fields and entries of lists")
+    hook = partial(_without_duplicates, KEYS_PER_MB * most_megabytes)
+    try:
+        document = json.loads(
+            text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant
+        )
+    except json.JSONDecodeError as error:
+        end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
+        what = error.msg.lower().removesuffix(" at")
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"is not valid JSON: {what} at {place}{end}") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except MemoryError:
+        raise ValueError(NO_ROOM) from None
+    if _nested_beyond(DEEPEST, document):
+        raise ValueError(_TOO_DEEP)
+    return document
+
+
+def _nested_beyond(most: int, document: Any) -> bool:
+    """Whether lists and objects are nested deeper than that: newer versions of Python read what is."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(most):
+        parts = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise TooLargeError(f"has an object of more than {most:,} keys")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"an object has the key {echo(key)} more than once")
+            seen.add(key)
+    return fields
+
+
+def _whole_number(text: str) -> float:
+    """A number beyond 64 bits is no count of anything; what no field takes is told with the field's name."""
+    return int(text) if len(text) <= MOST_DIGITS else float(text)
 
 
 def beside(path: Path, name: str) -> list[Path]:

@@ -13,9 +13,11 @@ from typing import Any, Literal
 from wattsched.arguments import require_types
 from wattsched.inputs import meant
 from wattsched.instances.errors import NoticeWarning, naming, require_range
-from wattsched.instances.traces import TraceJob, formats
+from wattsched.instances.profiles import read_profiles
+from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
 from wattsched.topology.cluster import Cluster
@@ -48,6 +50,8 @@ class JobSource:
         Jobs from this day on.
     to_day : float, optional
         Jobs before this day.
+    profiles : str or Path, optional
+        Performance models (.json) in the place of the catalogue's, and others: of fit, a list, an instance.
     elasticity : int
         Jobs may use from this part of the GPUs asked for to this multiple of them; 1: these alone, of the
         type that a list names.
@@ -66,6 +70,7 @@ class JobSource:
     throughputs: File | None = None
     from_day: float = 0.0
     to_day: float | None = None
+    profiles: File | None = None
     elasticity: int = ELASTICITY
 
     def __post_init__(self) -> None:
@@ -96,20 +101,21 @@ class JobSource:
             For a malformed file, one without jobs, and several seeds for a list that tells work, in which
             nothing is drawn.
         wattsched.InputError
-            For a malformed file of tables, and for malformed cells of a list that tells durations.
+            For a malformed file of tables or profiles, and malformed cells of a list that tells durations.
         OSError
             When a file cannot be read.
         """
+        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
         if not self.draws:
-            return {seeds[0]: self._listed(cluster, seeds)}
+            return {seeds[0]: self._listed(cluster, seeds, profiles)}
         if self.tables is not None:
             raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
         with naming(self.file):
-            jobs = self._within(formats()[self.form].read(self.file, **self._reading()))
+            jobs = self._within(self._read(profiles))
             if self.form == LIST:
                 self._notice_freedom()
-            elasticity = self.elasticity
-            found = {s: trace_of_durations(cluster, jobs, seed=s, elasticity=elasticity) for s in seeds}
+            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles}
+            found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
             self._notice_cuts(jobs, found[seeds[0]])
         return found
@@ -135,7 +141,7 @@ class JobSource:
         told = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
         warnings.warn(told, NoticeWarning, stacklevel=3)
 
-    def _listed(self, cluster: Cluster, seeds: Sequence[int]) -> Trace:
+    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
         """Jobs of a list that tells their work."""
         if len(seeds) > 1:
             raise ValueError(
@@ -150,7 +156,13 @@ class JobSource:
             )
         tables = {} if self.tables is None else read_tables(self.tables)
         with naming(self.file):
-            return read_listing(self.file, cluster, tables)
+            return read_listing(self.file, cluster, tables, profiles)
+
+    def _read(self, profiles: Profiles) -> list[TraceJob]:
+        read = formats()[self.form].read
+        known = {KNOWN: profiles} if KNOWN in inspect.signature(read).parameters else {}
+        jobs: list[TraceJob] = read(self.file, **self._reading(), **known)
+        return jobs
 
     def _reading(self) -> dict[str, Any]:
         """Options of the format's reader that are given."""

@@ -24,7 +24,7 @@ from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import S_PER_DAY
 from wattsched.job_sources import File
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import QUANTITIES, Budget, Quantity
+from wattsched.replay.jobs.budget import PACINGS, QUANTITIES, Budget, Pacing, Quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.policies import policy_of
@@ -54,10 +54,15 @@ class ReplaySettings:
         Seconds to terminate a pod and create another.
     carbon : float, str or Path
         Grams of CO2 per kWh, or a file of them over time (.csv).
+    zone : str, optional
+        Column of the file of --carbon.
     budget : tuple of str and float, optional
         Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.
     period_s : float
         Of the budget: hour, day, week or seconds.
+    pacing : {"even", "none"}
+        Whether a period's budget is spent in proportion to time, or is a hard total, which policies may
+        spend at any time.
     tariff : float, str or Path, optional
         Money per kWh, or a file of it over time (.csv).
     least_price : float
@@ -81,8 +86,10 @@ class ReplaySettings:
     process_restart_s: float = 10.0
     pod_restart_s: float = 60.0
     carbon: float | File = 0.0
+    zone: str | None = None
     budget: tuple[Quantity, float] | None = None
     period_s: float = S_PER_DAY
+    pacing: Pacing = "even"
     tariff: float | File | None = None
     least_price: float = 0.0
     sleep_after_s: float | None = None
@@ -99,10 +106,14 @@ class ReplaySettings:
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
+        if self.zone is not None and not isinstance(self.carbon, str | Path):
+            raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None and quantity not in QUANTITIES:
             raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
+        if self.pacing not in PACINGS:
+            raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
         if quantity == "carbon_g" and self.carbon == 0.0:
             raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:
@@ -123,7 +134,7 @@ class _Scene:
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> _Scene:
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon = _over_time(settings.carbon, begin_s)
+        carbon = _over_time(settings.carbon, begin_s, settings.zone)
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),
@@ -148,12 +159,12 @@ class _Scene:
         )
 
 
-def _over_time(asked: float | File, begin_s: float) -> Carbon:
+def _over_time(asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
     """What a kWh emits or costs over time, or the same all the time."""
     if not isinstance(asked, str | Path):
         return Carbon.constant(float(asked))
     with naming(asked):
-        return Carbon.of(read_carbon(asked), begin_s)
+        return Carbon.of(read_carbon(asked, column), begin_s)
 
 
 def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:
@@ -161,10 +172,10 @@ def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget 
         return None
     quantity, amount = settings.budget
     if quantity == "energy_j":
-        return Budget.of_energy(amount, settings.period_s)
+        return Budget.of_energy(amount, settings.period_s, settings.pacing)
     if settings.tariff is not None:
         carbon = _over_time(settings.tariff, begin_s)
-    return Budget(quantity, amount, settings.period_s, carbon)
+    return Budget(quantity, amount, settings.period_s, carbon, settings.pacing)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from scipy.stats import t as student
 
 CONFIDENCE = 0.95
 
+LATE = 1.1
+"""A job or user whose completion takes so many times as long is one that loses."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -25,6 +28,8 @@ class Point:
         The same of the 99th percentile of completion, and of the mean of the heaviest jobs.
     late : float
         Part of the jobs that complete more than a tenth later than under the baseline.
+    users : dict of str to float
+        Mean completion of each user of several jobs, over the baseline's; empty where nobody is named.
     """
 
     energy: float
@@ -32,13 +37,16 @@ class Point:
     p99: float
     heavy: float
     late: float
+    users: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
-        """Mean of points, figure by figure."""
-        names = [one.name for one in fields(cls)]
-        values = np.average([[getattr(point, name) for name in names] for point in points], 0, weights)
-        return cls(*values.tolist())
+        """Mean of points, figure by figure, user by user."""
+        names = [one.name for one in fields(cls) if one.name != "users"]
+        rows = [[*(getattr(point, name) for name in names), *point.users.values()] for point in points]
+        means = np.average(rows, 0, weights).tolist()
+        users = dict(zip(points[0].users, means[len(names) :], strict=True))
+        return cls(**dict(zip(names, means, strict=False)), users=users)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import Progress, ReplaySettings, _untold, replay_jobs
 from wattsched.saved import (
+    LATE,
     Interval,
     Point,
     PolicySavings,
@@ -31,6 +32,7 @@ from wattsched.saved import (
     completion_at,
     energy_at,
 )
+from wattsched.topology.arrays import FloatArray
 from wattsched.topology.cluster import Cluster
 from wattsched.uncertainty import INPUTS, Input
 
@@ -43,8 +45,8 @@ SEEDS = (0, 1, 2)
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
 
-LATE = 1.1
-"""A job whose completion takes so many times as long is one that loses."""
+SEVERAL = 5
+"""Users of fewer jobs are not told of: with so few it is chance who waits."""
 
 
 def savings(
@@ -208,7 +210,18 @@ def _point(base: _Base, outcome: Outcome, end_s: float) -> Point:
         p99=float(np.percentile(then_s, 99) / np.percentile(now_s, 99)),
         heavy=float(then_s[heavy].mean() / now_s[heavy].mean()),
         late=float(np.mean(then_s > LATE * now_s)),
+        users=_by_user(trace.users, then_s, now_s),
     )
+
+
+def _by_user(users: Sequence[str], then_s: FloatArray, now_s: FloatArray) -> dict[str, float]:
+    """Mean completion of each user of `SEVERAL` jobs, over what it was."""
+    names, user = np.unique(np.array(users, dtype=object), return_inverse=True)
+    known = np.flatnonzero((np.bincount(user, minlength=len(names)) >= SEVERAL) & (names != ""))
+    if not len(known):
+        return {}
+    then, now = (np.bincount(user, values)[known].tolist() for values in (then_s, now_s))
+    return {name: after / before for name, after, before in zip(names[known], then, now, strict=True)}
 
 
 def _saved(

@@ -1,3 +1,8 @@
-"""The version of the package, which files and caches name."""
+"""The version of the package, which files and caches name: the one that `pyproject.toml` tells.
 
-__version__ = "0.1.0"
+Nothing that is quick imports this: reading the metadata takes as long as all else of ``wattsched --help``.
+"""
+
+from importlib.metadata import version
+
+__version__ = version("wattsched")

@@ -17,8 +17,17 @@ GPU_TYPES = {
     "P100": GpuType(idle_power_w=25.0, max_power_w=250.0, memory_gib=16.0),
     "T4": GpuType(idle_power_w=10.0, max_power_w=70.0, memory_gib=16.0),
     "A40": GpuType(idle_power_w=30.0, max_power_w=300.0, memory_gib=48.0),
+    "H100": GpuType(idle_power_w=70.0, max_power_w=700.0, memory_gib=80.0),
+    "H200": GpuType(idle_power_w=80.0, max_power_w=700.0, memory_gib=141.0),
+    "B200": GpuType(idle_power_w=137.0, max_power_w=1000.0, memory_gib=180.0),
+    "MI300X": GpuType(idle_power_w=150.0, max_power_w=750.0, memory_gib=192.0),
+    "L40S": GpuType(idle_power_w=24.0, max_power_w=350.0, memory_gib=48.0),
 }
-"""Watts of PWR (Lettich et al., CCGrid 2025); the A40, which it lacks, idles as its other board of 300 W."""
+"""Watts of PWR (Lettich et al., CCGrid 2025); the A40, which it lacks, idles as its other board of 300 W.
+
+Of the newer types the limits of the data sheets (SXM and OAM boards), and idle watts of listings in public:
+H100 67 to 73 W, H200 80.3 W, B200 137 W, L40S 24 W; that of the MI300X is assumed, a fifth of the limit.
+"""
 
 BASE_POWER_W = 200.0
 """Draw of a server without its GPUs where nothing is known: two CPU packages, memory and fans (assumed)."""
@@ -44,10 +53,11 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def homogeneous_cluster(
-    nodes: int = 64,
+    nodes: int = 2,
     gpus_per_node: int = 8,
     gpu_type: str = "A100",
     *,
+    kind: GpuType | None = None,
     nodes_per_rack: int = 4,
     base_power_w: float = BASE_POWER_W,
     name: str = "cluster",
@@ -56,6 +66,8 @@ def homogeneous_cluster(
 
     Parameters
     ----------
+    kind : GpuType, optional
+        What is known of the GPU type, where that is not one of `GPU_TYPES`.
     nodes_per_rack : int
         The last rack takes what is left.
 
@@ -67,7 +79,7 @@ def homogeneous_cluster(
     counts = {"nodes": nodes, "gpus_per_node": gpus_per_node, "nodes_per_rack": nodes_per_rack}
     for field, value in counts.items():
         require_range(value >= 1, field, "at least 1", value)
-    names, kind = numbered("node", nodes), known_gpu_type(gpu_type)
+    names, kind = numbered("node", nodes), kind or known_gpu_type(gpu_type)
     # As many digits as the nodes have.
     racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
     return Cluster(

@@ -22,7 +22,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 LARGEST_WHOLE = 2.0**63
 MOST_LINES = 20
-LONGEST_LINE = 1_000
+LONGEST_LINE = 1_800
+"""Characters of a fault, in which the columns of a table of zones fit."""
 MOST_FAULTS = 1_000
 """Faults that are told apart: each takes a kilobyte, and a file may have millions."""
 

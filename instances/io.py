@@ -11,9 +11,8 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,11 +21,10 @@ from pydantic import BaseModel
 
 from wattsched.inputs import (
     BYTES_PER_MB,
-    KEYS_PER_MB,
+    NO_ROOM,
     VALUES_PER_MB,
-    TooLargeError,
-    echo,
-    most_mb,
+    json_in,
+    json_values,
     open_file,
     read_text,
     text_of,
@@ -40,7 +38,6 @@ ALWAYS_WRITTEN = ("format", "objective")
 PARQUET = ".parquet"
 """How names of Parquet files end."""
 
-MOST_DIGITS = 19
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -64,11 +61,11 @@ def read_json(path: str | Path) -> Any:
     """
     source = str(path)
     try:
-        return _parsed(read_text(path))
+        return json_in(read_text(path))
     except OSError as error:
         raise UnreadableError(error, source) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError([_why_not_json(error)], source) from None
+    except (ValueError, MemoryError) as error:
+        raise InputError([str(error) or NO_ROOM], source) from None
 
 
 def parse_json(content: bytes) -> Any:
@@ -80,9 +77,9 @@ def parse_json(content: bytes) -> Any:
         When it is not JSON in UTF-8, too large, or has a key twice.
     """
     try:
-        return _parsed(text_of(content), parse_constant=_not_json)
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError([_why_not_json(error)]) from None
+        return json_in(text_of(content), parse_constant=_not_json)
+    except (ValueError, MemoryError) as error:
+        raise InputError([str(error) or NO_ROOM]) from None
 
 
 def write_json(path: str | Path, content: str | BaseModel) -> None:
@@ -197,60 +194,11 @@ def document_text(model: BaseModel) -> str:
 
 def needed_mb(text: str) -> int:
     """Megabytes that `inputs.MOST_MB_VARIABLE` has to allow before a document of this text is read."""
-    return math.ceil(max(len(text.encode()) / BYTES_PER_MB, _values(text) / VALUES_PER_MB))
-
-
-def _values(text: str) -> int:
-    """Fields and entries of lists, commas and brackets in names among them."""
-    return sum(map(text.count, ",[{"))
+    return math.ceil(max(len(text.encode()) / BYTES_PER_MB, json_values(text) / VALUES_PER_MB))
 
 
 def _not_json(constant: str) -> float:
     raise ValueError(f"is not valid JSON: {constant} is no number of it")
-
-
-def _parsed(text: str, parse_constant: Callable[[str], float] = float) -> Any:
-    if not text or text.isspace():
-        raise ValueError("is empty")
-    most_megabytes = most_mb()
-    most = VALUES_PER_MB * most_megabytes
-    # A few bytes become an object of a hundred.
-    if _values(text) > most:
-        raise TooLargeError(f"has more than {most:,} fields and entries of lists")
-    hook = partial(_without_duplicates, KEYS_PER_MB * most_megabytes)
-    return json.loads(text, object_pairs_hook=hook, parse_int=_whole_number, parse_constant=parse_constant)
-
-
-def _without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > most:
-        raise TooLargeError(f"has an object of more than {most:,} keys")
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise ValueError(f"an object has the key {echo(key)} more than once")
-            seen.add(key)
-    return fields
-
-
-def _whole_number(text: str) -> float:
-    """A number beyond 64 bits is no count of anything; what no field takes is told with the field's name."""
-    return int(text) if len(text) <= MOST_DIGITS else float(text)
-
-
-def _why_not_json(error: Exception) -> str:
-    match error:
-        case json.JSONDecodeError():
-            end = ", where the file ends" if error.pos >= len(error.doc.rstrip()) else ""
-            place = f"line {error.lineno}, column {error.colno}"
-            what = error.msg.lower().removesuffix(" at")
-            return f"is not valid JSON: {what} at {place}{end}"
-        case RecursionError():
-            return "is nested too deeply to be a document"
-        case MemoryError():
-            return "does not fit into memory"
-    return str(error)
 
 
 def _laid_out(value: Any, depth: int, indent: str = "") -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
+from wattsched.extras import missing
 from wattsched.inputs import BYTES_PER_MB, TooLargeError, echo, most_mb
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
@@ -35,9 +36,6 @@ VALUES_PER_MB = 1_000_000
 _KEY = b"wattsched"
 _CURRENT = "current."
 _JSON = {b"wattsched": b"json"}
-_MISSING = (
-    "reading and writing Parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')"
-)
 
 
 def read_parquet(path: str | Path) -> dict[str, Any]:
@@ -147,7 +145,7 @@ def _parquet() -> Any:
     try:
         from pyarrow import parquet
     except ImportError:
-        raise InputError([_MISSING]) from None
+        raise InputError([f"reading and writing Parquet needs {missing('parquet')}"]) from None
     return parquet
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from wattsched.arguments import require_types
-from wattsched.perfmodels.measurements import Measurements, read_measurements
+from wattsched.inputs import listed
+from wattsched.perfmodels.logs.jobs import LoggedRun
+from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
 from wattsched.perfmodels.power import (
     FrequencyModel,
     PowerLimitTable,
@@ -45,6 +47,12 @@ class FitReport:
         Step time and watts of one GPU by the profile.
     held_out_mean, held_out_max : float or None
         Relative error of step times that the fit had not seen; None for fewer than eight.
+    held_out_note : str
+        Why there is no such error; empty where there is one.
+    notes : tuple of str
+        What was left out, and why.
+    runs : tuple of LoggedRun
+        What jobs did according to logs, one for each measurement before any was left out.
     """
 
     profile: Profile
@@ -53,6 +61,9 @@ class FitReport:
     predicted_power_w: FloatArray
     held_out_mean: float | None
     held_out_max: float | None
+    held_out_note: str = ""
+    notes: tuple[str, ...] = ()
+    runs: tuple[LoggedRun, ...] = ()
 
     def table(self) -> list[dict[str, float]]:
         """Return one row per measurement: setting, measured and predicted values, relative errors."""
@@ -69,10 +80,11 @@ class FitReport:
 
 
 def fit_profile(
-    measurements: str | Path | Measurements,
+    measurements: str | Path | Sequence[str | Path] | Measurements,
     model: str,
     gpu_type: str,
     *,
+    jobs: str | Path | None = None,
     gpus_per_node: int = 8,
     where: Mapping[str, str] | None = None,
     samples_per_epoch: float | None = None,
@@ -81,14 +93,18 @@ def fit_profile(
     source: str = "",
     folds: int = FOLDS,
 ) -> FitReport:
-    """Fit a profile to a CSV file, or to measurements in memory.
+    """Fit a profile to a CSV file, to logs of GPUs, or to measurements in memory.
+
+    Local batches that were not measured at every power limit are left out, with a note in the report.
 
     Parameters
     ----------
-    measurements : str, Path or Measurements
-        A file with the columns that `read_measurements` lists, or what was measured.
+    measurements : str, Path, sequence of them, or Measurements
+        A file with the columns that `read_measurements` lists, logs of jobs, or what was measured.
     model, gpu_type : str
         Names of the profile.
+    jobs : str or Path, optional
+        With logs: the table of their jobs, as for `read_logged`.
     gpus_per_node, where, samples_per_epoch
         For a file, as for `read_measurements`.
     power : PowerModel, optional
@@ -113,13 +129,8 @@ def fit_profile(
             raise ValueError(f"{name}: must be at least {least}, got {value}")
     if samples_per_epoch is not None and not 0 < samples_per_epoch < np.inf:
         raise ValueError(f"samples_per_epoch: must be above 0 and finite, got {samples_per_epoch}")
-    if isinstance(measurements, Measurements):
-        m = measurements
-    else:
-        m = read_measurements(
-            measurements, gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
-        )
-        source = source or f"fitted to {Path(measurements).name}"
+    m, runs, notes = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch)
+    source = source or _source(measurements, jobs)
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
         m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
@@ -128,7 +139,11 @@ def fit_profile(
         raise ValueError(
             "the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting) by `power`"
         )
+    m, incomplete = _complete(m)
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
+    if m.power_limit_w is not None and len(timed) < 2:
+        told = f"there is one measurement at the highest power limit, {m.power_limit_w.max():g} W"
+        raise ValueError(f"{told}; a fit needs 2 or more, of different batches")
     fitted = fit_throughput(timed)
     held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None
 
@@ -162,7 +177,86 @@ def fit_profile(
         power_w,
         None if held_out is None else float(held_out.mean()),
         None if held_out is None else float(held_out.max()),
+        "" if held_out is not None else _too_few(m, timed, folds),
+        (*notes, *incomplete),
+        runs,
     )
+
+
+def _read(
+    measurements: str | Path | Sequence[str | Path] | Measurements,
+    jobs: str | Path | None,
+    gpus_per_node: int,
+    where: Mapping[str, str] | None,
+    samples_per_epoch: float | None,
+) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...]]:
+    """Measurements of whatever they are given as; of logs the runs, and what was left out."""
+    if isinstance(measurements, Measurements):
+        if jobs is not None:
+            raise ValueError("`jobs` goes with logs, not with measurements in memory")
+        return measurements, (), ()
+    files = [measurements] if isinstance(measurements, str | Path) else list(measurements)
+    if not files:
+        raise ValueError("measurements: name one file at least")
+    if jobs is not None:
+        m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where)
+        return m, found.runs, found.notes
+    if len(files) > 1:
+        raise ValueError(f"{len(files)} files are given, which can only be logs: give `jobs`, their table")
+    m = read_measurements(
+        files[0], gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
+    )
+    return m, (), ()
+
+
+def _source(measurements: str | Path | Sequence[str | Path] | Measurements, jobs: str | Path | None) -> str:
+    if isinstance(measurements, Measurements):
+        return ""
+    files = [measurements] if isinstance(measurements, str | Path) else list(measurements)
+    return f"fitted to {listed((Path(file).name for file in (*files, *([jobs] if jobs else []))), '')}"
+
+
+def _too_few(m: Measurements, timed: Measurements, folds: int) -> str:
+    """Why there is no error on unseen data."""
+    if not folds:
+        return "no error on unseen data was asked for"
+    at = "" if m.power_limit_w is None else f" at {m.power_limit_w.max():g} W"
+    return f"too few measurements{at} ({len(timed)}) for an error on unseen data, {2 * folds} are enough"
+
+
+def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
+    """Measurements without the local batches that leave holes in a table of power limits, and notes of them.
+
+    A limit at which fewer than half of the local batches were measured is left out first.
+
+    Raises
+    ------
+    ValueError
+        If no local batch was measured at every limit.
+    """
+    one = m.gpus == 1
+    if m.power_limit_w is None or m.power_w is None or not one.any():
+        return m, []
+    batches, batch = np.unique(m.local_batch[one], return_inverse=True)
+    limits, limit = np.unique(m.power_limit_w[one], return_inverse=True)
+    measured = np.zeros((len(batches), len(limits)), dtype=bool)
+    measured[batch, limit] = True
+    usual = 2 * measured.sum(axis=0) >= len(batches)
+    whole = measured[:, usual].all(axis=1)
+    lacks = [
+        f"{b:g} lacks {limits[usual & ~row][0]:g} W"
+        for b, row in zip(batches[~whole], measured[~whole], strict=True)
+    ]
+    notes = [
+        f"left out: the power limit {w:g} W, which {n} of {len(batches)} local batches were measured at"
+        for w, n in zip(limits[~usual], measured[:, ~usual].sum(axis=0), strict=True)
+    ]
+    if lacks:
+        notes.append(f"left out: local batches not measured at every power limit ({listed(lacks, '')})")
+    if not whole.any():
+        raise ValueError(f"no local batch was measured at every power limit ({listed(lacks, '')})")
+    kept = np.isin(m.power_limit_w, limits[usual]) & (~one | np.isin(m.local_batch, batches[whole]))
+    return m.rows(kept), notes
 
 
 def _power_limits(m: Measurements) -> PowerLimitTable:

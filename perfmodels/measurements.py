@@ -1,17 +1,20 @@
-"""Read measured training steps from CSV files of several layouts."""
+"""Read measured training steps from CSV files of several layouts, and from logs of GPUs."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from wattsched.inputs import csv_lines, echo, listed, number_in
+from wattsched.inputs import MOST_COLUMNS, csv_lines, echo, listed, number_in, read_text
+from wattsched.perfmodels.logs import log_of, read_log
+from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
+from wattsched.perfmodels.logs.samples import Samples
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.
@@ -130,12 +133,73 @@ def read_measurements(
         If the file cannot be opened.
     """
     path = Path(path)
+    _require_no_log(path)
+    header, rows = _chosen(path, where)
+    return _measured(path, header, rows, gpus_per_node, samples_per_epoch)
+
+
+def read_logged(
+    logs: Sequence[str | Path],
+    jobs: str | Path,
+    *,
+    gpus_per_node: int = 8,
+    where: Mapping[str, str] | None = None,
+) -> tuple[Measurements, LoggedJobs]:
+    """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
+
+    Parameters
+    ----------
+    logs : sequence of str or Path
+        The files.
+    jobs : str or Path
+        Table with a row for each job: the columns of `read_measurements`, of which ``gpus``, ``power_w`` and
+        the setting are those of the logs where the table does not have them. ``job`` is what the logs call
+        it: a Slurm job's number, a pod (or NAMESPACE/POD), a window of Zeus, or a log's file without ending;
+        ``*`` stands for anything. ``start`` and ``end`` (optional) are times on the log's clock. ``steps``
+        are iterations of a window of Zeus, whose duration then tells the step time.
+    gpus_per_node, where
+        As for `read_measurements`.
+
+    Returns
+    -------
+    measurements : Measurements
+    found : LoggedJobs
+        What each job did, and what was left out.
+
+    Raises
+    ------
+    ValueError
+        One sentence that names the file, and the line and column where there is one.
+    OSError
+        If a file cannot be opened.
+    """
+    path = Path(jobs)
+    samples = Samples.joined([read_log(log) for log in logs])
+    _, rows = _chosen(path, where)
+    found = completed(rows, samples, path.name)
+    header = list(dict.fromkeys(name for _, row in found.rows for name in row))
+    cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
+    return _measured(path, header, cells, gpus_per_node, None), found
+
+
+def _require_no_log(path: Path) -> None:
+    """Say of a log what it needs."""
+    try:
+        log = log_of(read_text(path))
+    except ValueError:
+        return  # said better where the table is read
+    if log is not None:
+        wanted = "with job, batch_size, and step_time_s, throughput or, of Zeus, steps"
+        raise ValueError(f"{path.name} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
+
+
+def _chosen(path: Path, where: Mapping[str, str] | None) -> tuple[list[str], list[tuple[int, Row]]]:
+    """Header of a table, and its rows with their line numbers, of one workload."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
-            raise ValueError(
-                f"{path.name} has no column '{column}' to choose rows by; it has {listed(header)}"
-            )
+            known = listed(header, most=MOST_COLUMNS)
+            raise ValueError(f"{path.name} has no column '{column}' to choose rows by; it has {known}")
         rows = [(line, row) for line, row in rows if row[column] == value]
         if not rows:
             raise ValueError(f"{path.name} has no row with {column} '{value}'")
@@ -143,6 +207,16 @@ def read_measurements(
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
             several = f"has several workloads ({listed(values, '')}): choose one"
             raise ValueError(f"{path.name}: the column '{column}' {several}")
+    return header, rows
+
+
+def _measured(
+    path: Path,
+    header: list[str],
+    rows: list[tuple[int, Row]],
+    gpus_per_node: int,
+    samples_per_epoch: float | None,
+) -> Measurements:
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)

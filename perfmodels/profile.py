@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,6 +92,8 @@ class Profile(Strict):
         How far the profile is from its measurements.
     power_uncertainty : float, optional
         Relative standard error of watts that were measured on other GPU types; see `power_error`.
+    task : "training" or "serving"
+        Jobs of traces, which train, are not given models that answer requests.
     """
 
     model: Name
@@ -108,6 +110,7 @@ class Profile(Strict):
     source: str = ""
     fit_error: FitError | None = None
     power_uncertainty: NonNegative | None = None
+    task: Literal["training", "serving"] = "training"
 
     @property
     def power_error(self) -> float | None:
@@ -318,6 +321,6 @@ def find(model: str, gpu_type: str) -> Profile | None:
     return _by_name().get((model, gpu_type))
 
 
-def models() -> tuple[str, ...]:
-    """Names of the models in the catalogue, sorted."""
-    return tuple(sorted({profile.model for profile in catalogue()}))
+def models(task: str | None = None) -> tuple[str, ...]:
+    """Names of the models in the catalogue, sorted; of one `task` or of all."""
+    return tuple(sorted({profile.model for profile in catalogue() if task in (None, profile.task)}))

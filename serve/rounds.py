@@ -166,7 +166,7 @@ class Rounds:
     def _prune(self, file: sqlite3.Connection, last: int) -> None:
         if last > 0:
             file.execute(
-                "DELETE FROM rounds WHERE session = ?1 AND number <= ?2 AND number NOT IN "
-                "(SELECT round FROM events WHERE session = ?1 AND round IS NOT NULL)",
-                (self._session, last),
+                "DELETE FROM rounds WHERE session = :session AND number <= :last AND number NOT IN "
+                "(SELECT round FROM events WHERE session = :session AND round IS NOT NULL)",
+                {"session": self._session, "last": last},
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
 )
 
 LONGEST_NAME = 200
+"""Characters of a name in a document, as of a cell that is read of a table."""
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
@@ -24,6 +26,14 @@ Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
 MOST = 1_000_000
 Count = Annotated[int, Field(ge=1, le=MOST)]
+
+
+def shortened(name: str) -> str:
+    """A name as long as files take it: of a longer one the beginning, and a digest of it all."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{name[: LONGEST_NAME - len(digest) - 1]}~{digest}"
 
 
 class TooManyFaultsError(Exception):

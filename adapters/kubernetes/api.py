@@ -9,6 +9,7 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.snapshot import Snapshot
 from wattsched.adapters.rounds import UnansweredError
+from wattsched.extras import missing
 from wattsched.inputs import echo, open_file
 
 _PAGE = 500
@@ -53,9 +54,7 @@ class Api:
         try:
             from kubernetes import client, config
         except ImportError:
-            raise KubernetesError(
-                "the client of Kubernetes is not installed: pip install 'wattsched[kubernetes]'"
-            ) from None
+            raise KubernetesError(f"asking the API needs {missing('kubernetes')}") from None
         settings = client.Configuration()
         try:
             try:

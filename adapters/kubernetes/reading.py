@@ -284,6 +284,20 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
         raise InputError([f"the answer of the API cannot be read: {error}"]) from None
 
 
+def read_node(document: Any, gpu_label: str = f"{GPU}.product") -> KubeNode:
+    """Read one node.
+
+    Raises
+    ------
+    InputError
+        Where it is none.
+    """
+    try:
+        return _node(validated(_Node, document), gpu_label)
+    except (TypeError, OverflowError) as error:
+        raise InputError([f"Node: cannot be read: {error}"]) from None
+
+
 def read_pod(document: Any) -> KubePod:
     """Read one pod.
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from wattsched.adapters.gpu_names import common_name
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import (
     GANG,
@@ -20,10 +19,13 @@ from wattsched.adapters.kubernetes.reading import (
     Texts,
     nothing_for_null,
     read,
+    read_node,
     read_pod,
 )
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.instances.errors import InputError, shown, validated
+from wattsched.inputs import echo
+from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
+from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
 from wattsched.report.wording import count
 
@@ -147,12 +149,42 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     Raises
     ------
     InputError
-        Where it is no such list.
+        Where it is no such list, and for every object that cannot be read.
     """
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    return [_with_nvidia(one) for one in items if one.get("kind") in KINDS]
+    found = {number: _with_nvidia(one) for number, one in enumerate(items) if one.get("kind") in KINDS}
+    faults: list[str] = []
+    for number, item in found.items():
+        try:
+            _require_readable(item)
+        except (InputError, ValueError) as error:
+            told = error.faults if isinstance(error, InputError) else [str(error)]
+            faults += [f"items[{number}], {_called(item)}: {line}" for line in told]
+        if len(faults) >= MOST_FAULTS:
+            break
+    if faults:
+        raise InputError(faults)
+    return list(found.values())
+
+
+def _called(item: Mapping[str, Any]) -> str:
+    """Kind and name of an object, as far as it has one."""
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{item['kind']} {echo(name)}" if isinstance(name, str) else f"a {item['kind']}"
+
+
+def _require_readable(item: Mapping[str, Any]) -> None:
+    """Refuse an object that is none of its kind."""
+    if item["kind"] == "Node":
+        read_node(item, GPU_LABELS[0])
+    elif item["kind"] == "Pod":
+        read_pod(item)
+        validated(_Status, item)
+    else:
+        _gpus_of(validated(_Workload, item))
 
 
 def _with_nvidia(value: Any) -> Any:
@@ -265,10 +297,6 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> It
         held = {one.type: one for one in row.status.conditions if one.status == "True"}
         admitted, finished = held.get("Admitted"), held.get("Finished")
         start_s = inf if admitted is None or admitted.moment_s is None else admitted.moment_s
-        gpus = 0
-        for part in row.spec.sets:
-            pod = {"metadata": {"name": row.metadata.name}, "spec": part.template.spec}
-            gpus += part.count * read_pod(pod).gpus
         admission = row.status.admission or _Admission()
         flavors = {one.flavors[GPU] for one in admission.assigned if GPU in one.flavors}
         named = {common_name(flavor) for flavor in flavors}
@@ -282,9 +310,15 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> It
             created_s=row.metadata.creation_s or 0.0,
             start_s=start_s,
             end_s=inf if finished is None or finished.moment_s is None else finished.moment_s,
-            gpus=gpus,
+            gpus=_gpus_of(row),
             gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
         )
+
+
+def _gpus_of(row: _Workload) -> int:
+    """GPUs of all pods of a workload."""
+    pods = [{"metadata": {"name": row.metadata.name}, "spec": one.template.spec} for one in row.spec.sets]
+    return sum(one.count * read_pod(pod).gpus for one, pod in zip(row.spec.sets, pods, strict=True))
 
 
 def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
@@ -303,7 +337,7 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
         seen[job.group] = seen.get(job.group, 0) + 1
         found.ended[job.state] += 1
         found.waited_s.append(max(0.0, job.start_s - job.created_s))
-        found.jobs.append(
+        found.add(
             TraceJob(
                 name=job.group if seen[job.group] == 1 else f"{job.group}#{seen[job.group]}",
                 submitted_s=min(job.created_s, job.start_s),

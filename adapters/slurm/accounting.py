@@ -21,9 +21,12 @@ FIELDS = (
 NEEDED = ("JobID", "State", "Submit", "Start")
 ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
 
+JSON = "sacct --json"
+
 _NEVER = frozenset(["", "Unknown", "None", "N/A", "Invalid"])
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)")
+_GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::[^=,]*)?=([^,]*))")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
 MOST_J = 1e15
 """More is Slurm's way to say that it does not know."""
@@ -133,14 +136,17 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
         For a malformed host list.
     """
     if text.lstrip().startswith("{"):
-        rows = document_in(_Jobs, "sacct --json", text).jobs
-        return [_of_document(row) for row in rows]
+        return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(document_in(_Jobs, JSON, text).jobs)]
     return _of_table(text, zone)
 
 
-def _of_document(row: _Job) -> Accounted:
+def _of_document(row: _Job, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
-    gpus, kinds = _gpus(allocated) if row.tres.allocated else _gpus(requested)
+    told = "allocated" if row.tres.allocated else "requested"
+    try:
+        gpus, kinds = _gpus(allocated if row.tres.allocated else requested)
+    except ValueError as error:
+        raise InputError([f"{place}.tres.{told}: {error}"], JSON) from None
     tasks = row.array.job_id and row.array.task_id is not None
     return Accounted(
         id=f"{row.array.job_id}_{row.array.task_id}" if tasks else str(row.job_id),
@@ -160,11 +166,20 @@ def _of_document(row: _Job) -> Accounted:
 def _tres_text(entries: Iterable[_Tres]) -> str:
     """TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
     named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
-    return ",".join(f"{name}={count:.0f}" for name, count in named if count is not None)
+    return ",".join(f"{name}={count:.16g}" for name, count in named if count is not None)
 
 
 def _gpus(tres: str) -> tuple[int, frozenset[str]]:
-    """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
+    """GPUs of a TRES text and their types; the entry without a type counts those with one, too.
+
+    Raises
+    ------
+    ValueError
+        For an entry of GPUs that does not count them.
+    """
+    for entry, told in _GPU_COUNT.findall(tres):
+        if not re.fullmatch("[0-9]{1,6}", told):
+            raise ValueError(f"{echo(entry)} has no whole number of GPUs")
     entries = gpus_in(tres)
     whole = [count for kind, count, _ in entries if not kind]
     typed = {kind: count for kind, count, _ in entries if kind and count}
@@ -258,7 +273,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
-    gpus, kinds = _gpus(cells.get("AllocTRES", "").strip() or cells.get("ReqTRES", ""))
+    told = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
+    gpus, kinds = read.optional(told, _gpus_told) or (0, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -298,6 +314,13 @@ def _elapsed_s(row: Row, column: str) -> float:
 def _amount(row: Row, column: str) -> float:
     try:
         return amount(row.text(column))
+    except ValueError as error:
+        raise row.fault(column, str(error)) from None
+
+
+def _gpus_told(row: Row, column: str) -> tuple[int, frozenset[str]]:
+    try:
+        return _gpus(row.cells[column].strip())
     except ValueError as error:
         raise row.fault(column, str(error)) from None
 

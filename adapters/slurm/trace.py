@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from wattsched.adapters.gpu_names import common_name
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
+from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
@@ -32,14 +33,26 @@ WAITING = frozenset(["PENDING", "REQUEUED", "CONFIGURING"])
 
 @dataclass
 class Said:
-    """Texts of Slurm's commands, by what they tell: jobs, nodes and switches."""
+    """Texts of Slurm's commands, by what they tell: jobs, nodes and switches.
+
+    Attributes
+    ----------
+    files : dict of str to str
+        Text to the file that it is of, for messages.
+    """
 
     accounting: list[str] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     topology: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, file: str = "") -> None:
         """Take a text for what it is.
+
+        Parameters
+        ----------
+        file : str
+            That it is of, for messages.
 
         Raises
         ------
@@ -47,6 +60,16 @@ class Said:
             For a text of none of the commands.
         """
         getattr(self, kind_of(text)).append(text)
+        self.files[text] = file
+
+    @contextmanager
+    def naming(self, text: str) -> Iterator[None]:
+        """Name the file of a text in what is wrong with it, besides the command."""
+        try:
+            yield
+        except InputError as error:
+            file = self.files.get(text)
+            raise InputError(error.faults, file or error.source) from None
 
 
 def kind_of(text: str) -> str:
@@ -124,7 +147,10 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     if not said.accounting:
         raise InputError(["no file tells jobs: give what 'sacct --parsable2' or 'sacct --json' prints"])
     found = Recorded()
-    nodes = {name: node for text in said.nodes for name, node in nodes_in(text, found.notes).items()}
+    nodes = dict[str, SlurmNode]()
+    for text in said.nodes:
+        with said.naming(text):
+            nodes |= nodes_in(text, found.notes)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -134,7 +160,10 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
             found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
-    jobs = {(job.id, job.start_s): job for text in said.accounting for job in read_accounting(text, zone)}
+    jobs = dict[tuple[str, float | None], Accounted]()
+    for text in said.accounting:
+        with said.naming(text):
+            jobs |= {(job.id, job.start_s): job for job in read_accounting(text, zone)}
     _take(found, jobs.values(), nodes)
     return found
 
@@ -154,7 +183,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         shared += job.energy_j is not None and power_w is None
         found.ended[job.state.lower() or "unknown"] += 1
         found.waited_s.append(max(0.0, (job.start_s or job.eligible_s) - job.eligible_s))
-        found.jobs.append(
+        found.add(
             TraceJob(
                 name=job.id if seen[job.id] == 1 else f"{job.id}#{seen[job.id]}",
                 submitted_s=job.eligible_s,

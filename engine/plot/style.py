@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattsched.arguments import require_types
+from wattsched.extras import missing
 from wattsched.instances.errors import require
 from wattsched.instances.io import write_atomically
 from wattsched.instances.units import S_PER_DAY, S_PER_H
@@ -46,7 +46,6 @@ HANDLE_IN, CHARACTER_IN, LINE_IN = 0.48, 0.068, 0.17
 LETTER_IN = 0.072
 """Width of a character of a label."""
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.2}
-MISSING = "matplotlib, which is not installed (pip install 'wattsched[plot]')"
 
 
 class Look(NamedTuple):
@@ -96,8 +95,8 @@ def axes_for(ax: Axes | None, size_in: tuple[float, float] = SIZE_IN) -> Axes:
     TypeError
         When `ax` is anything else than axes or None.
     """
-    if find_spec("matplotlib") is None:
-        raise ImportError(f"plots need {MISSING}")
+    if told := missing("plot"):
+        raise ImportError(f"plots need {told}")
     from matplotlib import axes
     from matplotlib.figure import Figure
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, number, percent, quantity
+from wattsched.saved import LATE
 
 if TYPE_CHECKING:
     from wattsched.saved import Interval, PolicySavings, Savings
@@ -68,13 +69,21 @@ def losers(found: Savings) -> Told:
     """Who is served later where the mean is not."""
     columns = ["policy", ">mean", ">p99", ">heaviest 5 %", ">jobs a tenth later"]
     rows = [[one.policy, *_losses(one)] for one in found.policies if one.losers is not None]
+    if any(one.losers is not None and one.losers.users for one in found.policies):
+        columns += [">users a tenth later", "worst of them"]
     note = f"completion in percent of that under {found.baseline}, where the energy above is saved"
     return "Who is served later", note, columns, rows
 
 
 def _losses(one: PolicySavings) -> list[str]:
     assert one.losers is not None
-    return [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
+    users = one.losers.users
+    told = [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
+    if users:
+        worst = max(users, key=users.__getitem__)
+        later = sum(ratio > LATE for ratio in users.values())
+        told += [f"{later} of {len(users)}", f"{worst}: {percent(users[worst])}"]
+    return told
 
 
 def sensitivity(found: Savings) -> Told:

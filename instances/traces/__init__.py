@@ -17,6 +17,9 @@ from wattsched.instances.traces.recorded import busiest_s as busiest_s
 from wattsched.instances.traces.recorded import using_gpus as using_gpus
 from wattsched.instances.traces.snapshot import round_at as round_at
 
+KNOWN = "known"
+"""Parameter of readers whose jobs may name models: the `Profiles` that there are. It becomes no option."""
+
 
 @dataclass(frozen=True)
 class Format:

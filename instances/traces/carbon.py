@@ -1,8 +1,8 @@
 """Carbon-intensity forecasts from CSV files of time and g/kWh.
 
-Read are the hourly files of the U.S. Energy Information Administration's grids and of Electricity Maps, its
-exports (``Datetime (UTC)``, ``Carbon intensity gCO₂eq/kWh (Life cycle)``), tables with one column per zone,
-and any file with a column of times and one of numbers; plain or compressed with gzip.
+Read are the hourly files of the U.S. Energy Information Administration's grids (``avg_CI``) and of
+Electricity Maps, its exports (``Datetime (UTC)``, ``Carbon intensity gCO₂eq/kWh (Life cycle)``), tables with
+one column per zone, and any file with a column of times and one of numbers; plain or compressed with gzip.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.inputs import Row, echo, listed, rows_of
+from wattsched.inputs import MOST_COLUMNS as MOST
+from wattsched.inputs import Row, echo, listed, meant, rows_of
 from wattsched.topology.arrays import FloatArray
 
 MOST_G_PER_KWH = 1_000_000.0
 TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
 INTENSITY_COLUMNS = (
     "avg_ci_g_per_kwh",
+    "avg_ci",
     "ci_lca_g_per_kwh",
     "carbon intensity gco₂eq/kwh (life cycle)",
     "carbon intensity gco₂eq/kwh (lca)",
@@ -168,18 +170,20 @@ def _time_column(path: str | Path, header: list[str]) -> str:
         return found[0]
     if header[0] in ("", "index") or len(header) != 2:
         names = ", ".join(TIME_COLUMNS)
-        raise ValueError(f"{path}, line 1: no column of times ({names}), found {listed(header)}")
+        raise ValueError(f"{path}, line 1: no column of times ({names}), found {listed(header, most=MOST)}")
     return header[0]
 
 
 def _value_column(path: str | Path, others: list[str], asked: str | None) -> str:
     if asked is not None and asked not in others:
-        raise ValueError(f"{path}, line 1: no column '{asked}', found {listed(others)}")
+        told = f"no column {echo(asked)}{meant(asked, others)}, found {listed(others, most=MOST)}"
+        raise ValueError(f"{path}, line 1: {told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
         return found[0]
-    raise ValueError(f"{path}, line 1: no zone is named: one of the columns {listed(others)}")
+    told = f"no zone is named: one of the columns {listed(others, most=MOST)}"
+    raise ValueError(f"{path}, line 1: {told}")
 
 
 def _seconds(row: Row, column: str) -> float:

@@ -17,18 +17,23 @@ from wattsched.inputs import Row, listed, rows_of
 from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
-from wattsched.perfmodels.profile import models
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.topology.buddy import block_size
 
 ITP_COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 
 
-def read_itp(path: str | Path) -> list[TraceJob]:
+def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """Jobs of one cluster; times in seconds from the start of the collection.
 
     The lists that ElasticFlow made of them name a model and a global batch for each job, drawn at random;
     where these columns are there, they are used. Its iterations are the duration times the measured rate,
     and tell nothing more. Its deadlines are left out.
+
+    Parameters
+    ----------
+    known : Profiles
+        Models that a job may name.
 
     Raises
     ------
@@ -47,17 +52,18 @@ def read_itp(path: str | Path) -> list[TraceJob]:
             submitted_s=row.number("submission_time"),
             duration_s=row.number("duration"),
             gpus=row.count("num_gpu"),
-            model=_model(row),
+            model=_model(row, known),
             batch_size=row.count("batch_size", least=1) if "batch_size" in row.cells else None,
         )
     return list(jobs.values())
 
 
-def _model(row: Row) -> str | None:
+def _model(row: Row, known: Profiles) -> str | None:
     if "model_name" not in row.cells:
         return None
-    if (model := row.text("model_name")) not in models():
-        raise row.fault("model_name", f"'{model}' is not in the catalogue, which has {', '.join(models())}")
+    if (model := row.text("model_name")) not in known.models:
+        there = ", ".join(known.models)
+        raise row.fault("model_name", f"'{model}' is not in the catalogue, which has {there}")
     return model
 
 

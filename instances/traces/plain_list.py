@@ -24,13 +24,15 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from wattsched.inputs import Cells, Row, echo, listed, number_in, rows_of
 from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.perfmodels.profile import models
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.topology.fields import shortened
 
 LONGEST_S = 100 * 366 * 86_400.0
 """What no job takes; rates times much more are beyond what a round can say."""
@@ -42,10 +44,15 @@ SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
 
 
-def read_plain(path: str | Path) -> list[TraceJob]:
+def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """Jobs of a list; times in seconds on its clock, of dates from the first one.
 
     What is filled in where a job names no model, and what is not used, is said in warnings.
+
+    Parameters
+    ----------
+    known : Profiles
+        Models that a job may name.
 
     Raises
     ------
@@ -62,7 +69,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     columns: Iterable[str] = ()
     for row in rows_of(path, COLUMNS, OPTIONAL):
         read, columns = Cells(row, faults), row.cells
-        job, form = _job(read)
+        job, form = _job(read, known)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
         if form and begun is None:
@@ -82,7 +89,7 @@ def read_plain(path: str | Path) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
-def _job(read: Cells) -> tuple[TraceJob, str]:
+def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
@@ -94,7 +101,7 @@ def _job(read: Cells) -> tuple[TraceJob, str]:
         power_w=read.optional("watts", Row.number),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
-        model=read.optional("model", _model),
+        model=read.optional("model", partial(_model, known)),
     )
     return job, form
 
@@ -152,9 +159,9 @@ def _duration_s(row: Row, column: str) -> float:
     return found
 
 
-def _model(row: Row, column: str) -> str:
-    if (name := row.text(column)) not in models():
-        told = f"{echo(name)} is not in the catalogue, which has {', '.join(models())}; or leave it empty"
+def _model(known: Profiles, row: Row, column: str) -> str:
+    if (name := row.text(column)) not in known.models:
+        told = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
         raise row.fault(column, told)
     return name
 
@@ -177,17 +184,20 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
 
 
 def csv_of(jobs: Iterable[TraceJob]) -> str:
-    """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC."""
+    """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC.
+
+    Names that are longer than the reader takes are `shortened`.
+    """
     jobs = sorted(jobs, key=lambda job: (job.submitted_s, job.name))
     columns = {
-        "job": [csv_text_cell(job.name) for job in jobs],
+        "job": [_name_cell(job.name) for job in jobs],
         "arrival": [_date(job.submitted_s) for job in jobs],
         "duration": [f"{job.duration_s:.12g}" for job in jobs],
         "gpus": [str(job.gpus) for job in jobs],
-        "gpu_type": [csv_text_cell(job.gpu_type or "") for job in jobs],
+        "gpu_type": [_name_cell(job.gpu_type or "") for job in jobs],
         "watts": ["" if job.power_w is None else f"{job.power_w:.6g}" for job in jobs],
-        "user": [csv_text_cell(job.user) for job in jobs],
-        "account": [csv_text_cell(job.account) for job in jobs],
+        "user": [_name_cell(job.user) for job in jobs],
+        "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
@@ -196,6 +206,11 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
     writer.writerow(kept)
     writer.writerows(zip(*kept.values(), strict=True))
     return out.getvalue()
+
+
+def _name_cell(name: str) -> str:
+    """A name that this list's reader takes."""
+    return shortened(csv_text_cell(name))
 
 
 def _date(time_s: float) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from wattsched.instances.traces.recorded import TraceJob
-from wattsched.perfmodels.profile import Profile, find, models
+from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
@@ -46,14 +47,20 @@ class Roster:
         When the catalogue has no profile for any GPU type of the cluster, or for the one that is named.
     """
 
-    def __init__(self, cluster: Cluster, pools: tuple[Pool, ...], reference: str | None = None):
-        self.cluster, self.pools = cluster, pools
+    def __init__(
+        self,
+        cluster: Cluster,
+        pools: tuple[Pool, ...],
+        reference: str | None = None,
+        profiles: Profiles = CATALOGUE,
+    ):
+        self.cluster, self.pools, self.profiles = cluster, pools, profiles
         self.of_type = cache(self._of_type)
         self._start = cache(self._make)
         self._runnable = cache(self._make_runnable)
         gpus: Counter[str] = Counter()
         for pool in pools:
-            if any(self.profile(model, pool.gpu_type) for model in models()):
+            if any(self.profile(model, pool.gpu_type) for model in profiles.training):
                 gpus[pool.gpu_type] += pool.n_gpus
         if not gpus:
             types = ", ".join(cluster.gpu_types)
@@ -68,11 +75,13 @@ class Roster:
 
     def _of_type(self, gpu_type: str | None) -> Roster:
         """Roster of jobs whose durations were recorded on a GPU type; where none is named, this one."""
-        return self if gpu_type in (None, self.reference) else Roster(self.cluster, self.pools, gpu_type)
+        if gpu_type in (None, self.reference):
+            return self
+        return Roster(self.cluster, self.pools, gpu_type, self.profiles)
 
     def profile(self, model: str, gpu_type: str) -> Profile | None:
         """Profile of a model on a GPU type, or on the one that stands in for it."""
-        return find(model, self.cluster.gpu_types[gpu_type].profile or gpu_type)
+        return self.profiles.find(model, gpu_type, self.cluster.gpu_types[gpu_type].profile)
 
     def start(self, number: int, asked_gpus: int) -> Start:
         """Start of a job on the reference GPU type; `number` chooses the model.
@@ -82,7 +91,7 @@ class Roster:
         ValueError
             When no batch of any model fits.
         """
-        candidates = self._runnable(models(), None, asked_gpus)
+        candidates = self._runnable(self.profiles.training, None, asked_gpus)
         if not candidates:
             raise ValueError(f"no model of the catalogue has a batch that fits on {self.reference}")
         return candidates[number % len(candidates)]
@@ -137,7 +146,7 @@ class Roster:
         self, model: str, gpu_type: str, gpus_per_node: int, gpus: int, customary: int | None
     ) -> Start | None:
         profile = self.profile(model, gpu_type)
-        if profile is None or gpus > profile.gpu_counts[-1]:
+        if profile is None or not profile.gpu_counts[0] <= gpus <= profile.gpu_counts[-1]:
             return None
         wanted = customary or profile.default_batch
         known = profile.batch_sizes if customary is None else [*profile.batch_sizes, customary]

@@ -21,6 +21,9 @@ from wattsched.topology.arrays import FloatArray
 Quantity = Literal["energy_j", "carbon_g", "money"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
+Pacing = Literal["even", "none"]
+PACINGS: tuple[Pacing, ...] = get_args(Pacing)
+
 MOST_PERIODS = 1_000_000
 _ROUNDING = 1e-12
 
@@ -38,6 +41,9 @@ class Budget:
         Periods follow one another from the first arrival on.
     per_kwh : Carbon
         What a kWh costs over time, in the unit of the quantity.
+    pacing : {"even", "none"}
+        Whether what is left is spent in proportion to the time left, or whenever policies like: a hard
+        total of the period.
 
     Raises
     ------
@@ -49,6 +55,7 @@ class Budget:
     amount: float
     period_s: float
     per_kwh: Carbon
+    pacing: Pacing = "even"
 
     def __post_init__(self) -> None:
         for name in ("amount", "period_s"):
@@ -56,9 +63,9 @@ class Budget:
                 raise ValueError(f"budget: {name} must be above 0, got {getattr(self, name):g}")
 
     @classmethod
-    def of_energy(cls, amount_j: float, period_s: float) -> Budget:
+    def of_energy(cls, amount_j: float, period_s: float, pacing: Pacing = "even") -> Budget:
         """Joules, which cost the same at any time."""
-        return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH))
+        return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH), pacing)
 
     def even_power_w(self, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Constant power of each period that would spend its amount.
@@ -91,7 +98,7 @@ class Allowance:
     left_s : float
         Seconds to the end of the period.
     even_w : float
-        Constant draw of the cluster that spends what is left by then.
+        Constant draw of the cluster that spends what is left by then; infinite without pacing, as the next.
     in_proportion_w : float
         Draw now at which what is left beyond the idle draw is spent in proportion to time: less where a kWh
         costs more.
@@ -170,14 +177,20 @@ class Ledger:
         per_joule = float(self.budget.per_kwh.at(self._time_s)) / J_PER_KWH
         per_watt, spare = self._per_watt(self.end_s), self._spare()
         over_w = max(spare, 0.0) / (left_s * per_joule) if per_joule else math.inf
+        exhausted = spare <= _ROUNDING * self.budget.amount
+        even_w = left / per_watt if per_watt else math.inf
+        if exhausted:  # at the very end of a period even a rounding error would be many watts
+            even_w, over_w = min(even_w, self._standing_w), 0.0
+        elif self.budget.pacing == "none":
+            even_w = over_w = math.inf
         return Allowance(
             left=left,
             left_s=left_s,
-            even_w=left / per_watt if per_watt else math.inf,
+            even_w=even_w,
             in_proportion_w=self._standing_w + over_w,
             standing_w=self._standing_w,
             per_joule=per_joule,
-            exhausted=spare <= _ROUNDING * self.budget.amount,
+            exhausted=exhausted,
         )
 
     def _spare(self) -> float:

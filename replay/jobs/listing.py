@@ -27,7 +27,7 @@ from wattsched.inputs import Row, csv_lines, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.perfmodels.profile import models
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 
@@ -48,7 +48,10 @@ def tells_work(path: str | Path) -> bool:
 
 
 def read_listing(
-    path: str | Path, cluster: Cluster, tables: Mapping[str, OptionTable] | None = None
+    path: str | Path,
+    cluster: Cluster,
+    tables: Mapping[str, OptionTable] | None = None,
+    profiles: Profiles = CATALOGUE,
 ) -> Trace:
     """Read a list of jobs.
 
@@ -63,7 +66,7 @@ def read_listing(
     jobs: dict[str, Job] = {}
     arrivals, requests = [], []
     for row in rows_of(path, COLUMNS, OPTIONAL):
-        job = _job(row, tables)
+        job = _job(row, tables, profiles)
         if job.name in jobs:
             raise row.fault("job", f"the job '{job.name}' occurs twice")
         jobs[job.name] = job
@@ -71,7 +74,7 @@ def read_listing(
         requests.append(_request(row, job, cluster))
     if not jobs:
         raise ValueError(f"{path}: has no job")
-    return trace_of(cluster, list(jobs.values()), arrivals, requests, tables)
+    return trace_of(cluster, list(jobs.values()), arrivals, requests, tables, profiles)
 
 
 def read_tables(path: str | Path) -> dict[str, OptionTable]:
@@ -89,12 +92,12 @@ def read_tables(path: str | Path) -> dict[str, OptionTable]:
         raise InputError(lines_of(error, document), str(path)) from None
 
 
-def _job(row: Row, tables: Mapping[str, OptionTable]) -> Job:
+def _job(row: Row, tables: Mapping[str, OptionTable], profiles: Profiles) -> Job:
     model, table = (row.cells.get(name, "").strip() for name in ("model", "table"))
     if bool(model) == bool(table):
         raise row.fault("model", "give a model or a table, one of the two")
-    if model and model not in models():
-        raise row.fault("model", f"'{model}' is not in the catalogue, which has {', '.join(models())}")
+    if model and model not in profiles.models:
+        raise row.fault("model", f"'{model}' is not in the catalogue, which has {', '.join(profiles.models)}")
     if table and table not in tables:
         known = f"there are {listed(tables, '')}" if tables else "no file of tables was given"
         raise row.fault("table", f"there is no table '{table}', {known}")

@@ -7,7 +7,6 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -333,7 +332,8 @@ Table = Mapping[str, Sequence[object]]
 def _jobs(outcome: Outcome) -> Table:
     rho, columns = finish_time_fairness(outcome), {"arrival_s": outcome.trace.arrival_s, **vars(outcome.jobs)}
     numbers = {name: values.tolist() for name, values in columns.items() if name != "done"}
-    return {"job": outcome.trace.names, **numbers, "rho": rho.tolist()}
+    users = {"user": outcome.trace.users} if outcome.trace.users else {}
+    return {"job": outcome.trace.names, **users, **numbers, "rho": rho.tolist()}
 
 
 def _segments(outcome: Outcome) -> Table:
@@ -412,8 +412,3 @@ def parquet(table: Table) -> bytes:
 
     content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)
     return content
-
-
-def missing_for_parquet() -> list[str]:
-    """Packages that `parquet` needs and that are not installed."""
-    return [name for name in ("pyarrow",) if find_spec(name) is None]

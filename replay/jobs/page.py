@@ -18,7 +18,14 @@ _POINTS = 400
 """Points of a line: more cannot be told apart."""
 
 
-def page_of(title: str, about: str, found: Summaries, drawn: Sequence[Outcome], command: str = "") -> Page:
+def page_of(
+    title: str,
+    about: str,
+    found: Summaries,
+    drawn: Sequence[Outcome],
+    command: str = "",
+    assumed: Sequence[str] = (),
+) -> Page:
     """Report of replays.
 
     Parameters
@@ -30,11 +37,14 @@ def page_of(title: str, about: str, found: Summaries, drawn: Sequence[Outcome], 
         Of one seed, a policy each.
     command : str
         That makes it again.
+    assumed : sequence of str
+        What was filled in that the trace does not tell.
     """
     best = min(found, key=lambda policy: _mean(found, policy, "jct_mean_s"))
     soonest = f"{best}: mean completion {duration(_mean(found, best, 'jct_mean_s'))}"
     parts: list[Part] = [text_table(*some) for some in tables_of(found)]
     parts[1:1] = _pictures(drawn)
+    parts += [Lines("Assumed", assumed)] if assumed else []
     parts += [Lines("Make it again", [command], code=True)] if command else []
     return Page(
         title=title,

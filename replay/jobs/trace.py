@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,8 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, start_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
-from wattsched.perfmodels.profile import Profile, find
+from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
@@ -55,6 +56,8 @@ class Trace:
         The standard row with the GPUs asked for, or the next smaller count; -1 where there is none.
     power_error : float array, shape (n_kinds,)
         Relative error of the watts of each kind's model; 0 for tables, nan where nobody knows.
+    users : tuple of str
+        Whose each job is, in the order of the jobs; empty where the trace does not tell of any.
     """
 
     cluster: Cluster
@@ -68,6 +71,7 @@ class Trace:
     batches_compare: BoolArray
     request: IntArray
     power_error: FloatArray
+    users: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -149,6 +153,7 @@ def trace_of(
     arrival_s: Sequence[float],
     requested_gpus: Sequence[int],
     tables: Mapping[str, OptionTable] | None = None,
+    profiles: Profiles = CATALOGUE,
 ) -> Trace:
     """Make a trace of jobs of instances; of each, model or table, bounds and work are used.
 
@@ -162,7 +167,9 @@ def trace_of(
         raise ValueError(f"job '{jobs[bad].name}': arrival_s must be at least 0, got {arrival[bad]:g}")
     order = np.argsort(arrival, kind="stable")
     jobs = [jobs[i] for i in order]
-    instance = Instance(cluster=cluster, jobs=list(jobs), tables=dict(tables or {}))
+    instance = Instance(
+        cluster=cluster, jobs=list(jobs), tables=dict(tables or {}), profiles=list(profiles.given)
+    )
     pools = pools_of(cluster)
     for pool in pools:
         if pool.capacity != "blocks":
@@ -181,8 +188,8 @@ def trace_of(
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
     rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])
     firsts = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]
-    profiles = [_profiles(job, cluster) for job in firsts]
-    batches = [_batches(job, known) for job, known in zip(firsts, profiles, strict=True)]
+    known = [_profiles(job, cluster, profiles) for job in firsts]
+    batches = [_batches(job, found) for job, found in zip(firsts, known, strict=True)]
     standard = _standard(rows, np.array([customary for customary, _ in batches], dtype=float))
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(rows, standard, requested, len(pools))
@@ -207,12 +214,17 @@ def trace_of(
         standard=standard,
         batches_compare=np.array([compare for _, compare in batches], dtype=bool),
         request=request,
-        power_error=np.array([_power_error(known) for known in profiles], dtype=float),
+        power_error=np.array([_power_error(found) for found in known], dtype=float),
     )
 
 
 def trace_of_durations(
-    cluster: Cluster, recorded: Sequence[TraceJob], *, seed: int = 0, elasticity: int = ELASTICITY
+    cluster: Cluster,
+    recorded: Sequence[TraceJob],
+    *,
+    seed: int = 0,
+    elasticity: int = ELASTICITY,
+    profiles: Profiles = CATALOGUE,
 ) -> Trace:
     """Make a trace of jobs of which only duration and GPU count are known.
 
@@ -226,6 +238,8 @@ def trace_of_durations(
     elasticity : int
         It may use from this part of the GPUs asked for to this multiple of them, at most 64; with 1 also no
         other GPU type than the trace names.
+    profiles : Profiles
+        Models that jobs may train: the catalogue's, or those in their place.
 
     Raises
     ------
@@ -233,7 +247,7 @@ def trace_of_durations(
         When no model of the catalogue, or none that a job names, runs on the cluster, or no job uses a GPU.
     """
     recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
-    roster = Roster(cluster, pools_of(cluster))
+    roster = Roster(cluster, pools_of(cluster), profiles=profiles)
     jobs, requested = [], []
     for job in recorded:
         start = start_of(roster, job, seed)
@@ -243,7 +257,10 @@ def trace_of_durations(
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
-    return trace_of(cluster, jobs, [job.submitted_s for job in recorded], requested)
+    arrivals = [job.submitted_s for job in recorded]
+    trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
+    users = tuple(job.user for job in recorded)
+    return replace(trace, users=users if any(users) else ())
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
@@ -261,10 +278,11 @@ def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
     )
 
 
-def _profiles(job: Job, cluster: Cluster) -> list[Profile]:
+def _profiles(job: Job, cluster: Cluster, known: Profiles) -> list[Profile]:
     """Profiles of a job's model on the GPU types of a cluster, none for a table."""
-    names = [kind.profile or name for name, kind in cluster.gpu_types.items()] if job.model else []
-    return [profile for name in names if (profile := find(job.model or "", name)) is not None]
+    kinds = cluster.gpu_types.items() if job.model else ()
+    found = [known.find(job.model or "", name, kind.profile) for name, kind in kinds]
+    return [profile for profile in found if profile is not None]
 
 
 def _power_error(profiles: Sequence[Profile]) -> float:

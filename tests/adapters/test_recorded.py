@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from wattsched.adapters.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
 from wattsched.adapters.recorded import Machine, cluster_of
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError
+from wattsched.instances.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
 from wattsched.instances.traces import TraceJob
+from wattsched.instances.traces.roster import Roster
+from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import trace_of_durations
+from wattsched.topology.pools import pools_of
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,10 @@ from wattsched.replay.jobs.trace import trace_of_durations
         ("NVIDIA-A100-SXM4-80GB", "A100", 80),
         ("Tesla-V100-SXM2-16GB", "V100", 16),
         ("tesla_t4", "T4", 16),
+        ("NVIDIA-H100-80GB-HBM3", "H100", 80),
+        ("nvidia_l40s", "L40S", 48),
+        ("NVIDIA B200", "B200", 180),
+        ("AMD_Instinct_MI300X_OAM", "MI300X", 192),
         ("gpu", "gpu", 80),
         ("a1000", "a1000", 80),
     ],
@@ -34,7 +42,7 @@ def test_known_types_by_any_name(name: str, known: str, memory_gib: float) -> No
     assert ("not known" in told) == (known not in GPU_TYPES)
 
 
-@pytest.mark.parametrize("name", [*BOARD_POWER_W, "NVIDIA-H100-80GB-HBM3", "nvidia_l40s"])
+@pytest.mark.parametrize("name", [*BOARD_POWER_W, "NVIDIA-H800", "nvidia_l4"])
 def test_types_that_are_not_measured_draw_their_board_limit(name: str) -> None:
     kind, told = gpu_type_named(name)
     most_w = BOARD_POWER_W[common_name(name)]
@@ -44,11 +52,17 @@ def test_types_that_are_not_measured_draw_their_board_limit(name: str) -> None:
     assert told == f"as fast as A100, with its watts times {most_w:g}/400"
 
 
-@pytest.mark.parametrize("name", ["H100", "gpu", "nvidia_a100-sxm4-40gb", "L40S", "AMD_Instinct_MI300X_OAM"])
+@pytest.mark.parametrize(
+    "name", ["H100", "gpu", "nvidia_a100-sxm4-40gb", "L40S", "H800", "AMD_Instinct_MI300X_OAM"]
+)
 def test_jobs_run_on_clusters_of_any_type_as_long_as_recorded(name: str) -> None:
     cluster = cluster_of([Machine(f"n{i}", name, 8) for i in range(2)], "site", [])
-    trace = trace_of_durations(cluster, [TraceJob("j", 0, 600, 4, gpu_type=name)])
-    assert trace.work[0] / trace.requested_rate[0] == pytest.approx(600)
+    jobs = [TraceJob(f"j{i}", 0, 600, 1 << i % 5, gpu_type=name) for i in range(40)]
+    trace = trace_of_durations(cluster, jobs)
+    np.testing.assert_allclose(trace.work / trace.requested_rate, 600)
+    roster = Roster(cluster, pools_of(cluster))
+    drawn = {roster.start(number, gpus).model for number in range(40) for gpus in (1, 8)}
+    assert drawn <= set(models("training"))
 
 
 def test_a_stand_in_replaces_what_a_name_says() -> None:

@@ -220,8 +220,8 @@ def test_endless_integers_are_refused_in_python_too(name):
         "kubernetes --shadow --snapshot {}",
         "kubernetes --shadow --options {}",
         "kubernetes --shadow --kubeconfig {}",
-        "serve {}",
-        "serve j.db --tokens {}",
+        "serve --port 0 {}",
+        "serve --port 0 j.db --tokens {}",
         "journal {}",
     ],
 )

@@ -216,7 +216,7 @@ def test_files_that_are_no_result_are_bad_input(run, solved, write):
 
 def test_show_tells_blocks_budgets_and_jobs(run):
     shown = run("show", DEMO).stdout
-    for words in ("A100", "1-16: 16", "8: 8", "8 kW", "carbon budget 7.7 kg", "16", "with a deadline"):
+    for words in ("A100", "1-16: 16", "8: 8", "7.4 kW", "carbon budget 6.2 kg", "16", "with a deadline"):
         assert words in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -342,6 +342,31 @@ def test_fit_prints_every_power_limit_and_is_called_as_the_rows_that_were_chosen
         assert refused.exit_code == 2
         told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
         assert refused.stderr == f"error: {profile}: {told}\n"
+
+
+def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, write, tmp_path):
+    smi = "timestamp, index, power.draw [W], utilization.gpu [%]\n" + "".join(
+        f"2026/11/03 08:30:{second:02d}.000, {gpu}, {300 if second > 9 else 60}.00 W, {99 * (second > 9)} %\n"
+        for second in range(50)
+        for gpu in (0, 1)
+    )
+    log = write(smi, "run.csv")
+    jobs = write("job,batch_size,step_time_s\nrun,64,0.5\nrun,128,0.9\nother,32,0.2\n", "jobs.csv")
+    profile = tmp_path / "profile.json"
+    result = run("fit", log, "--jobs", jobs, "-o", profile)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("jobs on GPU: 2 measurements\nleft out: 'other', of which no log has")
+    assert "too few measurements (2) for an error on unseen data, 8 are enough" in result.stdout
+    (job,) = {line for line in result.stdout.splitlines() if line.startswith("  run")}
+    assert job.split() == ["run", "2", "72", "100", "99", "%", "300"]
+    assert json.loads(profile.read_text())["source"] == "fitted to run.csv, jobs.csv"
+    refused = run("fit", log)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(
+        f"error: {log} is a log of nvidia-smi: give --jobs, the table of its jobs"
+    )
+    assert "can only be logs: give --jobs" in run("fit", log, jobs).stderr
+    assert "jobs.csv is no log of GPUs that is known" in run("fit", jobs, "--jobs", jobs).stderr
 
 
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])

@@ -99,3 +99,86 @@ def test_without_slurm_it_is_said_what_to_do(run, tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "'sacct' is not installed on this machine; without Slurm's commands, name files" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_faults_name_the_file_they_are_in(run, tmp_path, write):
+    kube = json.loads((EXAMPLES / "kubernetes.json").read_text())
+    place = next(n for n, one in enumerate(kube["items"]) if one["kind"] == "Pod")
+    kube["items"][place]["spec"]["containers"] = 7
+    name = kube["items"][place]["metadata"]["name"]
+    bad = write(kube, "bad.json")
+    done = run("import", "kubernetes", EXAMPLES / "kubernetes.json", bad, "-o", tmp_path / "site")
+    assert done.exit_code == 2
+    fault = f"items[{place}], Pod '{name}': spec.containers: must be a list, got 7"
+    assert done.stderr == f"error: {bad}: {fault}\n"
+    bad = write("JobID|State|Submit|Start|Elapsed|AllocTRES\n1|x|1|2|00:01:00|gres/gpu=abc\n", "bad.txt")
+    done = run("import", "slurm", SITE[0], bad, "-o", tmp_path / "site")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"error: {bad}: line 2, column 'AllocTRES': 'gres/gpu=abc' has no whole number of GPUs\n"
+    )
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "file", "others"),
+    [("slurm", SITE[0], SITE[1:]), ("kubernetes", EXAMPLES / "kubernetes.json", [])],
+)
+def test_standard_input_is_a_file_like_others(run, tmp_path, scheduler, file, others):
+    zone = ("--time-zone", "UTC") if scheduler == "slurm" else ()
+    named = run("import", scheduler, file, *others, *zone, "-o", tmp_path / "named")
+    piped = run("import", scheduler, "-", *others, *zone, "-o", tmp_path / "piped", stdin=file.read_text())
+    assert (named.exit_code, piped.exit_code) == (0, 0)
+    for name in ("jobs.csv", "cluster.json"):
+        assert (tmp_path / "named" / name).read_text() == (tmp_path / "piped" / name).read_text()
+    done = run("import", scheduler, "-", *zone, "-o", tmp_path / "none", stdin="nothing")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: standard input: is n")
+    done = run("import", scheduler, "-", "-", *zone, "-o", tmp_path / "none", stdin="nothing")
+    assert done.stderr == "error: standard input: the file is named twice\n"
+
+
+def test_names_of_any_length_can_be_replayed(run, tmp_path, write):
+    long = "n" * 5_000
+    text = f"JobID|State|Submit|Start|Elapsed|AllocTRES|User\n7|x|1|2|00:01:00|gres/gpu=1|{long}\n"
+    done = run("import", "slurm", write(text, "sacct.txt"), "-o", tmp_path / "site")
+    assert done.exit_code == 0
+    assert "names of 1 job cut to 200 characters" in done.stdout
+    assert run("replay", tmp_path / "site" / "jobs.csv", "--policy", "fifo").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("replay",), ("savings", "--no-inputs", "--policy", "fifo"), ("import", "csv")]
+)
+def test_a_list_is_read_from_standard_input(run, write, command):
+    own = ("--at", 600) if command[0] == "import" else ("--json", "--seeds", 0)
+    path = write(CSV, "jobs.csv")
+    named, piped = run(*command, path, *own), run(*command, "-", *own, stdin=CSV)
+    assert (named.exit_code, piped.exit_code) == (0, 0)
+    for line in piped.stderr.splitlines():
+        assert line.startswith(("standard input: ", "assumed: 2 nodes"))
+    if command[0] == "import":
+        said, other = json.loads(piped.stdout), json.loads(named.stdout)
+        assert said["name"].startswith("standard input")
+        assert (said["jobs"], said["cluster"]) == (other["jobs"], other["cluster"])
+    bad = run(*command, "-", *own, stdin="job,arrival,duration,gpus\na,x,60,1\n")
+    assert bad.exit_code == 2
+    assert "error: standard input, line 2, column 'arrival': 'x' is neither" in bad.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("replay", "--policy", "fifo", "--json"), ("import", "csv", "--at", 600)]
+)
+def test_a_cluster_of_any_gpus_is_made_and_what_it_assumes_is_said(run, write, command):
+    path = write("job,arrival,duration,gpus,gpu_type\na,0,3600,2,rtx5090\n", "jobs.csv")
+    done = run(*command, path, "--gpu-type", "rtx5090=A100")
+    assert done.exit_code == 0
+    assert "assumed: GPU type 'rtx5090' counts as A100, as you say\n" in done.stderr
+    assert "assumed: 2 nodes with 8 rtx5090 each\n" in done.stderr
+    assert "assumed: 2 nodes" not in run(*command, path, "--gpu-type", "rtx5090=A100", "--nodes", 2).stderr
+    done = run(*command, path, "--gpu-type", "V10")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(
+        "error: --gpu-type: 'V10' is not known (did you mean 'V100'?), choose one of"
+    )
+    assert len(done.stderr.splitlines()) == 1

@@ -40,7 +40,7 @@ def folder(write, tmp_path, monkeypatch):
         ["solve", "demo.json", "--solver", "greedy", "-o", "made.json"],
         ["solve", "demo.json", "--solver", "greedy", "--json", "-o", "made.json"],
         ["generate", "uniform", "--jobs", 3, "-o", "made.json.gz"],
-        ["import", "itp", "trace.csv", "--at", 5, "-o", "made.json"],
+        ["import", "itp", "trace.csv", "--nodes", 2, "--at", 5, "-o", "made.json"],
         ["export", "demo.json", "-o", "made.mps"],
         ["export", "demo.json", "--topology", "-o", "made.json"],
         ["fit", "steps.csv", "-o", "made.json"],
@@ -151,8 +151,10 @@ def test_all_that_reads_files_is_known_to_this_test():
         ("solve", "file"), ("solve", "warm"), ("solve", "formulation"), ("compare", "files"),
         ("compare", "formulations"), ("export", "file"), ("export", "formulation"), ("place", "nodes"),
         ("place", "tasks"), ("replay", "file"), ("replay", "tables"), ("replay", "throughputs"),
+        ("replay", "profiles"), ("savings", "profiles"),
         ("replay", "cluster_file"), ("replay", "carbon"), ("replay", "tariff"), ("import", "files"),
-        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "csv_file"), ("generate", "carbon"),
+        ("import", "cluster_file"), ("import", "throughputs"), ("fit", "files"), ("fit", "jobs"),
+        ("generate", "carbon"),
     }  # fmt: skip
 
 

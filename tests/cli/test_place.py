@@ -227,7 +227,7 @@ def test_a_plot_replaces_no_input(run: Run, place: Run, tmp_path: Path) -> None:
 
 
 def test_a_missing_matplotlib_is_named(place: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattsched.cli.outputs.find_spec", lambda name: None)
+    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None)
     _refused(place("--plot", tmp_path / "curves.png"), "pip install 'wattsched[plot]'")
 
 

@@ -44,7 +44,7 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def test_a_line_per_policy_in_every_table(replay: Run) -> None:
-    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400")
+    result = replay("--policy", "elastic,fifo,sidecar", "--carbon", "400", "--nodes", 2)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "3 jobs on 16 GPUs, rounds of 1 min; one seed"
@@ -90,6 +90,24 @@ def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
     assert grams[0] > grams[2] > grams[3] > 0
 
 
+def test_a_zone_of_a_table_of_carbon_is_named_and_errors_list_all_there_are(
+    replay: Run, write: Callable[..., Path]
+) -> None:
+    zones = [f"Z{n}" for n in range(40)]
+    hours = [f"2022-07-01T0{hour}:00,{','.join(str(100 + n) for n in range(40))}" for hour in range(2)]
+    table = write("\n".join([f"time,{','.join(zones)}", *hours]), "zones.csv")
+    one = write("time,avg_CI,wind\n2022-07-01T00:00,107,5\n2022-07-01T01:00,107,6\n", "eia.csv")
+    grams = [
+        document(replay("--policy", "fifo", "--json", "--carbon", *carbon))["fifo"][0]["carbon_g"]
+        for carbon in ((107,), (table, "--zone", "Z7"), (one,))
+    ]
+    assert grams == pytest.approx(grams[:1] * 3)
+    for options in ((), ("--zone", "Z77")):
+        result = replay("--carbon", table, *options)
+        assert result.exit_code == 2
+        assert all(f"'{zone}'" in result.stderr for zone in zones)
+
+
 def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = replay("--policy", "fifo,elastic", "-o", out, "--plot", out / "r.svg")
@@ -106,9 +124,7 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
 
 def test_parquet_needs_its_packages(replay: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        "wattsched.replay.jobs.outcome.find_spec", lambda name: None if name == "pyarrow" else found(name)
-    )
+    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None if name == "pyarrow" else found(name))
     result = replay("--parquet", "-o", tmp_path / "out")
     refused(result, "--parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')")
     assert not (tmp_path / "out").exists()
@@ -212,6 +228,8 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("--process-restart", "1e300"), "'--process-restart': must be at most 31,536,000, got 1e300"),
         (("--carbon", "much"), "'much' is neither a number nor a file"),
         (("--carbon", ""), "is empty; give grams per kWh or a file"),
+        (("--zone", "DE"), "--zone is a column of a file of intensities, but --carbon names no file"),
+        (("--carbon", "400", "--zone", "DE"), "--zone is a column of a file of intensities"),
         (("--tables", ""), "'--tables': the file name is empty"),
         (("--cluster", ""), "'--cluster': the file name is empty"),
         (("--carbon", "missing.csv"), "missing.csv: no such file or directory"),
@@ -220,6 +238,8 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
         (("-o", ""), "'' is not a folder"),
         (("-o", "-"), "'-' is not a folder"),
         (("--cluster", "missing.json"), "missing.json: "),
+        (("--profiles", "missing.json"), "missing.json: no such file"),
+        (("--profiles", ""), "'--profiles': the file name is empty"),
         (("--cluster", "c.json", "--nodes", "2"), "--nodes does not go with --cluster"),
         (("--sleep-power", "0"), "--sleep-power needs --sleep-after"),
         (("--wake", "5"), "--wake needs --sleep-after"),

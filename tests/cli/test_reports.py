@@ -44,8 +44,8 @@ def words(found: Page) -> str:
 
 def test_solve(run, tmp_path):
     found = page(run, tmp_path, "solve", DEMO, "--gap", "1e-6")
-    assert "Weighted completion time 202,211 s: optimal" in words(found)
-    assert "one more GPU would save 784.1 s" in words(found)
+    assert "Weighted completion time 197,409 s: optimal" in words(found)
+    assert "one more GPU would save 962.9 s" in words(found)
 
 
 def test_replay(run, tmp_path, jobs):
@@ -54,6 +54,16 @@ def test_replay(run, tmp_path, jobs):
     assert "Soonest under" in words(found)
     assert "the budget, spent evenly" in words(found)
     assert sum(tag == "polyline" for tag, _ in found.seen) == 5
+
+
+def test_replay_says_what_the_terminal_says_is_assumed(run, tmp_path, write):
+    trace = write("job,arrival,duration,gpus\na,0,600,2\nb,60,600,1\n", "list.csv")
+    said = run("replay", trace, "--policy", "fifo", "--report", tmp_path / "report.html").stderr.splitlines()
+    assumed = [line for line in said if "assumed: " in line]
+    assert len(assumed) == 3
+    found = words(page(run, tmp_path, "replay", trace, "--policy", "fifo"))
+    for line in assumed:
+        assert line in found
 
 
 def test_savings(run, tmp_path, jobs):

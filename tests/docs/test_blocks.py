@@ -30,7 +30,7 @@ from wattsched.topology import cluster as cluster_models
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
-LINKING = [*PAGES, *sorted((ROOT / "docs" / "tables").glob("*.md")), *ROOT.glob("C*.md")]
+LINKING = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), *ROOT.glob("[CS]*.md")]
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 DEMO = "examples/demo.json"
@@ -55,7 +55,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     tools.mkdir()
     (work / DEMO).parent.mkdir(parents=True)
     (work / SITE[0]).parent.mkdir()
-    for example in (DEMO, *SNAPSHOTS, *SITE):
+    scripts = [f"examples/{script.name}" for script in (ROOT / "examples").glob("*.py")]
+    for example in (DEMO, *SNAPSHOTS, *SITE, *scripts):
         shutil.copy(ROOT / example, work / example)
     main = "-m wattsched"
     if (seed := request.config.getoption("--jitter")) is not None:

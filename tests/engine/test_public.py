@@ -247,8 +247,11 @@ def test_unknown_names_are_refused_with_the_argument(call: Any, message: str) ->
         call(wattsched.generate("uniform", jobs=3))
 
 
+NUMBERS = sorted({field.name for field in fields(wattsched.ReplaySettings)} - {"budget", "pacing", "zone"})
+
+
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-@pytest.mark.parametrize("name", sorted({f.name for f in fields(wattsched.ReplaySettings)} - {"budget"}))
+@pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_a_replay_are_finite_and_not_negative(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name}: must be at least 0 and finite, got {value}"):
         wattsched.ReplaySettings(**{name: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.job_sources import JobSource
+from wattsched.replay.jobs.outcome import RECORDS
 from wattsched.replays import ReplaySettings, replay_jobs
 from wattsched.saved import Interval, Point, at_completion, completion_at, energy_at
 from wattsched.savings import savings
@@ -45,11 +47,32 @@ def test_a_frontier_is_the_least_of_its_points_and_lines(pairs, most) -> None:
 
 def test_who_is_served_later_is_told_of_the_point_that_saves() -> None:
     # Between these the mean is the baseline's a quarter of the way, and so is all else.
-    left = Point(energy=0.8, completion=0.9, p99=1.0, heavy=1.2, late=0.2)
-    right = Point(energy=0.6, completion=1.3, p99=2.0, heavy=1.6, late=0.6)
+    left = Point(0.8, 0.9, p99=1.0, heavy=1.2, late=0.2, users={"ann": 0.8, "bo": 1.0})
+    right = Point(0.6, 1.3, p99=2.0, heavy=1.6, late=0.6, users={"ann": 1.6, "bo": 1.0})
     found = at_completion([right, left], 1.0)
     assert found is not None
-    assert vars(found) == pytest.approx(vars(Point(0.75, 1.0, 1.25, 1.3, 0.3)))
+    assert found.users == pytest.approx({"ann": 1.0, "bo": 1.0})
+    figures = (found.energy, found.completion, found.p99, found.heavy, found.late)
+    assert figures == pytest.approx((0.75, 1.0, 1.25, 1.3, 0.3))
+
+
+def test_users_of_several_jobs_are_told_of(tmp_path) -> None:
+    file = tmp_path / "jobs.csv"
+    rows = [f"j{j},{600 * j},1800,2,{'ann' if j % 2 else 'bo' if j < 8 else 'cy'}" for j in range(12)]
+    file.write_text("job,arrival,duration,gpus,user\n" + "\n".join(rows) + "\n")
+    settings, cluster = ReplaySettings(period_s=3600.0, gap=1e-2), homogeneous_cluster(1, 4, "V100")
+    source = JobSource(file, elasticity=1)
+    found = savings(
+        source, cluster, policies=("fifo",), levels=(1.0, 0.5), seeds=(0,), settings=settings, inputs=()
+    )
+    ((point,), _) = found.policies[0].points
+    (trace,) = source.traces(cluster, [0]).values()
+    ((_, base),) = replay_jobs({0: trace}, ["backfill"], settings=settings)
+    budget = ("energy_j", found.power_w[0] * 3600.0)
+    ((_, run),) = replay_jobs({0: trace}, ["fifo"], settings=replace(settings, budget=budget))
+    ann = [j for j, user in enumerate(trace.users) if user == "ann"]
+    assert point.users == {"ann": pytest.approx(run.jct_s[ann].mean() / base.jct_s[ann].mean())}
+    assert list(RECORDS["jobs"](run)["user"]) == [*trace.users]
 
 
 def test_an_interval_is_students() -> None:

@@ -164,11 +164,35 @@ THROUGHPUTS = {
     }
     for gpu in ("v100", "p100")
 }
+QUERY = {
+    "status": "success",
+    "data": {
+        "resultType": "matrix",
+        "result": [
+            {
+                "metric": {
+                    "__name__": f"DCGM_FI_DEV_{name}",
+                    "UUID": "GPU-1",
+                    "pod": "smi",
+                    "namespace": "a",
+                },
+                "values": [[1_790_000_000 + 15 * n, f"{value + n}"] for n in range(8)],
+            }
+            for name, value in (("POWER_USAGE", 250), ("GPU_UTIL", 80), ("SM_CLOCK", 1403))
+        ],
+    },
+}
 SLURM = """# racks
 SwitchName=s0 Nodes=n[00-03],m1 LinkSpeed=100
 SwitchName=s1 Nodes=x[1-2]y[0-1]
 SwitchName=top Switches=s[0-1]
 """
+SMI = "timestamp, index, power.draw [W], clocks.current.sm [MHz], power.limit [W], utilization.gpu [%]\n"
+SMI += "".join(
+    f"2026/11/03 08:30:{s:02d}.125, {g}, {250 + s}.50 W, 1410 MHz, 400.00 W, {97 * (s > 3)} %\n"
+    for s in range(12)
+    for g in (0, 1)
+)
 TABLES = {
     "itp.csv": """job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration
 a,5010,7628,bert,5985,64,1,1265
@@ -211,6 +235,16 @@ a,0,100000,2,resnet50,,1,4
 b,600.5,2000,1,,t,,
 c,1000,500,4,,t,1,
 """,
+    "smi.csv": SMI,
+    "zeus.csv": """start_time,window_name,elapsed_time,gpu0_energy
+13588420.8,step,10.5,2924.4
+13588434.2,step,10.3,2758.4
+13588447.7,smi,11.2,2780.3
+""",
+    "logged.csv": """job,batch_size,step_time_s,start,end,frequency_mhz
+*,64,0.5,1970-01-01 08:30:00,,1410
+*,128,0.9,,2026/11/03 08:31:00.5,1005
+""",
     "measured.csv": """gpus,local_batch,step_time_s,sync_time_s,frequency_mhz,power_w
 1,16,0.10,0,1410,250
 1,32,0.18,0,1410,280
@@ -242,7 +276,7 @@ def valid_files() -> dict[str, bytes]:
         "points": [point, point | {"limit": 5.0}],
     }
     documents |= {"tables.json": {"t": TABLE}, "throughputs.json": THROUGHPUTS, "cluster.json": NODE_LINK}
-    documents |= {"sacct.json": SACCT, "kubectl.json": KUBECTL}
+    documents |= {"sacct.json": SACCT, "kubectl.json": KUBECTL, "query.json": QUERY}
     files = {name: json.dumps(document) for name, document in documents.items()}
     files |= TABLES | {"topology.conf": SLURM}
     return {name: text.encode() for name, text in files.items()}
@@ -365,6 +399,18 @@ def _fit(file: Path, valid: Path) -> object:
     return fit_profile(file, "m", "G")
 
 
+def _fit_log(file: Path, valid: Path) -> object:
+    from wattsched import fit_profile
+
+    return fit_profile(file, "m", "G", jobs=valid / "logged.csv")
+
+
+def _fit_jobs(file: Path, valid: Path) -> object:
+    from wattsched import fit_profile
+
+    return fit_profile(valid / "smi.csv", "m", "G", jobs=file)
+
+
 def _read_cluster(file: Path, valid: Path) -> object:
     from wattsched import read_cluster
     from wattsched.topology.pools import pools_of
@@ -439,6 +485,10 @@ READERS = (
     Reader("sacct.json", _read_accounting),
     Reader("kubectl.json", _read_objects),
     Reader("measured.csv", _fit, ("fit @",)),
+    Reader("smi.csv", _fit_log, ("fit @ --jobs logged.csv",)),
+    Reader("zeus.csv", _fit_log, ("fit @ --jobs logged.csv",)),
+    Reader("query.json", _fit_log, ("fit @ --jobs logged.csv",)),
+    Reader("logged.csv", _fit_jobs, ("fit smi.csv --jobs @",)),
     Reader("cluster.json", _read_cluster, ("import itp itp.csv --cluster @",)),
     Reader("topology.conf", _read_cluster, ("import itp itp.csv --cluster @",)),
 )

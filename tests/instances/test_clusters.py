@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import inspect
+from typing import Any
 
+import pytest
+from click import Context
+
+from wattsched.cli import main
+from wattsched.cli.importing import ClusterOptions
+from wattsched.exchange import read_cluster
 from wattsched.instances.clusters import (
     capped_power_w,
     full_power_w,
@@ -11,11 +18,12 @@ from wattsched.instances.clusters import (
     idle_power_w,
     with_rack_caps,
 )
+from wattsched.instances.traces import formats
 from wattsched.topology.pools import pools_of
 
 
 def test_racks_of_four_nodes_make_blocks() -> None:
-    cluster = homogeneous_cluster()
+    cluster = homogeneous_cluster(64)
     (pool,) = pools_of(cluster)
     assert (cluster.total_gpus, pool.name, pool.largest_block) == (512, "A100", 512)
     assert len([g for g in cluster.groups if g.level == "rack"]) == 16
@@ -49,3 +57,21 @@ def test_refusals_name_the_field() -> None:
         homogeneous_cluster(gpu_type="X")
     with pytest.raises(ValueError, match=r"power_fraction: must be at least 0\.18"):
         capped_power_w(homogeneous_cluster(), 0.1)
+
+
+def test_whoever_tells_nothing_of_a_cluster_gets_the_same_everywhere() -> None:
+    """From Python, of a trace, and on the command line of every command that takes one."""
+    made = inspect.signature(homogeneous_cluster).parameters
+    own = {name: made[name].default for name in ("nodes", "gpus_per_node", "gpu_type")}
+    assert {name: getattr(ClusterOptions, name) for name in own} == own
+    read = inspect.signature(read_cluster).parameters
+    assert {name: read[name].default for name in own if name in read} == {
+        name: value for name, value in own.items() if name != "nodes"
+    }
+    family: Any = main.get_command(Context(main), "import")
+    commands = [main.get_command(Context(main), name) for name in ("replay", "savings")]
+    commands += [family.make(name) for name, form in formats().items() if form.yields == "jobs"]
+    for command in commands:
+        assert command is not None
+        given = {one.name: one.default for one in command.params}
+        assert {name: given[name] for name in own} == own, command.name

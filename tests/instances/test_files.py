@@ -150,6 +150,8 @@ VALID = json.dumps(document(job())).encode()
         (gzip.compress(b"", mtime=0), "is empty"),
         (b"[]", "must be an object, not a list"),
         (b"null", "must be an object, not null"),
+        (b"[" * 201 + b"]" * 201, "nested too deeply"),
+        (b"[" * 200 + b"]" * 200, "must be an object, not a list"),
         (b"[" * 5000 + b"]" * 5000, "nested too deeply"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply"),
         (b'{"x": "' + b"y" * (1 << 20) + b'", "a":' + b"[" * 100_000, "nested too deeply"),

@@ -22,6 +22,7 @@ from wattsched.topology.cluster import Cluster, Node
 
 pytestmark = pytest.mark.filterwarnings("ignore::wattsched.instances.errors.NoticeWarning")
 
+STRANGE = st.text("=@+-\x00\t a", min_size=1, max_size=20).map(lambda text: text * 20)
 NAMES = st.text("abcdefgh_.0123456789é", min_size=1, max_size=8)
 JOBS = st.lists(
     st.builds(
@@ -68,6 +69,15 @@ def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None
         assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
         assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
         assert (again.user, again.account) == (job.user, job.account)
+
+
+@given(st.sets(STRANGE, min_size=1), STRANGE)
+def test_names_of_any_length_are_written_so_that_they_are_read(
+    path: Path, names: set[str], user: str
+) -> None:
+    jobs = [TraceJob(f"j{name}", 0.0, 60.0, 1, gpu_type=user, user=user, account=user) for name in names]
+    path.write_text(csv_of(jobs))
+    assert len(read_plain(path)) == len(jobs)
 
 
 @given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(list(ROW)))))

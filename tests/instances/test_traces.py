@@ -167,7 +167,7 @@ def test_first_come_first_served_until_nothing_fits() -> None:
 
 @pytest.mark.parametrize("gpus", [5, 12, 48, 100, 128, 1000])
 def test_odd_and_huge_requests(gpus: int) -> None:
-    for cluster in (homogeneous_cluster(), homogeneous_cluster(3, 4, "V100")):
+    for cluster in (homogeneous_cluster(64), homogeneous_cluster(3, 4, "V100")):
         instance = round_at([TraceJob("j", 0, 10, gpus)], 0, cluster)
         report = check(reread(instance), as_it_runs(instance))
         assert report.faults == []

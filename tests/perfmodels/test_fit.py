@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.measurements import Measurements
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
@@ -105,6 +106,40 @@ def test_knobs_that_a_profile_cannot_have_are_refused(tmp_path):
     path.write_text(f"{header},frequency_mhz\n1,8,1,90,100,900\n1,8,2,90,100,800\n")
     with pytest.raises(ValueError, match="one knob"):
         fit_profile(path, "net", "A")
+    path.write_text(f"{header}\n1,8,2,90,100\n1,8,1,90,150\n")
+    with pytest.raises(ValueError, match="one measurement at the highest power limit, 150 W; a fit needs 2"):
+        fit_profile(path, "net", "A")
     path.write_text(f"{header}\n2,8,1,90,100\n2,8,2,90,150\n2,16,2,90,150\n")
     with pytest.raises(ValueError, match="on one GPU"):
         fit_profile(path, "net", "A")
+
+
+def limits(cells):
+    """Measurements on one GPU at local batches and power limits."""
+    batch, limit = np.array(sorted(cells), dtype=float).T
+    time_s = 0.001 * batch * (2 - limit / 300)
+    return Measurements(np.ones(len(batch)), np.ones(len(batch)), batch, time_s, None, None, limit, limit - 9)
+
+
+def test_incomplete_batches_are_left_out_with_a_note():
+    whole = set(product([8, 16, 32, 64], [100, 200, 300]))
+    report = fit_profile(limits(whole - {(16, 200)} | {(64, 150)}), "net", "A")
+    assert report.notes == (
+        "left out: the power limit 150 W, which 1 of 4 local batches were measured at",
+        "left out: local batches not measured at every power limit (16 lacks 200 W)",
+    )
+    kept = fit_profile(limits(whole - {(16, w) for w in (100, 200, 300)}), "net", "A")
+    assert kept.notes == ()
+    assert report.profile == kept.profile
+    assert len(report.measurements) == 9
+    with pytest.raises(ValueError, match=r"no local batch was .* \(8 lacks 200 W, 16 lacks 100 W\)"):
+        fit_profile(limits({(8, 100), (8, 300), (16, 200), (16, 300)}), "net", "A")
+
+
+def test_it_is_always_said_what_is_known_of_unseen_data(tmp_path):
+    few = fit_profile(limits(product([8, 16, 32], [100, 300])), "net", "A")
+    assert few.held_out_note == "too few measurements at 300 W (3) for an error on unseen data, 8 are enough"
+    write(tmp_path / "steps.csv", CLOCKED)
+    assert fit_profile(tmp_path / "steps.csv", "net", "A").held_out_note == ""
+    none = fit_profile(tmp_path / "steps.csv", "net", "A", folds=0)
+    assert none.held_out_note == "no error on unseen data was asked for"

@@ -13,6 +13,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from wattsched.extras import missing
 from wattsched.report.html.pictures import COLOURS
 from wattsched.report.wording import printable
 from wattsched.version import __version__
@@ -149,6 +150,8 @@ def rendered(page: Page) -> str:
     ImportError
         Where jinja2 is not installed (the extra ``report``).
     """
+    if told := missing("report"):
+        raise ImportError(f"reports need {told}")
     from jinja2 import Environment, StrictUndefined
 
     folder = files("wattsched.report.html")

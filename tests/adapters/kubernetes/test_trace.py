@@ -136,7 +136,7 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
     assert found.ended == {"succeeded": 1}
     assert found.left_out == {"still waiting": 1}
     assert found.cluster is not None
-    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "A100"
+    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "H100"
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
 
 
@@ -178,3 +178,39 @@ def test_mutated_objects_are_read_or_refused_in_words(data: st.DataObject) -> No
             here = here[key]
     with suppress(InputError):
         recorded(items_of({"items": items}), NOW_S)
+
+
+def test_every_object_that_cannot_be_read_is_told_by_place_and_name() -> None:
+    good, bad = pod("p", 2, 1, 5), pod("q", 2, 1, 5)
+    bad["spec"]["containers"] = 7
+    set_of = {"spec": {"podSets": [{"count": -1}]}, "kind": "Workload", "metadata": {"name": "w"}}
+    items = [
+        good,
+        {"kind": "Event"},
+        bad,
+        node("n1", "A100"),
+        {"kind": "Node", "metadata": {"name": 5}},
+        set_of,
+    ]
+    with pytest.raises(InputError) as refused:
+        items_of({"items": items})
+    assert [line.partition(": ")[0] for line in refused.value.faults] == [
+        "items[2], Pod 'q'",
+        "items[4], a Node",
+        "items[5], Workload 'w'",
+    ]
+
+
+def test_names_are_as_long_as_what_reads_them_takes() -> None:
+    """Kubernetes' own have up to 253 characters, and a namespace before them."""
+    long = "p" * 5_000
+    pods = [pod(long, 1, 1, 5), pod(long + "q", 1, 1, 5)]
+    for one in pods:
+        one["metadata"]["namespace"] = long
+    nodes = [node(f"n1{long}", "A100"), node("n2", long)]
+    found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
+    assert len({job.name for job in found.jobs}) == 2
+    assert all(len(name) == 200 for job in found.jobs for name in (job.name, job.account))
+    assert "names of 2 jobs cut to 200 characters" in found.lines()
+    assert found.cluster is not None
+    assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]

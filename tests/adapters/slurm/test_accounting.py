@@ -216,6 +216,38 @@ def test_tables_that_are_refused(text: str, fault: str) -> None:
         read_accounting(text)
 
 
+HEAD = "JobID|State|Submit|Start|Elapsed|AllocTRES|ReqTRES"
+
+
+@given(st.text("abc0.-K:= ", max_size=6), st.sampled_from(["gres/gpu", "gres/gpu:a100"]), st.booleans())
+def test_gpus_that_are_not_counted_are_a_fault_with_its_line(told: str, name: str, asked: bool) -> None:
+    """As what is no number would be a job without GPUs."""
+    entry = f"{name}={told}"
+    tres = f"|cpu=8,{entry},node=1" if asked else f"cpu=8,{entry},node=1|gres/gpu=8"
+    text = f"{HEAD}\n1|COMPLETED|1|2|00:01:00|gres/gpu=1|\n2|COMPLETED|1|2|00:01:00|{tres}\n"
+    if re.fullmatch("[0-9]+", told):
+        assert [job.gpus for job in read_accounting(text)] == [1, int(told)]
+        return
+    column = "ReqTRES" if asked else "AllocTRES"
+    fault = f"line 3, column '{column}': '{entry}' has no whole number of GPUs"
+    with pytest.raises(InputError) as refused:
+        read_accounting(text)
+    assert refused.value.faults == [fault]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, 10**9])
+def test_gpus_of_a_document_are_counted_likewise(count: float) -> None:
+    tres = {"allocated": [{"type": "gres", "name": "gpu", "count": count}]}
+    job = {
+        "job_id": 7,
+        "state": {"current": ["COMPLETED"]},
+        "time": {"start": 5, "elapsed": 60},
+        "tres": tres,
+    }
+    with pytest.raises(InputError, match=r"jobs\[0\]\.tres\.allocated: 'gres/gpu=.*' has no whole number"):
+        read_accounting(json.dumps({"jobs": [job]}))
+
+
 @pytest.mark.parametrize("text", ["", "hello", "{", "{}", '{"jobs": 3}', "NodeNames=a", "#NodeName=a1"])
 def test_a_file_of_none_of_the_commands_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not what sacct|is no JSON|has neither 'jobs'"):

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched import plot
-from wattsched.plot import style
 from wattsched.plot.style import COLOURS, FAINT, FILLS, HATCHES, LIMIT, NEUTRAL, PATTERNS, Fill, Look
 
 from .cases import CASES, outcome
@@ -174,7 +173,7 @@ def test_plots_are_written_alike(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_missing_matplotlib_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(style, "find_spec", lambda name: None)
+    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"plots need matplotlib.*pip install 'wattsched\[plot\]'"):
         CASES[name](1, None)
 

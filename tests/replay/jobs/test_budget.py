@@ -13,7 +13,7 @@ from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import Budget, Ledger
+from wattsched.replay.jobs.budget import PACINGS, Budget, Ledger, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.sizing import Sizing
@@ -62,6 +62,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     per_kwh=st.sampled_from([Carbon.constant(J_PER_KWH), WAVES, SUN]),
     round_s=st.sampled_from([0.0, 60.0]),
     sleep=st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
+    pacing=st.sampled_from(PACINGS),
 )
 def test_no_period_is_overspent_and_no_job_is_lost(
     name: str,
@@ -71,13 +72,14 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     per_kwh: Carbon,
     round_s: float,
     sleep: Sleep | None,
+    pacing: Pacing,
 ) -> None:
     idle_w = standing_w(trace)
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     # Above the idle draw there is a share of what all GPUs could draw, at the dearest hour.
     watts = idle_w + share * gpus * (BUSY_W - IDLE_W)
     amount = watts * period_s * float(per_kwh.g_per_kwh.max()) / J_PER_KWH
-    outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh), round_s, sleep)
+    outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh, pacing), round_s, sleep)
     assert np.all(np.isfinite(outcome.jobs.end_s))
     assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)
     assert outcome.ledger is not None
@@ -91,7 +93,7 @@ def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> No
     """Forty jobs wait from the start; whoever is short of power leaves less than 1 % of it."""
     jobs = poisson_jobs(40, 3, gap_s=1.0, median_s=4000.0)
     trace = trace_of_durations(homogeneous_cluster(4, 8, "A100"), jobs, seed=3)
-    period_s, watts = 7200.0, 32 * 50 + 4 * 200 + 0.4 * 32 * 350
+    period_s, watts = 7200.0, 32 * 50 + 4 * 200 + 0.4 * 32 * 225
     begin_s = float(trace.arrival_s[0])
     amount = watts * float(per_kwh.per_watt(begin_s, begin_s + period_s))
     budget = Budget("carbon_g", amount, period_s, per_kwh)
@@ -130,6 +132,21 @@ def test_a_ledger_by_hand() -> None:
     assert ledger.begin_s == [0.0, 100.0]
     assert ledger.spent == pytest.approx([3000.0, 0.0])
     assert ledger.short == [False, True]
+
+
+@pytest.mark.parametrize("name", ["fifo", "srtf", "powerflow", "greenflow", "sizing"])
+def test_a_hard_total_limits_nothing_until_it_is_spent(name: str) -> None:
+    """Unpaced eight jobs run side by side for 750 s, until only the idle draw is left of the period."""
+    trace = trace_by_hand(cluster_of(8), *[(0.0, 1000.0, 1, linear(1)) for _ in range(8)])
+    idle_w, over_w = standing_w(trace), 8 * (BUSY_W - IDLE_W)
+    amount = 2000.0 * idle_w + 750.0 * over_w
+    hard, paced = (run(trace, name, Budget.of_energy(amount, 2000.0, pacing)) for pacing in ("none", "even"))
+    assert hard.ledger is not None
+    assert hard.ledger.spent[0] == pytest.approx(amount)
+    # All stop at 750 s, and go on with the next period.
+    assert hard.jobs.end_s == pytest.approx(np.full(8, 2250.0), abs=30.0)
+    assert hard.meter.power.values[0] == pytest.approx(idle_w + over_w)
+    assert paced.meter.power.values[0] < idle_w + over_w
 
 
 def test_power_follows_the_intensity() -> None:

@@ -8,11 +8,15 @@ import io
 import pytest
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand
 
+from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.traces.recorded import TraceJob
+from wattsched.perfmodels.profile import find
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.outcome import (
     CLOCK_COLUMNS,
     RECORDS,
     Outcome,
+    Summary,
     csv_text,
     finish_time_fairness,
     parquet,
@@ -21,6 +25,7 @@ from wattsched.replay.jobs.outcome import (
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
+from wattsched.replay.jobs.trace import trace_of_durations
 
 
 @pytest.fixture
@@ -43,6 +48,28 @@ def test_csv_has_a_line_per_entry(outcome: Outcome) -> None:
                 assert set(read) == {""}
             else:
                 assert [float(cell) for cell in read] == pytest.approx(values, rel=1e-8)
+
+
+def test_the_error_of_the_energy_is_what_other_watts_would_make_of_it() -> None:
+    jobs = [TraceJob(f"j{i}", 600.0 * i, 3000.0, 2, model="bert") for i in range(4)]
+    cluster = homogeneous_cluster(1, 8, "A100")
+    kind = cluster.gpu_types["A100"].model_copy(update={"max_power_w": None})
+
+    def run(power_factor: float) -> Summary:
+        types = {"A100": kind.model_copy(update={"power_factor": power_factor})}
+        trace = trace_of_durations(cluster.model_copy(update={"gpu_types": types}), jobs)
+        return summary(simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo"))
+
+    profile = find("bert", "A100")
+    assert profile is not None
+    assert profile.power_error is not None
+    plain, more = run(1.0), run(1.0 + profile.power_error)
+    assert plain.energy_error_j == pytest.approx(more.energy_j - plain.energy_j)
+    assert plain.energy_error_j == pytest.approx(profile.power_error * plain.jobs_energy_j)
+
+
+def test_tables_are_taken_at_their_word(outcome: Outcome) -> None:
+    assert summary(outcome).energy_error_j == 0.0
 
 
 @pytest.mark.parametrize("begin_s", [0.0, 1.7e9, 1e12])

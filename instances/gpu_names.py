@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 
+from wattsched.inputs import meant
 from wattsched.instances.clusters import GPU_TYPES
+from wattsched.instances.errors import NoticeWarning
 from wattsched.topology.cluster import GpuType
 
 BOARD_POWER_W = {
@@ -12,15 +15,10 @@ BOARD_POWER_W = {
     "A30": 165.0,
     "A800": 400.0,
     "A6000": 300.0,
-    "B200": 1000.0,
-    "H100": 700.0,
-    "H200": 700.0,
     "H800": 700.0,
     "L4": 72.0,
     "L40": 300.0,
-    "L40S": 350.0,
     "MI210": 300.0,
-    "MI300X": 750.0,
 }
 """Board limits of the vendors' data sheets, of the variants with most power; none is measured here."""
 
@@ -63,6 +61,29 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
     else:
         kind, told = _standing_in(STAND_IN, name, memory), f"is not known and counts as {STAND_IN}"
     return kind, told
+
+
+def stated_gpu_type(text: str) -> tuple[str, GpuType]:
+    """GPU type that somebody names, such as ``H100``, or ``rtx5090=A100`` for one that counts as an A100.
+
+    A notice says what is assumed of it.
+
+    Raises
+    ------
+    ValueError
+        For a type of which nothing is known, where it is not said what counts instead.
+    """
+    name, equals, stand_in = text.partition("=")
+    measured = ", ".join(GPU_TYPES)
+    if not name or (equals and stand_in not in GPU_TYPES):
+        raise ValueError(f"gpu_type: '{text}' is not TYPE=KNOWN, with one of {measured}")
+    if not equals and common_name(name) not in (known := sorted({*GPU_TYPES, *BOARD_POWER_W})):
+        told = f"'{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
+        raise ValueError(f"gpu_type: {told}; or say which of {measured} counts instead, as in {name}=A100")
+    kind, assumed = gpu_type_named(name, stand_in if equals else None)
+    if assumed:
+        warnings.warn(f"assumed: GPU type '{name}' {assumed}", NoticeWarning, stacklevel=3)
+    return name, kind
 
 
 def common_name(name: str) -> str:

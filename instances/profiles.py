@@ -1,0 +1,33 @@
+"""Files of profiles: one of `wattsched fit`, a list of them, or an instance that has some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from wattsched.instances.errors import InputError, lines_of
+from wattsched.instances.io import read_json
+from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.profiles import Profiles
+
+
+def read_profiles(path: str | Path) -> Profiles:
+    """Read profiles that are to take the place of the catalogue's.
+
+    Raises
+    ------
+    wattsched.InputError
+        With one line per fault, and for a file without profiles.
+    """
+    document = read_json(path)
+    one = isinstance(document, dict) and "throughput" in document
+    told = document.get("profiles") if isinstance(document, dict) and not one else document
+    if not one and (not isinstance(told, list) or not told):
+        what = "is neither a profile nor a list of them, nor an instance with 'profiles'"
+        raise InputError([what], str(path))
+    listed = [document] if one else told
+    try:
+        return Profiles(tuple(TypeAdapter(list[Profile]).validate_python(listed)))
+    except ValidationError as error:
+        raise InputError(lines_of(error, listed), str(path)) from None

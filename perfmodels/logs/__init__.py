@@ -1,0 +1,69 @@
+"""Readers of logs of GPUs: nvidia-smi, DCGM, Prometheus, Zeus.
+
+To add one: a file with a function that recognises the text and one that reads it into samples, and its line
+in `LOGS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wattsched.inputs import read_text
+from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
+from wattsched.perfmodels.logs.samples import Sample, Samples
+
+
+@dataclass(frozen=True)
+class Log:
+    """A kind of log.
+
+    Attributes
+    ----------
+    name : str
+        What writes it.
+    recognises : callable
+        Whether a text is such a log.
+    read : callable
+        Samples of a text; takes the file's name, too, for messages.
+    """
+
+    name: str
+    recognises: Callable[[str], bool]
+    read: Callable[[str, str], Iterator[Sample]]
+
+
+LOGS = (
+    Log(zeus.WINDOWS, zeus.recognises_windows, zeus.read_windows),
+    Log(zeus.PROFILE, zeus.recognises_profile, zeus.read_profile),
+    Log(prometheus.ANSWER, prometheus.recognises_answer, prometheus.read_answer),
+    Log(prometheus.TEXT, prometheus.recognises_text, prometheus.read_text),
+    Log(dcgm.NAME, dcgm.recognises, dcgm.read),
+    Log(nvidia_smi.NAME, nvidia_smi.recognises, nvidia_smi.read),
+)
+
+
+def log_of(text: str) -> Log | None:
+    """Kind of log that a text is, if any."""
+    return next((log for log in LOGS if log.recognises(text)), None)
+
+
+def read_log(path: str | Path) -> Samples:
+    """Read a log of GPUs of whatever kind it is.
+
+    Raises
+    ------
+    ValueError
+        For a file that is none, has no watts, or is malformed, in one sentence with its name.
+    OSError
+        When the file cannot be read.
+    """
+    try:
+        text = read_text(path)
+    except ValueError as error:
+        raise ValueError(f"{Path(path).name}: {error}") from None
+    if (log := log_of(text)) is None:
+        known = ", ".join(log.name for log in LOGS)
+        raise ValueError(f"{Path(path).name} is no log of GPUs that is known ({known}), or lacks its header")
+    return Samples.of(path, log.read(text, Path(path).name))

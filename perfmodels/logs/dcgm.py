@@ -1,0 +1,116 @@
+"""What DCGM calls things, and logs of ``dcgmi dmon -e 155,203,100,160``.
+
+``dcgmi dmon`` prints a table: ``#Entity`` and a short name for each field, a line of units, and a line for
+each GPU, ``GPU 0    123.456    98    1410``; both first lines again after every 14 lines. It tells no times.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from wattsched.inputs import listed
+from wattsched.perfmodels.logs.samples import MOST_MHZ, MOST_PERCENT, MOST_W, Sample, lines_of, reading
+
+NAME = "dcgmi dmon"
+HEADER = re.compile(r"#\s*Entity\b")
+FIELDS = {
+    "power_w": ("DCGM_FI_DEV_POWER_USAGE", "POWER", MOST_W),
+    "utilisation": ("DCGM_FI_DEV_GPU_UTIL", "GPUTL", MOST_PERCENT),
+    "frequency_mhz": ("DCGM_FI_DEV_SM_CLOCK", "SMCLK", MOST_MHZ),
+    "power_limit_w": ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PMLMT", MOST_W),
+}
+"""Column of a sample to DCGM's field, its short name, and the largest value."""
+METRICS = {metric: (column, most) for column, (metric, _, most) in FIELDS.items()}
+PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name"))
+"""Labels of namespace and pod. Prometheus says ``exported_pod`` where ``pod`` is that of the exporter."""
+
+
+def recognises(text: str) -> bool:
+    """Whether a text begins as the output of ``dcgmi dmon``."""
+    return bool(HEADER.match(text.lstrip()))
+
+
+def read(text: str, name: str) -> Iterator[Sample]:
+    """Samples of ``dcgmi dmon``, in the order of its lines.
+
+    Raises
+    ------
+    ValueError
+        Where the field POWER (155) is missing, or a cell is malformed, with its line.
+    """
+    columns: list[str] = []
+    for line, text_line in enumerate(lines_of(text), start=1):
+        if HEADER.match(text_line):
+            columns = text_line.replace("#", " ").split()[1:]
+            if FIELDS["power_w"][1] not in columns:
+                raise ValueError(f"{name}, line {line}: no column POWER (-e 155), found {listed(columns)}")
+            continue
+        words = text_line.split()
+        # Units, what is said at the end, and parts of GPUs, of which nobody knows the watts.
+        if len(words) < 2 or words[0] != "GPU" or not words[1].isdecimal():
+            continue
+        if len(words) != len(columns) + 2:
+            raise ValueError(f"{name}, line {line}: {len(words) - 2} values of the {len(columns)} columns")
+        cells = dict(zip(columns, words[2:], strict=True))
+        values = {
+            column: reading(cells[short], f"{name}, line {line}, column {short}", most)
+            for column, (_, short, most) in FIELDS.items()
+            if short in cells
+        }
+        yield sample_of("", words[1], values)
+
+
+def sample_of(job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan) -> Sample:
+    """Sample of what DCGM tells, whose utilisation is in percent."""
+    shares = {name: v / 100.0 if name == "utilisation" else v for name, v in values.items()}
+    return Sample(job, gpu, time_s, **shares)
+
+
+class Point(NamedTuple):
+    """A value of a metric; `key` tells moments apart where there are no times."""
+
+    metric: str
+    labels: Mapping[str, str]
+    key: float
+    time_s: float
+    value: float
+
+
+def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
+    """Samples of points: those of a GPU, a job and a moment are one.
+
+    Raises
+    ------
+    ValueError
+        For parts of GPUs (MIG), of which nobody knows the watts, and metrics of no GPU.
+    """
+    found: dict[tuple[str, str, float], tuple[float, dict[str, float]]] = {}
+    for point in points:
+        column, _ = METRICS[point.metric]
+        if point.labels.get("GPU_I_ID"):
+            raise ValueError(f"{name} has parts of GPUs (GPU_I_ID), of which nobody knows the watts")
+        key = (job_of(point.labels), _gpu_of(point.labels, name), point.key)
+        found.setdefault(key, (point.time_s, {}))[1][column] = point.value
+    for (job, gpu, _), (time_s, values) in found.items():
+        yield sample_of(job, gpu, values, time_s)
+
+
+def job_of(labels: Mapping[str, str]) -> str:
+    """Slurm's job (``hpc_job``), else NAMESPACE/POD, else nothing."""
+    if job := labels.get("hpc_job"):
+        return job
+    for namespace, pod in PODS:
+        if labels.get(pod):
+            return f"{labels.get(namespace, '')}/{labels[pod]}"
+    return ""
+
+
+def _gpu_of(labels: Mapping[str, str], name: str) -> str:
+    if uuid := labels.get("UUID") or labels.get("uuid"):
+        return uuid
+    if not (gpu := labels.get("gpu") or labels.get("device", "")):
+        raise ValueError(f"{name}: a series has neither of the labels UUID and gpu; do not sum over GPUs")
+    return f"{labels.get('Hostname') or labels.get('instance', '')}/{gpu}"

@@ -1,0 +1,291 @@
+"""What jobs did according to logs: the table of measured steps is completed by the watts of its jobs.
+
+What counts are of each GPU of a job (at each power limit, where that changed) the samples from the first to
+the last in which it is busy, less the first tenth, in which the job warms up. A GPU is busy when a kernel
+runs at least `BUSY` of the time, or, where no log tells the utilisation, when it draws more than the middle
+between the least and the most watts of the job's samples. Windows of Zeus are busy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from wattsched.inputs import MOST_NAMED, echo, listed
+from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
+from wattsched.topology.arrays import BoolArray, FloatArray
+
+BUSY = 0.05
+IDLE_DRAW = 0.6
+"""Watts, as a part of the most, below which a log without utilisation shows a GPU that idles."""
+WARM_UP = 10
+"""One of so many samples is of the warm-up."""
+LEAST = 5
+"""Samples of busy GPUs that a job needs."""
+SAME_CLOCK, LOCKED = 0.01, 0.9
+"""A locked clock is within so much of its median in so many of the samples."""
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """What a job did on its GPUs at one setting.
+
+    Attributes
+    ----------
+    job : str
+        As the table names it.
+    gpus : int
+    power_w, utilisation, frequency_mhz, power_limit_w : float
+        Of one GPU: mean watts, mean utilisation (0 to 1), median clock, limit; nan where no log tells.
+    window_s : float
+        Mean seconds of a window of Zeus; nan in other logs.
+    locked : bool
+        Whether the clock stayed the same.
+    samples, read : int
+        How many count, of how many that the job has.
+    """
+
+    job: str
+    gpus: int
+    power_w: float
+    utilisation: float
+    frequency_mhz: float
+    power_limit_w: float
+    window_s: float
+    locked: bool
+    samples: int
+    read: int
+
+
+@dataclass(frozen=True)
+class LoggedJobs:
+    """Rows of a table with what logs tell of them: lines and cells, a run for each, and what was left out."""
+
+    rows: list[tuple[int, Row]]
+    runs: tuple[LoggedRun, ...]
+    notes: tuple[str, ...]
+
+
+def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> LoggedJobs:
+    """Complete the rows of a table of jobs by what logs tell of them.
+
+    Parameters
+    ----------
+    rows : sequence of pairs of int and dict
+        Line and cells. ``job`` names the samples, which ``start``, ``end`` and ``power_limit_w`` narrow.
+    samples : Samples
+        Of all logs.
+    table : str
+        Name of the table, for messages.
+
+    Returns
+    -------
+    LoggedJobs
+        A row for each job and power limit, with ``power_w``, and where the table does not tell them ``gpus``
+        and the setting that was varied: ``power_limit_w``, or ``frequency_mhz`` where clocks were locked.
+        Windows of ``steps`` give ``step_time_s``.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks the column ``job``, no job is in a log, or a row and its samples do not go
+        together.
+    """
+    if rows and "job" not in rows[0][1]:
+        raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")
+    used = np.zeros(len(samples), dtype=bool)
+    missing: list[str] = []
+    idle: list[str] = []
+    found: list[tuple[int, Row, LoggedRun]] = []
+    for line, row in rows:
+        place = f"{table}, line {line}"
+        chosen = _chosen(row, samples, place)
+        used |= chosen
+        runs = _runs(row, samples.only(chosen), place)
+        if not runs:
+            (idle if chosen.any() else missing).append(row["job"])
+        if len(runs) > 1 and not row.get("steps"):
+            limits = listed((f"{run.power_limit_w:g}" for run in runs), "", MOST_NAMED)
+            told = f"{echo(row['job'])} ran at the power limits {limits} W"
+            each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
+            raise ValueError(f"{place}: {told}; give each {each}")
+        found += [(line, row, run) for run in runs]
+    notes = _notes(missing, idle, samples.only(~used), table)
+    if not found:
+        raise ValueError(f"{table}: no job is in the logs, which have {listed(_names(samples))}")
+    settings = _settings([row for _, row, _ in found], [run for _, _, run in found])
+    made = [
+        (line, _filled(row, run, setting, f"{table}, line {line}"))
+        for (line, row, run), setting in zip(found, settings, strict=True)
+    ]
+    return LoggedJobs(made, tuple(run for _, _, run in found), notes)
+
+
+def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
+    told = []
+    if missing:
+        told.append(f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample")
+    if idle:
+        told.append(f"left out: {listed(dict.fromkeys(idle))}, with fewer than {LEAST} samples of busy GPUs")
+    if names := [name for name in np.unique(unused.job).tolist() if name]:
+        told.append(f"not used: {listed(names)} of the logs, which {table} does not name")
+    return tuple(told)
+
+
+def _names(samples: Samples) -> list[str]:
+    """What rows can name."""
+    return [str(name) for name in np.unique(np.where(samples.job == "", samples.log, samples.job))]
+
+
+def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
+    """Samples that a row names: by job or pod, else by log; within its times, and at its power limit."""
+    chosen = _alike(samples.job, row["job"])
+    if not chosen.any():
+        chosen = _alike(samples.log, row["job"])
+        jobs = [name for name in np.unique(samples.job[chosen]).tolist() if name]
+        if len(jobs) > 1:
+            told = f"the log {echo(row['job'])} has several jobs or windows ({listed(jobs)})"
+            raise ValueError(f"{place}, column 'job': {told}; name one")
+        if jobs:
+            chosen &= samples.job == jobs[0]
+    for column, ends, sign in (("start", samples.time_s, 1), ("end", _ends(samples), -1)):
+        if not (cell := row.get(column, "")):
+            continue
+        try:
+            moment = seconds_of(cell)
+        except ValueError as error:
+            raise ValueError(f"{place}, column '{column}': {error}") from None
+        if np.isnan(samples.time_s[chosen]).any():
+            raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
+        chosen &= sign * (ends - moment) >= 0
+    if cell := row.get("power_limit_w", ""):
+        limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST_W)
+        chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))
+    return chosen
+
+
+def _ends(samples: Samples) -> FloatArray:
+    return np.asarray(samples.time_s + np.nan_to_num(samples.duration_s))
+
+
+def _alike(names: Texts, asked: str) -> BoolArray:
+    """Names that are, or whose part after the namespace is, what was asked for; ``*`` stands for anything."""
+
+    def meant(name: str) -> bool:
+        return any(fnmatchcase(one, asked) if "*" in asked else one == asked for one in (name, _pod(name)))
+
+    same = {name: bool(name) and meant(name) for name in {*names.tolist()}}
+    return np.fromiter((same[name] for name in names.tolist()), dtype=bool, count=len(names))
+
+
+def _pod(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
+    """What a job did at each of its power limits, where it was busy for long enough."""
+    limits = np.unique(samples.power_limit_w)
+    alike = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
+    runs = [_run(row, samples.only(chosen), place) for chosen in alike]
+    return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
+
+
+def _run(row: Row, samples: Samples, place: str) -> LoggedRun:
+    read, samples = len(samples), samples.only(_counted(samples))
+    gpus = len(np.unique(samples.gpu))
+    power_w = _mean(samples.power_w, samples.duration_s)
+    told = row.get("gpus", "")
+    if (samples.gpu == "").any():
+        if not told:
+            raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
+        power_w /= max(reading(told, f"{place}, column 'gpus'", 1e6), 1.0)
+    clocks = samples.frequency_mhz[~np.isnan(samples.frequency_mhz)]
+    clock = float(np.median(clocks)) if len(clocks) else math.nan
+    near = np.abs(clocks - clock) <= SAME_CLOCK * clock
+    return LoggedRun(
+        job=row["job"],
+        gpus=gpus,
+        power_w=power_w,
+        utilisation=_mean(samples.utilisation, samples.duration_s),
+        frequency_mhz=clock,
+        power_limit_w=float(samples.power_limit_w[0]) if len(samples) else math.nan,
+        window_s=_mean(samples.duration_s),
+        locked=bool(len(near) and near.mean() >= LOCKED),
+        samples=len(samples),
+        read=read,
+    )
+
+
+def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:
+    """Mean of the values that are known, nan if none is; weights that are nan are 1."""
+    known = ~np.isnan(values)
+    if not known.any():
+        return math.nan
+    weight = np.ones(len(values)) if weights is None else np.nan_to_num(weights, nan=1.0)
+    return float(np.average(values[known], weights=weight[known]))
+
+
+def _counted(samples: Samples) -> BoolArray:
+    """Samples that count: of each GPU from the first busy one to the last, less the first tenth of them."""
+    busy = samples.utilisation >= BUSY
+    if np.isnan(samples.utilisation).all():
+        least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
+        busy = (samples.power_w > (least + most) / 2.0) | (least >= IDLE_DRAW * most)
+    busy |= ~np.isnan(samples.duration_s)
+    counted = np.zeros(len(samples), dtype=bool)
+    for gpu in np.unique(samples.gpu):
+        of_gpu = np.flatnonzero(samples.gpu == gpu)
+        at_work = np.flatnonzero(busy[of_gpu])
+        if len(at_work):
+            first, end = at_work[0], at_work[-1] + 1
+            counted[of_gpu[first + (end - first) // WARM_UP : end]] = True
+    return counted
+
+
+def _settings(rows: Sequence[Row], runs: Sequence[LoggedRun]) -> list[Row]:
+    """Cells of the setting that was varied, of each run: the power limit, or a clock that was locked."""
+    told = {name for row in rows for name in ("frequency_mhz", "power_limit_w") if row.get(name)}
+    limits, clocks = [run.power_limit_w for run in runs], _merged([run.frequency_mhz for run in runs])
+    if "frequency_mhz" not in told and ("power_limit_w" in told or _vary(limits)):
+        return [{"power_limit_w": _cell(limit)} for limit in limits]
+    if "frequency_mhz" in told or (all(run.locked for run in runs) and _vary(clocks)):
+        return [{"frequency_mhz": _cell(clock)} for clock in clocks]
+    return [{} for _ in runs]
+
+
+def _vary(values: Sequence[float]) -> bool:
+    return not any(map(math.isnan, values)) and len(set(values)) > 1
+
+
+def _cell(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.0f}"
+
+
+def _merged(clocks: Iterable[float]) -> list[float]:
+    """Clocks, those that are the same but for their last steps by the name of the highest."""
+    names: dict[float, float] = {}
+    highest = math.inf
+    for clock in sorted({clock for clock in clocks if not math.isnan(clock)}, reverse=True):
+        if clock < highest * (1.0 - SAME_CLOCK):
+            highest = clock
+        names[clock] = highest
+    return [names.get(clock, math.nan) for clock in clocks]
+
+
+def _filled(row: Row, run: LoggedRun, setting: Row, place: str) -> Row:
+    """Row with what its run tells, where it has no cell of its own."""
+    cells = {"gpus": str(run.gpus), "power_w": f"{run.power_w:.9g}", **setting}
+    if steps := row.get("steps"):
+        if math.isnan(run.window_s):
+            told = "are of windows, which only Zeus has; give step_time_s or throughput"
+            raise ValueError(f"{place}, column 'steps': {told}")
+        if not (count := reading(steps, f"{place}, column 'steps'", 1e12)) >= 1:
+            raise ValueError(f"{place}, column 'steps': {echo(steps, '')} must be at least 1")
+        cells["step_time_s"] = f"{run.window_s / count:.9g}"
+    return {**row, **{name: cell for name, cell in cells.items() if not row.get(name)}}

@@ -1,0 +1,97 @@
+"""Logs of ``nvidia-smi --query-gpu=... --format=csv -l SECONDS``.
+
+The header names the columns by the queries and their units, ``power.draw [W]``; cells are ``123.45 W``, or
+``123.45`` with ``nounits``, and ``[N/A]``, ``[Not Supported]`` or another reason in brackets where there is
+no value. A log to which another was appended has the header again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from wattsched.inputs import echo
+from wattsched.perfmodels.logs.samples import (
+    MOST_MHZ,
+    MOST_PERCENT,
+    MOST_W,
+    Sample,
+    lines_of,
+    reading,
+    seconds_of,
+)
+
+NAME = "nvidia-smi"
+VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? (W|MHz|%)")
+"""Cells that show a row of such a log: a timestamp, a UUID, a value with its unit."""
+POWER = ("power.draw.average", "power.draw", "power.draw.instant")
+COLUMNS = {
+    "power_w": (POWER, "W", MOST_W),
+    "utilisation": (("utilization.gpu",), "%", MOST_PERCENT),
+    "frequency_mhz": (
+        ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr"),
+        "MHz",
+        MOST_MHZ,
+    ),
+    "power_limit_w": (("enforced.power.limit", "power.limit"), "W", MOST_W),
+}
+"""What a column of a sample is called, the first that is there, with its unit and its largest value."""
+GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_serial")
+
+
+def recognises(text: str) -> bool:
+    """Whether a text begins as such a log does, with its header or without."""
+    first = _cells(text.lstrip().partition("\n")[0])
+    return any(cell.startswith(POWER) or VALUE.fullmatch(cell) for cell in first)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(",")]
+
+
+def read(text: str, name: str) -> Iterator[Sample]:
+    """Samples of a log.
+
+    Raises
+    ------
+    ValueError
+        For a log without a header or without ``power.draw``, and a malformed cell, with its line.
+    """
+    rows = enumerate(lines_of(text), start=1)
+    first, header = next((line, _cells(row)) for line, row in rows if row.strip())
+    queries = {query.partition(" [")[0]: place for place, query in enumerate(header)}
+    if not any(query in queries for query in POWER):
+        unknown = any(map(VALUE.fullmatch, header))
+        told = "has no header, so that its columns are not known" if unknown else "has no power.draw"
+        raise ValueError(f"{name}, line {first}: {told}; log power.draw, without noheader in --format")
+    found = {
+        column: (place, unit, most)
+        for column, (names, unit, most) in COLUMNS.items()
+        if (place := next((queries[query] for query in names if query in queries), None)) is not None
+    }
+    gpu = next((queries[query] for query in GPUS if query in queries), None)
+    time = queries.get("timestamp")
+    for line, row in rows:
+        cells = _cells(row)
+        if not any(cells) or cells == header:
+            continue
+        if len(cells) != len(header):
+            if not text.endswith("\n") and line > text.count("\n"):
+                return  # nvidia-smi was ended while it wrote
+            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
+        values = {
+            column: reading(cells[place], f"{name}, line {line}, column {echo(header[place])}", most, unit)
+            for column, (place, unit, most) in found.items()
+        }
+        if "utilisation" in values:
+            values["utilisation"] /= 100.0
+        if time is not None:
+            values["time_s"] = _time_s(cells[time], f"{name}, line {line}, column 'timestamp'")
+        yield Sample("", "0" if gpu is None else cells[gpu], **values)
+
+
+def _time_s(text: str, place: str) -> float:
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None

@@ -1,0 +1,181 @@
+"""What every log of GPUs is read into: samples, each what one GPU did at a moment or over a window."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wattsched.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
+from wattsched.topology.arrays import BoolArray, FloatArray
+
+Texts = NDArray[np.object_]
+"""Of few different texts, each of which is there once."""
+
+MOST_W, MOST_MHZ, MOST_PERCENT = 1e5, 1e5, 100.0
+BLANK = ("", "-", "n/a", "nan", "+nan", "unknown error")
+"""How programs write that they could not read a value; nvidia-smi also puts the reason in brackets."""
+UUID = "GPU-"
+
+
+class Sample(NamedTuple):
+    """A sample, as readers give them; nan where a log does not tell.
+
+    Attributes
+    ----------
+    job : str
+        A Slurm job's number, a pod as NAMESPACE/POD, or a window of Zeus; empty where the log has none.
+    gpu : str
+        Which GPU; empty where the watts are those of all GPUs together.
+    time_s : float
+        Seconds since 1970 on the log's clock.
+    duration_s : float
+        Seconds of a window, over which the watts are the mean; nan for what was read at a moment.
+    utilisation : float
+        Share of the time with a kernel on the GPU, 0 to 1.
+    """
+
+    job: str
+    gpu: str
+    time_s: float = math.nan
+    duration_s: float = math.nan
+    power_w: float = math.nan
+    utilisation: float = math.nan
+    frequency_mhz: float = math.nan
+    power_limit_w: float = math.nan
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples by column, those of a log in the order of their times.
+
+    Attributes
+    ----------
+    log : ndarray of object, shape (n,)
+        Name of the file without its endings.
+    job, gpu : ndarray of object, shape (n,)
+    time_s, duration_s, power_w, utilisation, frequency_mhz, power_limit_w : ndarray of float64, shape (n,)
+        As of `Sample`; limits in whole watts.
+    """
+
+    log: Texts
+    job: Texts
+    gpu: Texts
+    time_s: FloatArray
+    duration_s: FloatArray
+    power_w: FloatArray
+    utilisation: FloatArray
+    frequency_mhz: FloatArray
+    power_limit_w: FloatArray
+
+    @classmethod
+    def of(cls, path: str | Path, read: Iterable[Sample]) -> Samples:
+        """Collect the samples of a file that tell watts.
+
+        GPUs of different files are different ones, unless they are named by their UUIDs.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        texts: dict[str, list[str]] = {"job": [], "gpu": []}
+        numbers = {name: array("d") for name in Sample._fields if name not in texts}
+        most, once = ROWS_PER_MB * most_mb(), {"": ""}
+        for sample in read:
+            if math.isnan(sample.power_w):
+                continue
+            if len(texts["job"]) == most:
+                raise TooLargeError(f"{Path(path).name} has more than {most:,} samples")
+            values = sample._asdict()
+            for name, cells in texts.items():
+                cells.append(once.setdefault(values[name], values[name]))
+            for name, column in numbers.items():
+                column.append(values[name])
+        if not texts["job"]:
+            raise ValueError(f"{Path(path).name} has no watts of a GPU")
+        known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*texts["gpu"]}}
+        texts |= {"gpu": [known[gpu] for gpu in texts["gpu"]], "log": [stem_of(path)] * len(texts["job"])}
+        order = np.argsort(np.array(numbers["time_s"]), kind="stable")
+        columns = {name: np.array(column)[order] for name, column in numbers.items()}
+        columns["power_limit_w"] = np.round(columns["power_limit_w"])
+        return cls(**columns, **{name: np.array(cells, dtype=object)[order] for name, cells in texts.items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Samples]) -> Samples:
+        """All samples of several logs."""
+        return cls(**{name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])})
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def only(self, chosen: BoolArray) -> Samples:
+        """Return the chosen samples alone."""
+        return Samples(**{name: values[chosen] for name, values in vars(self).items()})
+
+
+def stem_of(path: str | Path) -> str:
+    """Name of a file without its folder and its ending, ``.gz`` included."""
+    return Path(Path(path).name.removesuffix(".gz")).stem
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Lines of a text, one at a time: a list of all would take several times as much memory as the text."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end
+        yield text[begin:end].removesuffix("\r")
+        begin = end + 1
+
+
+def reading(text: str, place: str, most: float, unit: str = "") -> float:
+    """Number of a cell, with or without its unit; nan where it says that there is none.
+
+    Raises
+    ------
+    ValueError
+        For what is no number, has another unit, is negative, or above `most`.
+    """
+    told = text.strip()
+    if told.lower() in BLANK or (told.startswith("[") and told.endswith("]")):
+        return math.nan
+    value, _, found = told.partition(" ")
+    if found.strip() not in ("", unit):
+        raise ValueError(f"{place}: {echo(told)} is not in {unit}")
+    try:
+        number = number_in(value)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    if not 0 <= number <= most:
+        raise ValueError(f"{place}: {echo(told, '')} must be between 0 and {most:,.0f}")
+    return number
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; no zone means UTC.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    try:
+        seconds = number_in(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text.strip().replace("/", "-"))
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            told = "is no time, expected such as 2026/11/03 08:30:00.125 or seconds since 1970"
+            raise ValueError(f"{echo(text)} {told}") from None
+    if not math.isfinite(seconds):
+        raise ValueError(f"{echo(text)} is no time")
+    return seconds

@@ -1,0 +1,98 @@
+"""Logs of Zeus (https://ml.energy/zeus): windows of `ZeusMonitor`, and profiles of its power-limit optimiser.
+
+``ZeusMonitor(log_file=...)`` writes ``start_time,window_name,elapsed_time,gpu0_energy,...``: seconds since
+1970, seconds, and joules of each GPU. `GlobalPowerLimitOptimizer` measures a window for each power limit,
+whose name ends with the watts, and saves ``{"measurements": [{"power_limit": W, "energy": J, "time": s}]}``,
+the energy of all GPUs together.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from wattsched.inputs import echo, json_in, listed
+from wattsched.perfmodels.logs.samples import MOST_W, Sample, lines_of, reading
+
+WINDOWS = "Zeus"
+PROFILE = "Zeus, power limits"
+HEADER = ("start_time", "window_name", "elapsed_time")
+ENERGY = re.compile(r"gpu(\d+)_energy")
+OPTIMISER = re.compile(r"(__\w*PowerLimitOptimizer)_(\d+)")
+MOST_S, MOST_J = 1e10, 1e12
+
+
+def recognises_windows(text: str) -> bool:
+    """Whether a text begins with the header of such a log."""
+    return tuple(_cells(text.lstrip().partition("\n")[0])[: len(HEADER)]) == HEADER
+
+
+def read_windows(text: str, name: str) -> Iterator[Sample]:
+    """Samples of windows: of each, its mean watts on each GPU.
+
+    Raises
+    ------
+    ValueError
+        For a log without energies, and a malformed cell, with its line.
+    """
+    rows = enumerate(lines_of(text), start=1)
+    first, header = next((line, _cells(row)) for line, row in rows if row.strip())
+    gpus = [found[1] for cell in header[3:] if (found := ENERGY.fullmatch(cell))]
+    if not gpus or len(gpus) + len(HEADER) != len(header):
+        told = f"no columns of energies such as gpu0_energy, found {listed(header)}"
+        raise ValueError(f"{name}, line {first}: {told}")
+    for line, row in rows:
+        cells = _cells(row)
+        if not any(cells) or cells == header:
+            continue
+        if len(cells) < len(header):
+            if not text.endswith("\n") and line > text.count("\n"):
+                return  # the process was ended while it wrote
+            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
+        # Names of windows may have commas, which Zeus writes as they are.
+        start, window, elapsed = cells[0], ",".join(cells[1 : -1 - len(gpus)]), cells[-1 - len(gpus)]
+        place = f"{name}, line {line}, column"
+        start_s = reading(start, f"{place} 'start_time'", MOST_S)
+        elapsed_s = reading(elapsed, f"{place} 'elapsed_time'", MOST_S)
+        if not elapsed_s > 0:
+            raise ValueError(f"{place} 'elapsed_time': {echo(elapsed, '')} must be above 0")
+        optimiser = OPTIMISER.fullmatch(window)
+        job, limit_w = (optimiser[1], float(optimiser[2])) if optimiser else (window, math.nan)
+        for gpu, cell in zip(gpus, cells[-len(gpus) :], strict=True):
+            power_w = reading(cell, f"{place} 'gpu{gpu}_energy'", MOST_J) / elapsed_s
+            yield Sample(job, gpu, start_s, elapsed_s, power_w, power_limit_w=limit_w)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(",")]
+
+
+def recognises_profile(text: str) -> bool:
+    """Whether a text is a profile of power limits."""
+    return text.lstrip().startswith("{") and '"measurements"' in text and '"power_limit"' in text
+
+
+def read_profile(text: str, name: str) -> Iterator[Sample]:
+    """Samples of a profile, each of all GPUs together.
+
+    Raises
+    ------
+    ValueError
+        For what is no such profile.
+    """
+    try:
+        measured = json_in(text).get("measurements")
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    for number, one in enumerate(measured if isinstance(measured, list) else [None]):
+        match one:
+            case {
+                "power_limit": int() | float() as limit_w,
+                "energy": int() | float() as energy_j,
+                "time": int() | float() as time_s,
+            } if 0 < limit_w <= MOST_W and 0 <= energy_j <= MOST_J and 0 < time_s <= MOST_S:
+                yield Sample("", "", duration_s=time_s, power_w=energy_j / time_s, power_limit_w=limit_w)
+            case _:
+                told = "power_limit (W), energy (J) and time (s), all numbers above 0"
+                raise ValueError(f"{name}, measurements[{number}]: is no object with {told}")

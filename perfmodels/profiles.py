@@ -1,0 +1,45 @@
+"""Which profiles are known: those that a user gives, and the catalogue's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from wattsched.perfmodels.profile import Profile, find, models
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Profiles by model and GPU type; those given take the place of the catalogue's.
+
+    Attributes
+    ----------
+    given : tuple of Profile
+        Of two of the same model and GPU type, the first counts.
+    """
+
+    given: tuple[Profile, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], Profile]:
+        return {(profile.model, profile.gpu_type): profile for profile in reversed(self.given)}
+
+    def find(self, model: str, gpu_type: str, stand_in: str | None = None) -> Profile | None:
+        """Profile of a model on a GPU type, or on the type that stands in for it; None if there is none."""
+        own, name = self._by_name, stand_in or gpu_type
+        return own.get((model, gpu_type)) or own.get((model, name)) or find(model, name)
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, sorted."""
+        return tuple(sorted({*models(), *(profile.model for profile in self.given)}))
+
+    @cached_property
+    def training(self) -> tuple[str, ...]:
+        """Those of models that are trained, not served: what a job of which nothing is told may run."""
+        trained = (profile.model for profile in self.given if profile.task == "training")
+        return tuple(sorted({*models("training"), *trained}))
+
+
+CATALOGUE = Profiles()
+"""Nothing but the catalogue."""

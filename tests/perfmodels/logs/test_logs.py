@@ -1,0 +1,393 @@
+"""What is written as a log of a known draw is read as that draw, whatever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from perfmodels.logs.writers import (
+    BEGIN_S,
+    IDLE_W,
+    Job,
+    Read,
+    dmon,
+    exporter,
+    pod,
+    prometheus,
+    readings,
+    slurm,
+    smi,
+    zeus,
+)
+
+from wattsched.perfmodels.fit import fit_profile
+from wattsched.perfmodels.logs import read_log
+from wattsched.perfmodels.measurements import read_logged, read_measurements
+from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
+from wattsched.perfmodels.profile import Configurations, Profile
+from wattsched.perfmodels.throughput import Throughput
+
+FORMS: dict[str, Callable[[list[Read]], str]] = {
+    "nvidia-smi": smi,
+    "nvidia-smi without units": lambda reads: smi(reads, units=False),
+    "nvidia-smi without utilisation": lambda reads: smi(reads, utilisation=False),
+    "dcgmi dmon": dmon,
+    "dcgm-exporter": lambda reads: exporter(reads, slurm),
+    "dcgm-exporter in Kubernetes": lambda reads: exporter(reads, pod),
+    "Prometheus": lambda reads: prometheus(reads, slurm),
+    "Prometheus in Kubernetes": lambda reads: prometheus(reads, pod),
+}
+
+
+def written(folder: Path, text: str, name: str = "17.log") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def table(folder: Path, rows: str, name: str = "jobs.csv") -> Path:
+    return written(folder, rows, name)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=15)
+@given(
+    gpus=st.integers(1, 4),
+    power_w=st.floats(120, 700),
+    noise=st.floats(0, 0.03),
+    busy=st.integers(10, 80),
+    idle=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    seed=st.integers(0, 10**6),
+)
+def test_watts_come_back_within_the_noise(
+    tmp_path_factory: pytest.TempPathFactory,
+    form: str,
+    gpus: int,
+    power_w: float,
+    noise: float,
+    busy: int,
+    idle: tuple[int, int],
+    seed: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    jobs = [Job("17", gpus, power_w), Job("17", gpus, power_w)]
+    log = written(folder, FORMS[form](readings(jobs[0], seed, noise=noise, busy=busy, idle=idle)))
+    rows = table(folder, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
+    m, found = read_logged([log], rows)
+    run = found.runs[0]
+    assert (run.gpus, found.notes) == (gpus, ())
+    assert run.read == gpus * (busy + sum(idle))
+    assert run.samples == gpus * (busy - busy // 10)
+    # Five standard deviations of the mean, and the digits that are written.
+    assert m.power_w is not None
+    assert m.power_w[0] == pytest.approx(power_w, rel=5 * noise / np.sqrt(run.samples) + 1e-4)
+    assert (m.power_limit_w, m.frequency_mhz) == (None, None), "nothing was varied"
+    assert np.isnan(run.frequency_mhz) or run.frequency_mhz == 1410
+    assert np.isnan(run.utilisation) or run.utilisation == pytest.approx(0.97)
+
+
+CLOCKED = Profile(
+    model="net",
+    gpu_type="A",
+    throughput=Throughput(alpha_c=0.01, beta_c=0.002, alpha_r=0.02, beta_r=0.002),
+    power=PowerModel(static_w=100.0, dynamic_w=300.0, exponent=3.0, sync_w=80.0),
+    frequency=FrequencyModel(max_mhz=1400, choices_mhz=[800, 1100, 1400], memory_bound_share=0.2),
+    batch_sizes=[32, 64, 128],
+    default_batch=64,
+    max_local_batch=128,
+    gpu_counts=[1, 2, 4],
+)
+LIMITED = CLOCKED.model_copy(
+    update={
+        "frequency": None,
+        "gpu_counts": [1],
+        "power_limits": PowerLimitTable(
+            limit_w=[100.0, 175.0, 250.0],
+            local_batch=[32, 128],
+            slowdown=[[1.3, 1.1, 1.0], [1.9, 1.2, 1.0]],
+            power_w=[[95.0, 140.0, 160.0], [99.0, 170.0, 225.0]],
+        ),
+    }
+)
+
+
+def jobs_of(true: Configurations) -> tuple[list[Job], str]:
+    """A job for each configuration, and the table of their batches and step times."""
+    jobs, lines = [], ["job,batch_size,step_time_s"]
+    for n in range(len(true)):
+        clock, limit = true.frequency_mhz[n], true.power_limit_w[n]
+        job = Job(
+            f"{1000 + n}",
+            int(true.gpus[n]),
+            float(true.power_w[n] / true.gpus[n]),
+            1410 if np.isnan(clock) else int(clock),
+            400.0 if np.isnan(limit) else float(limit),
+            begin_s=BEGIN_S + 100.0 * n,
+        )
+        jobs.append(job)
+        lines.append(f"{job.name},{true.batch_size[n]},{true.batch_size[n] / true.rate[n]:.9g}")
+    return jobs, "\n".join(lines) + "\n"
+
+
+EXPORTS = ("dcgm-exporter", "Prometheus in Kubernetes")
+
+
+@pytest.mark.parametrize(
+    ("form", "profile"),
+    [(form, profile) for form in ("nvidia-smi", "dcgmi dmon") for profile in (CLOCKED, LIMITED)]
+    # Exporters have no power limits unless they are told to.
+    + [(form, CLOCKED) for form in EXPORTS],
+    ids=lambda part: part if isinstance(part, str) else "power limit" if part is LIMITED else "clock",
+)
+def test_a_profile_comes_back_from_logs_of_its_jobs(tmp_path: Path, form: str, profile: Profile) -> None:
+    true = profile.configurations(8)
+    jobs, rows = jobs_of(true)
+    reads = {job.name: readings(job, n, noise=0.02) for n, job in enumerate(jobs)}
+    if form in EXPORTS:
+        # One export of all jobs, which tells them apart.
+        logs = [written(tmp_path, FORMS[form]([r for of_job in reads.values() for r in of_job]), "all")]
+    else:
+        logs = [written(tmp_path, FORMS[form](of_job), f"{name}.log") for name, of_job in reads.items()]
+    report = fit_profile(logs, "net", "A", jobs=table(tmp_path, rows))
+    found = report.profile.configurations(8)
+    np.testing.assert_array_equal(found.gpus, true.gpus)
+    np.testing.assert_allclose(found.power_w, true.power_w, rtol=0.05)
+    np.testing.assert_allclose(found.rate, true.rate, rtol=0.05)
+    for name in ("frequency_mhz", "power_limit_w"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(true, name))
+
+
+def test_windows_of_zeus_tell_watts_and_step_times_at_every_limit(tmp_path: Path) -> None:
+    windows = [
+        (f"__GlobalPowerLimitOptimizer_{limit}", 40 * 0.5 * (400 - limit) / 100, [limit * 20.0, limit * 22.0])
+        for limit in (300, 250, 200)
+    ]
+    log = written(tmp_path, zeus([("warm up", 3.0, [1.0, 1.0]), *windows]), "sweep.csv")
+    m, found = read_logged([log], table(tmp_path, "job,batch_size,steps\n__Global*,64,40\n"))
+    assert m.power_limit_w is not None
+    assert m.power_w is not None
+    assert m.power_limit_w.tolist() == [200, 250, 300]
+    np.testing.assert_allclose(m.step_time_s, [1.0, 0.75, 0.5])
+    np.testing.assert_allclose(m.power_w, [200 * 21 / 40, 250 * 21 / 30, 300 * 21 / 20])
+    assert m.gpus.tolist() == [2, 2, 2]
+    assert found.notes == ("not used: 'warm up' of the logs, which jobs.csv does not name",)
+
+
+def test_the_first_tenth_of_the_windows_of_zeus_is_warm_up(tmp_path: Path) -> None:
+    steps = [("step", 1.0, [100.0])] * 2 + [("step", 0.5, [100.0])] * 18
+    log = written(tmp_path, zeus([*steps, ("epoch", 11.0, [2000.0])]), "z.csv")
+    m, _ = read_logged([log], table(tmp_path, "job,local_batch,steps\nstep,8,1\nepoch,8,22\n"))
+    np.testing.assert_allclose(m.step_time_s, [0.5, 0.5])
+    assert m.power_w is not None
+    np.testing.assert_allclose(m.power_w, [200.0, 2000.0 / 11.0])
+
+
+def test_a_profile_of_zeus_is_of_all_gpus_together(tmp_path: Path) -> None:
+    text = '{"measurements": [{"power_limit": 300, "energy": 8000, "time": 10}, '
+    text += '{"power_limit": 200, "energy": 7000.0, "time": 12.5}]}'
+    log = written(tmp_path, text, "r50.json")
+    m, _ = read_logged([log], table(tmp_path, "job,batch_size,steps,gpus\nr50,256,40,4\n"))
+    assert m.power_w is not None
+    np.testing.assert_allclose(m.power_w, [140.0, 200.0])
+    np.testing.assert_allclose(m.step_time_s, [12.5 / 40, 10 / 40])
+    with pytest.raises(ValueError, match="the energy of all GPUs together; give gpus"):
+        read_logged([log], table(tmp_path, "job,batch_size,steps\nr50,256,40\n"))
+
+
+def test_public_profiles_of_zeus(data_dir: Path, tmp_path: Path) -> None:
+    folder = data_dir / "zeus-2023" / "power-limit-profiles"
+    # Their batches are not told; a fit wants two.
+    rows = "job,local_batch,steps\nV100+resnet50+gpu0,128,40\nV100+resnet50+gpu0,1,2\n"
+    log = folder / "V100+resnet50+gpu0.csv"
+    m, _ = read_logged([log], table(tmp_path, rows))
+    assert m.power_limit_w is not None
+    assert m.power_w is not None
+    assert sorted(set(m.power_limit_w.tolist())) == [100, 125, 150, 175, 200, 225, 250]
+    assert (m.power_w <= 1.03 * m.power_limit_w).all()
+    report = fit_profile([log], "resnet50", "V100", jobs=table(tmp_path, rows))
+    assert report.profile.power_limits is not None
+    assert report.profile.power_limits.limit_w[0] == 100
+    four = folder / "A40+resnet50+gpu0,1,2,3.csv"
+    m, _ = read_logged([four], table(tmp_path, "job,local_batch,steps\nA40*,128,40\n"))
+    assert set(m.gpus.tolist()) == {4}
+
+
+def test_times_tell_the_runs_of_one_log_apart(tmp_path: Path) -> None:
+    small, large = Job("x", 2, 200.0), Job("x", 2, 300.0, begin_s=BEGIN_S + 90)
+    text = smi([*readings(small), *readings(large)])
+    rows = "job,batch_size,step_time_s,start,end\nnode1,8,0.1,,{0}\nnode1,16,0.2,{0},\n"
+    for moment in ("2026/09/21 14:14:50.000", "2026-09-21T14:14:50", f"{BEGIN_S + 90}"):
+        m, _ = read_logged([written(tmp_path, text, "node1.csv")], table(tmp_path, rows.format(moment)))
+        assert m.power_w is not None
+        np.testing.assert_allclose(m.power_w, [200, 300])
+    with pytest.raises(ValueError, match=r"line 2, column 'end': the log of 'node1' tells no times"):
+        read_logged([written(tmp_path, dmon(readings(small)), "node1")], table(tmp_path, rows.format(5)))
+
+
+def test_idle_gpus_of_a_node_are_not_those_of_the_job(tmp_path: Path) -> None:
+    idle = [Read("", gpu, r.time_s, IDLE_W, 0, 210, 400.0) for gpu in (2, 3) for r in readings(Job("", 1, 1))]
+    for form in ("nvidia-smi", "nvidia-smi without utilisation", "dcgmi dmon"):
+        log = written(tmp_path, FORMS[form]([*readings(Job("", 2, 300.0)), *idle]), "a.log")
+        rows = table(tmp_path, "job,batch_size,step_time_s\na,8,0.1\na,16,0.1\n")
+        m, _ = read_logged([log], rows)
+        assert m.power_w is not None
+        assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [300, 300])
+
+
+def test_a_job_of_several_files_and_pods(tmp_path: Path) -> None:
+    def node(n: int) -> list[Read]:
+        return readings(Job(f"train-{n}", 2, 200.0 + 100 * n))
+
+    logs = [written(tmp_path, smi(node(n)), f"train-{n}.csv") for n in (0, 1)]
+    rows = table(tmp_path, "job,batch_size,step_time_s\ntrain-*,8,0.1\ntrain-0,8,0.2\n")
+    m, _ = read_logged(logs, rows)
+    assert m.power_w is not None
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([4, 2], [250, 200])
+    # Exports of two days name the same GPUs, by their UUIDs.
+    days = [written(tmp_path, prometheus(node(0), pod), f"day{n}.json") for n in (0, 1)]
+    m, _ = read_logged(days, table(tmp_path, "job,batch_size,step_time_s\nteam/train-0,8,1\ntrain-0,8,2\n"))
+    assert m.gpus.tolist() == [2, 2]
+
+
+def test_a_clock_that_wanders_is_no_setting(tmp_path: Path) -> None:
+    def log(name: str, clocks: tuple[int, int]) -> Path:
+        reads = readings(Job(name, 1, 300.0, clocks[0])), readings(Job(name, 1, 300.0, clocks[1]))
+        mixed = [one if n % 2 else other for n, (one, other) in enumerate(zip(*reads, strict=True))]
+        return written(tmp_path, smi(mixed), f"{name}.csv")
+
+    rows = table(tmp_path, "job,batch_size,step_time_s\na,8,0.1\nb,16,0.2\n")
+    m, _ = read_logged([log("a", (1410, 1410)), log("b", (1100, 1300))], rows)
+    assert m.frequency_mhz is None
+    m, _ = read_logged([log("a", (1410, 1395)), log("b", (1110, 1110))], rows)
+    assert m.frequency_mhz is not None
+    assert m.frequency_mhz.tolist()[1] == 1110
+    told = table(tmp_path, "job,batch_size,step_time_s,frequency_mhz\na,8,0.1,1410\nb,16,0.2,1200\n")
+    m, _ = read_logged([log("a", (1410, 1410)), log("b", (1100, 1300))], told)
+    assert m.frequency_mhz is not None
+    assert m.frequency_mhz.tolist() == [1410, 1200]
+
+
+def test_power_limits_that_changed_need_a_row_each(tmp_path: Path) -> None:
+    low, high = Job("s", 1, 150.0, power_limit_w=150.0), Job("s", 1, 240.0, power_limit_w=250.0)
+    log = written(tmp_path, smi([*readings(low), *readings(high)]), "s.csv")
+    with pytest.raises(ValueError, match=r"line 2: 's' ran at the power limits 150, 250 W; give each a row"):
+        read_logged([log], table(tmp_path, "job,batch_size,step_time_s\ns,8,0.1\n"))
+    rows = "job,batch_size,step_time_s,power_limit_w\ns,8,0.2,150\ns,8,0.1,250\n"
+    m, _ = read_logged([log], table(tmp_path, rows))
+    assert m.power_w is not None
+    np.testing.assert_allclose(m.power_w, [150, 240])
+
+
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    jobs = [
+        *readings(Job("1", 1, 200.0)),
+        *readings(Job("2", 1, 300.0), busy=3),
+        *readings(Job("3", 1, 90.0)),
+    ]
+    log = written(tmp_path, exporter(jobs))
+    rows = "job,batch_size,step_time_s\n1,8,0.1\n1,16,0.2\n2,8,0.1\n9,8,0.1\n"
+    m, found = read_logged([log], table(tmp_path, rows))
+    assert len(m) == 2
+    assert found.notes == (
+        "left out: '9', of which no log has a sample",
+        "left out: '2', with fewer than 5 samples of busy GPUs",
+        "not used: '3' of the logs, which jobs.csv does not name",
+    )
+    report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
+    assert report.notes == found.notes
+    assert [run.job for run in report.runs] == ["1", "1"]
+
+
+R = readings(Job("17", 1, 200.0))
+SMI = smi(R)
+BAD = {
+    "no header": (smi(R, header=False), "17.log, line 1: has no header, so that its columns are not known"),
+    "no watts": (SMI.replace("power.draw [W]", "power.drawn"), "line 1: has no power.draw; log power.draw"),
+    "another unit": (SMI.replace("55.00 W", "55.00 kW", 1), r"column 'power.draw \[W\]': '55.00 kW' is"),
+    "too much": (SMI.replace("55.00 W", "5e9 W", 1), "5e9 W must be between 0 and 100,000"),
+    "negative": (SMI.replace("55.00 W", "-5 W", 1), "-5 W must be between"),
+    "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
+    "no time": (SMI.replace("2026/", "20x6/", 1), "column 'timestamp': '20x6/09/21"),
+    "short row": (
+        SMI.replace(", 0, NVIDIA", ", NVIDIA", 1),
+        "line 2: 6 cells, the header has 7 columns",
+    ),
+    "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
+    "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 1), "line 3: 3 values of the 4 columns"),
+    "broken series": (exporter(R).replace("} 55.000000", " 55", 1), "is no series of DCGM_FI_DEV_"),
+    "parts of GPUs": (exporter(R).replace("device=", 'GPU_I_ID="7",device='), "parts of GPUs"),
+    "a sum over GPUs": (
+        '{"data": {"resultType": "matrix", "result": [{"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE"}, '
+        '"values": [[1, "2"]]}]}}',
+        "neither of the labels UUID and gpu",
+    ),
+    "an instant": ('{"data": {"resultType": "vector", "result": []}}', "'vector', not matrix; ask /api/"),
+    "no name": (
+        prometheus(R).replace("__name__", "name"),
+        "none of DCGM's metrics, but 'one without a name'; rate",
+    ),
+    "no pairs": (prometheus(R).replace('"values": [[', '"values": [["x", '), "is no pair of seconds and"),
+    "broken JSON": (prometheus(R)[:-3], "17.log: is not valid JSON"),
+    "no energy": (zeus([("a", 1.0, [2.0])]).replace("gpu0_energy", "joules"), "no columns of energies"),
+    "no duration": (zeus([("a", 0.0, [2.0])]), "column 'elapsed_time': 0.0 must be above 0"),
+    "no limit": ('{"measurements": [{"power_limit": "x"}]}', r"measurements\[0\]: is no object with"),
+    "no log": ("hello\n", "17.log is no log of GPUs that is known"),
+    "empty": ("", "17.log is no log of GPUs"),
+    "binary": ("\0\1", "17.log: is a binary file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_logs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
+    text, words = BAD[case]
+    with pytest.raises(ValueError, match=words) as error:
+        read_log(written(tmp_path, text))
+    assert str(error.value).startswith("17.log")
+    assert "\n" not in str(error.value)
+
+
+TABLES = {
+    "no job": ("batch_size,step_time_s\n8,1\n", "jobs.csv lacks the column 'job'"),
+    "none there": ("job,batch_size,step_time_s\n9,8,1\n", "no job is in the logs, which have '17'"),
+    "steps": ("job,batch_size,steps\n17,8,4\n", "column 'steps': are of windows, which only Zeus has"),
+    "no step time": ("job,batch_size\n17,8\n17,9\n", "must have one of the columns step_time_s"),
+    "start": ("job,batch_size,step_time_s,start\n17,8,1,noon\n", "line 2, column 'start': 'noon' is no time"),
+    "limit": ("job,batch_size,step_time_s,power_limit_w\n17,8,1,much\n", "column 'power_limit_w': 'much' is"),
+    "empty": ("", "jobs.csv: is empty"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables_of_jobs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
+    text, words = TABLES[case]
+    with pytest.raises(ValueError, match=words):
+        read_logged([written(tmp_path, exporter(R))], table(tmp_path, text))
+
+
+def test_a_log_of_several_jobs_is_not_named_as_one(tmp_path: Path) -> None:
+    log = written(tmp_path, exporter([*R, *readings(Job("18", 1, 200.0))]), "node.prom")
+    with pytest.raises(ValueError, match=r"'node' has several jobs or windows \('17', '18'\); name one"):
+        read_logged([log], table(tmp_path, "job,batch_size,step_time_s\nnode,8,1\n"))
+
+
+def test_values_that_could_not_be_read_are_left_out(tmp_path: Path) -> None:
+    text = SMI.replace("97 %", "[N/A]", 3).replace("200.00 W", "[Unknown Error]", 2)
+    m, found = read_logged(
+        [written(tmp_path, text + SMI[: SMI.index("\n", 200) - 20])],
+        table(tmp_path, "job,batch_size,step_time_s\n17,8,1\n17,16,1\n"),
+    )
+    assert found.runs[0].power_w == pytest.approx(200.0)
+    assert m.power_w is not None
+
+
+def test_logs_without_a_table_say_that_they_need_one(tmp_path: Path) -> None:
+    for form, write in FORMS.items():
+        path = written(tmp_path, write(R))
+        with pytest.raises(ValueError, match=f"17.log is a log of {form.split(' ')[0]}.*give `jobs`"):
+            read_measurements(path)
+    with pytest.raises(ValueError, match="2 files are given, which can only be logs: give `jobs`"):
+        fit_profile([path, path], "m", "G")
