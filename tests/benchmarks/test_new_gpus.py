@@ -81,10 +81,10 @@ def test_a_scaled_computation_is_found_again(
 @given(
     part=st.floats(0.29, 1.0), less=st.floats(0.29, 1.0), workload=st.sampled_from(["llama3-8b", "vit-l16"])
 )
-def test_less_power_is_slower(script: ModuleType, part: float, less: float, workload: str) -> None:
-    slow, fast = np.interp(sorted((part, less)), *script.slowdowns(workload))
+def test_less_power_is_slower(today: ModuleType, part: float, less: float, workload: str) -> None:
+    slow, fast = np.interp(sorted((part, less)), *today.slowdowns(workload))
     assert 1.0 <= fast <= slow
-    assert np.interp(1.0, *script.slowdowns(workload)) == 1.0
+    assert np.interp(1.0, *today.slowdowns(workload)) == 1.0
 
 
 def test_no_server_is_left_with_less_than_nothing(script: ModuleType, today: ModuleType) -> None:
