@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from wattsched.instances.clusters import BASE_POWER_W
+from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
-from wattsched.instances.gpu_names import gpu_type_named
+from wattsched.instances.gpu_names import common_name, gpu_type_named
 from wattsched.instances.traces import TraceJob
 from wattsched.report.wording import count, duration
 from wattsched.topology.cluster import Cluster
@@ -129,7 +129,8 @@ def cluster_of(
         known[kind], told = gpu_type_named(kind, stand_ins.get(kind))
         if told:
             assumed.append(f"GPU type '{kind}' {told}")
-    assumed.append(f"a node without its GPUs draws {BASE_POWER_W:g} W")
+    base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
+    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -139,7 +140,7 @@ def cluster_of(
         used |= seen
     nodes = [
         {"name": shortened(one.name), "gpu_type": shortened(one.gpu_type), "gpus": one.gpus}
-        | {"base_power_w": BASE_POWER_W}
+        | {"base_power_w": base_w[one.name]}
         | ({} if one.parent is None else {"parent": shortened(one.parent)})
         for one in machines
     ]

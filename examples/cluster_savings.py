@@ -9,12 +9,15 @@ file is one. Cells begin with `# %%`: editors, and Jupyter by jupytext, open the
 # %% Slurm's words become a list of jobs and a cluster.
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import wattsched
 from wattsched import plot
 from wattsched.savings import savings
 
+# What is assumed comes as warnings: one line each.
+warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
 site = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "site")
 files = sorted(map(str, site.iterdir()))
 imported = ["import", "slurm", *files, "--time-zone", "Europe/Berlin", "-o", "mysite"]
@@ -42,7 +45,8 @@ for one in found.policies:
         f"in {found.days:.1f} days;",
     )
     print(f"  the 99th percentile would be {one.losers.p99:.2f} times as late,")
-    for user, ratio in sorted(one.losers.users.items(), key=lambda pair: -pair[1])[:3]:
+    later = {user: ratio for user, ratio in one.losers.users.items() if ratio > 1.1}
+    for user, ratio in sorted(later.items(), key=lambda pair: -pair[1]):
         print(f"  jobs of {user} would take {ratio:.2f} times as long")
 
 # %% The frontier, and the assumptions that no figure should travel without.

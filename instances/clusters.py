@@ -32,6 +32,15 @@ H100 67 to 73 W, H200 80.3 W, B200 137 W, L40S 24 W; that of the MI300X is assum
 BASE_POWER_W = 200.0
 """Draw of a server without its GPUs where nothing is known: two CPU packages, memory and fans (assumed)."""
 
+SERVER_POWER_W = dict.fromkeys(("H100", "H200", "B200", "MI300X"), 1500.0)
+"""The same of a server of eight GPUs of today: what is left of the watts of liquid-cooled nodes of H100 and
+B200 in MLPerf, as docs/performance-models.md tells; with air it is about 3,200 W."""
+
+
+def server_power_w(gpu_type: str, gpus: int) -> float:
+    """Draw to assume of a server without its GPUs; today's in proportion to the GPUs."""
+    return max(BASE_POWER_W, SERVER_POWER_W.get(gpu_type, 0.0) * gpus / 8)
+
 
 def known_gpu_type(name: str) -> GpuType:
     """GPU type by name.
@@ -59,7 +68,7 @@ def homogeneous_cluster(
     *,
     kind: GpuType | None = None,
     nodes_per_rack: int = 4,
-    base_power_w: float = BASE_POWER_W,
+    base_power_w: float | None = None,
     name: str = "cluster",
 ) -> Cluster:
     """Build a cluster of equal nodes under racks.
@@ -70,6 +79,8 @@ def homogeneous_cluster(
         What is known of the GPU type, where that is not one of `GPU_TYPES`.
     nodes_per_rack : int
         The last rack takes what is left.
+    base_power_w : float, optional
+        Of a node without its GPUs; default: `server_power_w`.
 
     Raises
     ------
@@ -80,6 +91,7 @@ def homogeneous_cluster(
     for field, value in counts.items():
         require_range(value >= 1, field, "at least 1", value)
     names, kind = numbered("node", nodes), kind or known_gpu_type(gpu_type)
+    base_w = server_power_w(gpu_type, gpus_per_node) if base_power_w is None else base_power_w
     # As many digits as the nodes have.
     racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
     return Cluster(
@@ -91,7 +103,7 @@ def homogeneous_cluster(
                 "gpu_type": Coded(np.zeros(nodes, dtype=np.int64), [gpu_type]),
                 "gpus": np.full(nodes, gpus_per_node),
                 "parent": Coded(np.arange(nodes) // nodes_per_rack, racks),
-                "base_power_w": np.full(nodes, float(base_power_w)),
+                "base_power_w": np.full(nodes, float(base_w)),
             }
         ).listed(),
         groups=GroupColumns(

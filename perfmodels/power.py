@@ -142,6 +142,11 @@ class PowerLimitTable(Strict):
         """Draw of one GPU while computing; nan as the limit stands for the highest."""
         return self._interpolate(self.power_w, local_batch, power_limit_w)
 
+    def within(self, power_limit_w: ArrayLike, max_power_w: float | None) -> FloatArray:
+        """Limits as a board has them: none above its own, and none below the lowest that was measured."""
+        limit = np.asarray(power_limit_w, dtype=float)
+        return limit if max_power_w is None else np.minimum(limit, max(max_power_w, self.limit_w[0]))
+
     def _interpolate(
         self, table: list[list[float]], local_batch: ArrayLike, power_limit_w: ArrayLike
     ) -> FloatArray:

@@ -155,7 +155,8 @@ class Profile(Strict):
         Raises
         ------
         ValueError
-            For a setting that the profile has no knob for, or one outside its range.
+            For a setting that the profile has no knob for, or one outside its range, and a board's limit
+            that is not above 0.
         """
         settings = frequency_mhz, power_limit_w
         return self._rate_and_power_w(gpus, batch_size, *settings, gpus_per_node, max_power_w)[0]
@@ -198,6 +199,8 @@ class Profile(Strict):
         max_power_w: float | None = None,
     ) -> Iteration:
         """Return seconds and watts of one iteration on `gpus` GPUs over `nodes` nodes; see `rate`."""
+        if max_power_w is not None and not max_power_w > 0:
+            raise ValueError(f"max_power_w must be above 0, got {max_power_w:g}")
         frequency = np.asarray(np.nan if frequency_mhz is None else frequency_mhz, dtype=float)
         limit = np.asarray(np.nan if power_limit_w is None else power_limit_w, dtype=float)
         for name, setting, knob in (
@@ -241,7 +244,7 @@ class Profile(Strict):
         """Seconds and watts of computing under the lower of a limit and the board's own."""
         most_w = np.inf if max_power_w is None else max_power_w
         limit_w = np.where(np.isnan(limit_w), table.limit_w[-1], limit_w)
-        limit_w = np.where(limit_w > most_w, max(most_w, table.limit_w[0]), limit_w)
+        limit_w = table.within(limit_w, max_power_w)
         computing_w = table.computing_w(local_batch, limit_w)
         grad_s = self.throughput.grad_time_s(local_batch) * table.stretch(local_batch, limit_w)
         held = computing_w <= most_w  # boards do not hold their lowest limits to the watt
@@ -288,6 +291,7 @@ class Profile(Strict):
             choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
         elif self.power_limits is not None:
             choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
+            choices = self.power_limits.within(choices, max_power_w).tolist()
         settings = np.unique(np.asarray(choices, dtype=float))
         fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
         count, batch_index = np.nonzero(fits)

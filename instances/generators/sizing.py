@@ -190,7 +190,7 @@ def philly_round(
     restart_s : float
         Time that a running job loses when it changes or stops.
     gpu_type : str
-        One of `clusters.GPU_TYPES`.
+        A GPU type of the catalogue: A100, V100, H100, B200 and so on.
 
     Raises
     ------

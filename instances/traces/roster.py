@@ -159,7 +159,8 @@ class Roster:
         if profile.frequency is not None:
             frequency = max(kind.frequencies_mhz or profile.frequency.choices_mhz)
         elif profile.power_limits is not None:
-            stand_in_limit = float(max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w))
+            highest = max(kind.limits_of_stand_in(None) or profile.power_limits.limit_w)
+            stand_in_limit = float(profile.power_limits.within(highest, kind.max_power_of_stand_in_w))
             # In the watts of this type.
             limit = round(stand_in_limit * kind.power_factor, 6)
         most_w = kind.max_power_of_stand_in_w

@@ -75,3 +75,10 @@ def test_whoever_tells_nothing_of_a_cluster_gets_the_same_everywhere() -> None:
         assert command is not None
         given = {one.name: one.default for one in command.params}
         assert {name: given[name] for name in own} == own, command.name
+
+
+def test_servers_of_today_draw_more_than_those_of_then() -> None:
+    drawn = {kind: homogeneous_cluster(1, 8, kind).nodes[0].base_power_w for kind in ("A100", "H100", "B200")}
+    assert drawn == {"A100": 200.0, "H100": 1500.0, "B200": 1500.0}
+    assert homogeneous_cluster(1, 4, "H100").nodes[0].base_power_w == 750.0
+    assert homogeneous_cluster(1, 8, "H100", base_power_w=900.0).nodes[0].base_power_w == 900.0

@@ -122,16 +122,19 @@ def test_no_board_draws_more_than_its_limit(profile, most_w):
         )
         for c in (free, held)
     ]
-    same = np.array([keys[0].index(key) for key in keys[1]], dtype=int)
+    # A board's own limit may be a setting that a free GPU does not have.
+    there = np.array([key in keys[0] for key in keys[1]], dtype=bool)
+    same = np.array([keys[0].index(key) for key in keys[1] if key in keys[0]], dtype=int)
     assert (held.power_w <= held.gpus * most_w * (1 + 1e-12)).all()
-    assert (held.rate <= free.rate[same] * (1 + 1e-12)).all()
+    assert (held.rate[there] <= free.rate[same] * (1 + 1e-12)).all()
+    assert set(held.power_limit_w[~there]) <= {most_w}
     # What drew less than the limit, and was set no higher, is as it was; what is missing drew more.
     peak_w = free.power_w / free.gpus
+    within = (free.gpus == 1)[same] & (peak_w[same] <= most_w) & ~(held.power_limit_w[there] > most_w)
+    np.testing.assert_allclose(held.rate[there][within], free.rate[same][within], rtol=1e-12)
     missing = np.setdiff1d(np.arange(len(free)), same)
-    alone = free.gpus == 1
-    within = alone[same] & (peak_w[same] <= most_w) & ~(held.power_limit_w > most_w)
-    np.testing.assert_allclose(held.rate[within], free.rate[same][within], rtol=1e-12)
-    assert (peak_w[missing][alone[missing]] > most_w).all()
+    missing = missing[(free.gpus[missing] == 1) & ~(free.power_limit_w[missing] > most_w)]
+    assert (peak_w[missing] > most_w).all()
 
 
 def test_a_gpu_clocks_down_to_its_board_limit():
@@ -146,6 +149,9 @@ def test_a_gpu_clocks_down_to_its_board_limit():
     # A table of limits is read at the board's own; a limit that the board cannot hold is none.
     assert LIMITED.power_w(1, 8, None, None, 8, 175.0) == pytest.approx(159.0)
     assert np.isnan(LIMITED.rate(1, 8, None, None, 8, 97.0))
+    assert set(LIMITED.configurations(8, max_power_w=175.0).power_limit_w) == {100.0, 175.0}
+    with pytest.raises(ValueError, match="max_power_w must be above 0, got -5"):
+        LIMITED.configurations(8, max_power_w=-5.0)
     assert PLAIN.rate(1, 1000, None, None, 8, 250.0) < PLAIN.rate(1, 1000, None, None, 8)
 
 

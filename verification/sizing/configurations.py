@@ -320,6 +320,10 @@ def _settings(
         asked = job.power_limits_w or gpu_type.power_limits_w
         # A stand-in's limits are those of another board: the power factor is between them.
         limits = [w / gpu_type.power_factor for w in asked] if asked else [*profile.power_limits.limit_w]
+        if gpu_type.max_power_w is not None:
+            # A board has no limit above its own.
+            most_w = max(gpu_type.max_power_w / gpu_type.power_factor, profile.power_limits.limit_w[0])
+            limits = sorted({min(limit_w, most_w) for limit_w in limits})
     powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
     return [
         (gpus, batch, frequency, limit)
