@@ -119,7 +119,7 @@ def savings(
         levels=ordered,
         power_w=[study.power_w(base, level) for level in ordered],
         policies=found,
-        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], narrow, policies[-1])],
+        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], narrow, ordered, policies[-1])],
         assumptions=_assumptions(source, settings),
     )
 
@@ -274,16 +274,22 @@ def _sensitivities(
     cluster: Cluster,
     seeds: Sequence[int],
     study: _Study,
+    ordered: Sequence[float],
     policy: str,
 ) -> Iterator[Sensitivity]:
     for one in inputs:
         parts = []
         for end in (-1, 1):
             varied, settings = one.vary(cluster, study.settings, end)
-            other = replace(study, settings=settings)
             traces = source.traces(varied, seeds)
-            points, _ = other.points(traces, other.baseline_of(traces), policy)
-            energy = energy_at([level[0] for level in points], 1.0)
+            # With the input changed, the mean may be kept between other budgets than without.
+            for levels in (study.levels, ordered):
+                other = replace(study, settings=settings, levels=levels)
+                points, _ = other.points(traces, other.baseline_of(traces), policy)
+                first = [level[0] for level in points]
+                if any(p.completion <= 1.0 for p in first) and any(p.completion > 1.0 for p in first):
+                    break
+            energy = energy_at(first, 1.0)
             parts.append(None if energy is None else 1.0 - energy)
         yield Sensitivity(one.name, one.low, one.high, *parts)
 
