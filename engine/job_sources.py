@@ -16,7 +16,7 @@ from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
 from wattsched.instances.traces.snapshot import MOST_GPUS
-from wattsched.instances.units import S_PER_DAY
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
@@ -121,13 +121,16 @@ class JobSource:
         return found
 
     def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
-        """Say of jobs that ask for more GPUs than they can have together that they get fewer."""
-        asked = {job.name: job.gpus for job in jobs}
+        """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
+        asked = {job.name: job for job in jobs}
         given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
-        if cut := [name for name, gpus in given if gpus < asked[name]]:
-            most = int(trace.requested_gpus.max())
-            told = f"{len(cut):,} of {len(trace):,} jobs ask for more GPUs than a block of the cluster has"
-            warnings.warn(f"{self.file}: assumed: {told}; {most} at most", NoticeWarning, stacklevel=3)
+        cut = [(asked[name], gpus) for name, gpus in given if gpus < asked[name].gpus]
+        if cut:
+            lost_h = sum((job.gpus - gpus) * job.duration_s for job, gpus in cut) / S_PER_H
+            told = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
+            why = "the profile of their model or the largest block of the cluster has no more"
+            hours = f"{lost_h:,.0f} GPU hours less"
+            warnings.warn(f"{self.file}: assumed: {told} ({hours}): {why}", NoticeWarning, stacklevel=3)
 
     @property
     def draws(self) -> bool:

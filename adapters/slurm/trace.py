@@ -206,8 +206,13 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if vague:
         found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
     if shared:
-        found.notes.append(f"energy of {count(shared, 'job')} is that of shared nodes; it is left out")
-    if not any(job.power_w for job in found.jobs):
+        why = (
+            "is that of shared nodes"
+            if nodes
+            else "may be that of shared nodes, which a file of nodes would tell"
+        )
+        found.notes.append(f"energy of {count(shared, 'job')} {why}; it is left out")
+    elif not any(job.power_w for job in found.jobs):
         found.notes.append("Slurm has measured no energy; jobs have no watts")
 
 
