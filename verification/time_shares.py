@@ -13,6 +13,7 @@ add them up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -67,11 +68,19 @@ def check_shares(
     faults = list(exact.faults(x))
     worth = exact.worth(exact.progress(x))
     proven = exact.bound([Fraction(y) for y in progress], [Fraction(p) for p in gpus], Fraction(power_w))
-    found = (float("nan") if value is None else float(value) for value in (worth, proven))
+    found = (float("nan") if value is None else _rounded(value) for value in (worth, proven))
     if instance.objective == "makespan" and any(exact.served):
         # One over the least progress: work is done in this time.
         found = (1.0 / value if value else float("inf") for value in found)
     return ShareVerdict(faults, *found)
+
+
+def _rounded(value: Fraction) -> float:
+    """Nearest number; infinite beyond all of them, where prices prove nothing."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 class _Exact:

@@ -84,9 +84,10 @@ def test_what_a_signal_leaves(
             os.kill(pid, signal.SIGKILL)
         _, said = process.communicate()
     assert left == []
-    # An interpreter that has no handler yet ends by the signal; to shells both are 130.
-    assert process.returncode in ((0, 130, -ending) if ending == signal.SIGINT else (0, -ending))
-    assert b"Traceback" not in said or process.returncode == -signal.SIGINT
+    # An interpreter that has no handler yet ends by the signal, or cannot start; to shells all are 130.
+    unready = ending == signal.SIGINT and any(part in said for part in (b"init_import_site", b"import runpy"))
+    assert unready or process.returncode in ((0, 130, -ending) if ending == signal.SIGINT else (0, -ending))
+    assert unready or b"Traceback" not in said or process.returncode == -signal.SIGINT
     assert (out / "result.json").read_text().endswith("}\n")
     for file in out.rglob("*"):
         # SIGKILL alone can come between a file's first name and its own.
