@@ -319,11 +319,12 @@ def _settings(
     elif profile.power_limits is not None:
         asked = job.power_limits_w or gpu_type.power_limits_w
         # A stand-in's limits are those of another board: the power factor is between them.
-        limits = [w / gpu_type.power_factor for w in asked] if asked else [*profile.power_limits.limit_w]
+        known = [w / gpu_type.power_factor for w in asked] if asked else profile.power_limits.limit_w
+        most_w = math.inf
         if gpu_type.max_power_w is not None:
             # A board has no limit above its own.
             most_w = max(gpu_type.max_power_w / gpu_type.power_factor, profile.power_limits.limit_w[0])
-            limits = sorted({min(limit_w, most_w) for limit_w in limits})
+        limits = [*dict.fromkeys(min(limit_w, most_w) for limit_w in known)]
     powers_of_two = [count for count in profile.gpu_counts if block_of(count) == count]
     return [
         (gpus, batch, frequency, limit)
