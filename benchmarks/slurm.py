@@ -160,7 +160,7 @@ class Trial:
             "--journal": "journal",
             "--settings": "settings",
         }
-        command = ("slurm", "--every", "2", "--deadline", "2")
+        command = ("slurm", "--every", "2", "--deadline", "2", "--recount", "6")
         self.scheduler.start(*command, files=files, env=self.cluster.environment)
 
 

@@ -42,6 +42,9 @@ class Asked:
         Seconds for a decision.
     start_within : float
         Seconds after which a released job that has not started is held again.
+    recount : float, optional
+        Have Slurm count its GPUs anew (scontrol reconfigure) where it has counted some as used for S seconds
+        that no job has. It reads slurm.conf again, too.
     change_cost : float
         Price of a running job that stops or changes, in the unit of the objective.
     """
@@ -53,6 +56,7 @@ class Asked:
     every: float = 30.0
     deadline: float = 5.0
     start_within: float = 60.0
+    recount: float | None = None
     change_cost: float = 0.0
 
 
@@ -73,6 +77,7 @@ SECONDS = Number(above=0, most=MOST_S)
     every={"type": SECONDS, "metavar": "S"},
     deadline={"type": SECONDS, "metavar": "S"},
     start_within={"type": SECONDS, "metavar": "S"},
+    recount={"type": SECONDS, "metavar": "S"},
     change_cost={"type": Number(0), "metavar": "C"},
 )
 @click.option("--account", "accounts", multiple=True, metavar="NAME", help="Its jobs are ours.")
@@ -119,6 +124,7 @@ def command(
         every_s=asked.every,
         deadline_s=asked.deadline,
         start_s=asked.start_within,
+        recount_s=asked.recount,
         change_cost=asked.change_cost,
         apply=do_apply,
     )
@@ -149,6 +155,7 @@ def _require_sense(
         raise BadInput("--power-w: cannot be combined with --budget, which states the watts")
     if not do_apply:
         refuse_given(("settings",), "needs --apply: in shadow mode nothing is written for the prolog")
+        refuse_given(("recount",), "needs --apply: in shadow mode Slurm is asked for nothing")
 
 
 def _jobs_of(report: Report) -> Jobs:

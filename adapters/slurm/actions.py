@@ -60,6 +60,13 @@ class Actions:
         """Take back the release of a job that did not start; '' or why not."""
         return self._do("hold", job, job.restarts, {"why": why}, ("scontrol", "hold", str(job.id)))
 
+    def recount(self) -> str:
+        """Have Slurm count the GPUs in use by its jobs; '' or why not.
+
+        Of the commands of 22.05 only this one does; it reads slurm.conf again, too.
+        """
+        return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
+
     def settle(self) -> int:
         """End the actions that a kill of ours cut off; what became of them is in the queue. How many."""
         cut_off = self.journal.actions(unfinished=True)
@@ -79,7 +86,11 @@ class Actions:
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]
     ) -> str:
         key = f"{job.id}-{job.submit_s:.0f}-run{run}-{kind}-round{self.number}"
-        self.journal.begin_action(key, {"action": kind, "job": job.id, **about})
+        return self._done(key, {"action": kind, "job": job.id, **about}, *commands)
+
+    def _done(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
+        """Ask Slurm, with a line in the journal before and after."""
+        self.journal.begin_action(key, about)
         outcome = ""
         try:
             for command in commands:

@@ -39,6 +39,8 @@ class Policy:
         For a decision.
     start_s : float
         A job that was released and has not started after that long is held again.
+    recount_s : float, optional
+        GPUs that Slurm has counted as used for so long, though no job has them, are counted anew.
     apply : bool
         Whether anything is done; else it is only told.
     """
@@ -49,6 +51,7 @@ class Policy:
     every_s: float = 30.0
     deadline_s: float = 5.0
     start_s: float = 60.0
+    recount_s: float | None = None
     change_cost: float = 0.0
     apply: bool = False
 
@@ -101,6 +104,7 @@ class Rounds(RoundLoop[Report]):
         self._make_actions = actions
         self._session: RecordedSession | None = None
         self._actions: Actions | None = None
+        self._mislaid_since_s = math.inf
 
     def round(self) -> Report:
         """Do one round.
@@ -223,6 +227,16 @@ class Rounds(RoundLoop[Report]):
         self._start(plan.starts, load, report)
         actions.forget(load.site.jobs)
         self._count(load, report)
+        self._recount(actions, load, report)
+
+    def _recount(self, actions: Actions, load: Load, report: Report) -> None:
+        """Have Slurm count its GPUs anew where it has miscounted for long, and once in that time at most."""
+        now_s, after_s = load.site.time_s, self.policy.recount_s
+        self._mislaid_since_s = min(self._mislaid_since_s, now_s) if load.mislaid else math.inf
+        if after_s is not None and now_s - self._mislaid_since_s >= after_s:
+            refused = actions.recount()
+            report.notes.append(f"Slurm does not count anew: {refused}" if refused else "Slurm counts anew")
+            self._mislaid_since_s = now_s
 
     def _after_stops(self, stopped: set[int]) -> Load:
         """The cluster when the jobs that were stopped have left, or after a while."""
