@@ -187,10 +187,10 @@ def _print_runs(out: Console, runs: Sequence[Run]) -> None:
         rows.append([Text.assemble((printable(label), "bold"), (f"  {goal}, {sense}", "dim"))])
         rows += [_cells(run, *_best(mine)) for run in mine]
     table(out, [*OUTCOMES, *SIZES], rows, gives_way=GIVES_WAY)
-    if any(run.objective is not None for run in runs):
+    if any(run.solver_objective is not None for run in runs):
         line(out, ("* best of the instance", "dim"))
-    if any(run.decided_by for run in runs):
-        told = "by another: the solver named first had no decision as good, and has not solved the instance"
+    if names := sorted({run.decided_by for run in runs if run.decided_by}):
+        told = f"the table holds what each solver found by itself; {listed(names)} had a better decision"
         line(out, (told, "dim"))
 
 
@@ -198,18 +198,18 @@ def _best(runs: Sequence[Run]) -> tuple[float | None, float | None]:
     """Best objective and best bound among the runs of one instance, as they read."""
     least, most = (max, min) if runs[0].sense == "max" else (min, max)
     sound = [run for run in runs if not run.faults]
-    objectives = [run.objective for run in sound if run.objective is not None]
-    bounds = [run.bound for run in sound if run.bound is not None]
+    objectives = [run.solver_objective for run in sound if run.solver_objective is not None]
+    bounds = [run.solver_bound for run in sound if run.solver_bound is not None]
     return (least(objectives) if objectives else None, most(bounds) if bounds else None)
 
 
 def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]:
     return [
         run.pair,
-        _marked(run.objective, objective),
-        _marked(run.bound, bound),
-        "" if run.gap is None else "0" if run.gap < NO_GAP else f"{run.gap:.1e}",
-        (_ended(run), "" if run.solved else "yellow" if run.status in ("optimal", "feasible") else "red"),
+        _marked(run.solver_objective, objective),
+        _marked(run.solver_bound, bound),
+        "" if run.solver_gap is None else "0" if run.solver_gap < NO_GAP else f"{run.solver_gap:.1e}",
+        (_ended(run), "" if run.solved else "yellow" if run.solver_status == "feasible" else "red"),
         *("" if seconds is None else f"{seconds:.2f}" for seconds in (run.build_s, run.solve_s)),
         *("" if n is None else f"{n:,}" for n in (run.columns, run.rows, run.nonzeros)),
     ]
@@ -218,8 +218,9 @@ def _cells(run: Run, objective: float | None, bound: float | None) -> list[Cell]
 def _ended(run: Run) -> str:
     if run.faults:
         return "wrong"
-    by = f" by {run.decided_by}" if run.decided_by else ""
-    return f"{run.status.replace('_', ' ')}{by}{f', {run.limit}' if run.limit else ''}"
+    limit = f", {run.solver_limit}" if run.solver_limit else ""
+    better = f"; {run.decided_by} better" if run.decided_by else ""
+    return f"{run.solver_status.replace('_', ' ')}{limit}{better}"
 
 
 def _marked(value: float | None, best: float | None) -> Cell:

@@ -22,7 +22,8 @@ def page_of(comparison: Comparison, command: str = "") -> Page:
         verdict = "Nothing was compared: no run has a decision"
     parts: list[Part] = [Lines("Wrong", wrong)] if wrong else []
     parts += [_means(comparison)] if instances > 1 else []
-    parts.append(Table("Runs", COLUMNS, [_row(run) for run in runs]))
+    note = "what formulation and solver found by themselves"
+    parts.append(Table("Runs", COLUMNS, [_row(run) for run in runs], note))
     if skipped := [run for run in comparison.runs if run.status == "skipped"]:
         told = [f"{run.formulation} {run.solver} on {run.instance}: {run.detail}" for run in skipped]
         parts.append(Lines("Skipped", told))
@@ -37,15 +38,18 @@ def page_of(comparison: Comparison, command: str = "") -> Page:
 
 
 def _row(run: Run) -> Row:
-    ended = "wrong" if run.faults else run.status.replace("_", " ")
+    ended = "wrong" if run.faults else run.solver_status.replace("_", " ")
     return Row(
         [
             Cell(run.instance),
             Cell(f"{run.formulation} {run.solver}"),
-            _number(run.objective, "{:,.9g}"),
-            _number(run.bound, "{:,.9g}"),
-            Cell("" if run.gap is None else gap_text(run.gap).removeprefix("gap "), run.gap),
-            Cell(f"{ended}, {run.limit}" if run.limit else ended),
+            _number(run.solver_objective, "{:,.9g}"),
+            _number(run.solver_bound, "{:,.9g}"),
+            Cell(
+                "" if run.solver_gap is None else gap_text(run.solver_gap).removeprefix("gap "),
+                run.solver_gap,
+            ),
+            Cell(f"{ended}, {run.solver_limit}" if run.solver_limit else ended),
             _number(run.build_s, "{:.2f}"),
             _number(run.solve_s, "{:.2f}"),
         ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wattsched.result import Result
 
 Number = TypeVar("Number", int, float)
+Status = Literal["optimal", "feasible", "infeasible", "no_solution", "error", "skipped"]
 AtLeastZero = Annotated[Number, Field(ge=0)]
 
 
@@ -76,6 +77,9 @@ class Run:
         Hash of the instance's content, all options and the versions: equal keys, equal runs.
     status : str
         As `Result.termination.reason`, or ``skipped`` when the solver cannot take the program.
+    solver_status, solver_limit, solver_objective, solver_bound, solver_gap
+        As `Result.solver_answer`: what formulation and solver found by themselves. `objective`, `bound` and
+        `gap` are of the best decision and the best bound that `solve` had of anybody.
     decided_by : str
         As `Result.decided_by`: empty where the solver asked for made the decision.
     faults : list of str
@@ -97,7 +101,8 @@ class Run:
     threads: int
     seed: int
     version: str
-    status: Literal["optimal", "feasible", "infeasible", "no_solution", "error", "skipped"]
+    status: Status
+    solver_status: Status
     sense: Literal["min", "max"] = "min"
     limit: Limit | None = None
     detail: Line = ""
@@ -105,6 +110,10 @@ class Run:
     objective: float | None = None
     bound: float | None = None
     gap: AtLeastZero[float] | None = None
+    solver_limit: Limit | None = None
+    solver_objective: float | None = None
+    solver_bound: float | None = None
+    solver_gap: AtLeastZero[float] | None = None
     checked: bool = False
     build_s: AtLeastZero[float] | None = None
     solve_s: AtLeastZero[float] | None = None
@@ -122,8 +131,8 @@ class Run:
 
     @property
     def solved(self) -> bool:
-        """Whether the solver asked for reached the gap by its own decision, or proved that there is none."""
-        return self.status in ("optimal", "infeasible") and not self.decided_by and not self.faults
+        """Whether formulation and solver reached the gap by themselves, or proved infeasibility."""
+        return self.solver_status in ("optimal", "infeasible") and not self.faults
 
     def as_dict(self) -> dict[str, Any]:
         """Fields as plain values, for JSON and CSV."""
@@ -188,11 +197,11 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         result = solve(instance, objective=settings.objective, **options)
     # One failure must not end the comparison of the others.
     except InputError as error:  # in a user's formulation, or the instance is too odd to be solved
-        return Run(**asked, status="error", detail=printable("; ".join(error.faults)))
+        return _without_answer(asked, "error", "; ".join(error.faults))
     except UnsuitableError as error:
-        return Run(**asked, status="skipped", detail=printable(str(error)))
+        return _without_answer(asked, "skipped", str(error))
     except Exception as error:
-        return Run(**asked, status="error", detail=printable(f"{type(error).__name__}: {error}"))
+        return _without_answer(asked, "error", f"{type(error).__name__}: {error}")
     return Run(**asked, **_outcome(result))
 
 
@@ -216,10 +225,14 @@ def asked_of(case: Case, formulation: str, solver: str, settings: Settings) -> d
     }
 
 
+def _without_answer(asked: dict[str, Any], status: Status, detail: str) -> Run:
+    return Run(**asked, status=status, solver_status=status, detail=printable(detail))
+
+
 def _outcome(result: Result) -> dict[str, Any]:
     """Fields of a run that its result gives."""
     if result.unsupported:
-        return {"status": "skipped", "detail": printable(result.unsupported)}
+        return {"status": "skipped", "solver_status": "skipped", "detail": printable(result.unsupported)}
     size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
     fields_of_result = ("objective", "bound", "gap", "checked")
     return {
@@ -227,8 +240,21 @@ def _outcome(result: Result) -> dict[str, Any]:
         "limit": result.termination.limit,
         "detail": printable(result.termination.detail),
         "decided_by": printable(result.decided_by),
+        **_own(result),
         **{name: getattr(result, name) for name in fields_of_result},
         **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
         "faults": tuple(map(printable, result.faults)),
         **size,
+    }
+
+
+def _own(result: Result) -> dict[str, Any]:
+    """What formulation and solver found by themselves."""
+    own, ended = result.solver_answer, result.termination
+    if own is None:  # there is no decision, by the formulation's own proof, or time ended before the solver
+        proven = ended.reason == "infeasible"
+        return {"solver_status": "infeasible" if proven else "no_solution", "solver_limit": ended.limit}
+    return {
+        "solver_status": own.reason,
+        **{f"solver_{name}": getattr(own, name) for name in ("limit", "objective", "bound", "gap")},
     }

@@ -32,10 +32,10 @@ class Summary:
     Attributes
     ----------
     runs, solved, skipped : int
-        `solved` to the gap asked for, by a decision of this solver, or proven infeasible.
+        `solved` to the gap asked for, by this solver's own decision and bound, or proven infeasible by it.
     build_s, solve_s, total_s : float
-        Shifted geometric means over the runs that were not skipped. Those that time stopped, that failed, or
-        whose decision is another solver's, count with the time limit, or their time if that is longer.
+        Shifted geometric means over the runs that were not skipped. Those that a limit stopped, or in which
+        the solver found no decision, count with the time limit, or their time if that is longer.
     """
 
     formulation: str
@@ -88,8 +88,8 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
 
 def _charged(run: Run, seconds: float | None) -> float:
     spent = seconds or 0.0
-    ended = run.status in ("optimal", "feasible", "infeasible") and run.limit is None and not run.faults
-    return spent if ended and not run.decided_by else max(spent, run.time_limit_s or 0.0)
+    ended = run.solver_status in ("optimal", "feasible", "infeasible") and run.solver_limit is None
+    return spent if ended and not run.faults else max(spent, run.time_limit_s or 0.0)
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
@@ -102,15 +102,14 @@ def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
 
 
 def gaps(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Gaps by formulation and solver, then instance, `MOST_GAP` at most.
+    """Gaps of what solvers found by themselves, by formulation and solver, then instance; `MOST_GAP` at most.
 
-    They are infinite without a bound, or a decision of the solver's own, and 0 where there is none, proven.
+    They are infinite without a decision or a bound, and 0 where there is no decision, proven.
     """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
-        own = run.checked and not run.decided_by
-        known = run.solved or (run.gap is not None and own and not run.faults)
-        gap = min(run.gap or 0.0, MOST_GAP)
+        known = run.solved or (run.solver_gap is not None and not run.faults)
+        gap = min(run.solver_gap or 0.0, MOST_GAP)
         found[run.pair][run.instance] = (gap if gap > LEAST_GAP else 0.0) if known else np.inf
     return dict(found)
 
@@ -195,14 +194,16 @@ def _contradiction(run: Run, best: Run) -> str:
     """Why the best checked decision cannot be, if the run is right; empty when it can."""
     assert best.objective is not None
     slack = ROUNDING * max(1.0, abs(best.objective))
-    if run.status == "infeasible":
+    if "infeasible" in (run.solver_status, run.status):
         return "proved that there is no decision"
-    if run.bound is not None and _signed(run, run.bound) > _cost(best) + slack:
-        return f"has the bound {run.bound:.10g}"
-    if run.status == "optimal" and run.objective is not None:
-        allowed = run.gap_asked * abs(run.objective)
-        if _cost(run) - allowed > _cost(best) + slack:
-            return f"calls {run.objective:.10g} optimal to a gap of {run.gap_asked:g}"
+    for bound in (run.solver_bound, run.bound):
+        if bound is not None and _signed(run, bound) > _cost(best) + slack:
+            return f"has the bound {bound:.10g}"
+    for status, objective in ((run.solver_status, run.solver_objective), (run.status, run.objective)):
+        if status != "optimal" or objective is None:
+            continue
+        if _signed(run, objective) - run.gap_asked * abs(objective) > _cost(best) + slack:
+            return f"calls {objective:.10g} optimal to a gap of {run.gap_asked:g}"
     return ""
 
 

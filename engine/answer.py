@@ -14,7 +14,7 @@ from wattsched.call import BRANCHING, EARLIER, ROUNDING, Call, Candidate
 from wattsched.certificates import Priced, by_cases, certificate_of, no_decision
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
-from wattsched.result import Certificate, Result, Size
+from wattsched.result import Certificate, Result, Size, SolverAnswer
 from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Report
@@ -169,6 +169,7 @@ class Evidence:
             bound=call.sign * bound if np.isfinite(bound) else None,
             gap=gap,
             decided_by="" if chosen.of == call.solver else chosen.of,
+            solver_answer=self._own(cost if chosen.of == call.solver else None),
             unsupported=self._unsupported,
             faults=[*failed, *earlier],
             checked=True,
@@ -178,9 +179,38 @@ class Evidence:
             size=self.size,
         )
 
+    def _own(self, cost: float | None = None) -> SolverAnswer:
+        """What the solver asked for found by itself; `cost` is its decision's, where that was checked."""
+        call, asked, bound = self.call, self.asked, self._own_bound
+        if cost is None:
+            cost = next((one.cost for one in call.of_solution(call.solver, self.model, asked)), None)
+        reason, gap = asked.termination.reason, None
+        if cost is not None:
+            bound = min(bound, cost) if bound <= _highest(cost) else -np.inf
+            gap = relative_gap(cost, bound) if np.isfinite(bound) else None
+            reason = "optimal" if self._closed(gap) else "feasible"
+        elif reason != "error" and not (reason == "infeasible" and _whole(self.model)):
+            reason = "no_solution"
+        return SolverAnswer(
+            reason=reason,
+            limit=None if reason in ("optimal", "infeasible") else self._limit,
+            objective=None if cost is None else call.sign * cost,
+            bound=call.sign * bound if np.isfinite(bound) else None,
+            gap=gap,
+        )
+
+    @property
+    def _own_bound(self) -> float:
+        """Lower bound on the cost of every decision, as the solver asked for found it."""
+        return min(self.asked.bound, self.model.outside)
+
+    def _closed(self, gap: float | None) -> bool:
+        # Asked for no gap at all, the last digits still differ.
+        return gap is not None and gap <= max(self.call.limits.gap, _ROUNDING_GAP)
+
     def _solver_bounds(self) -> Iterator[float]:
         """Lower bounds on the cost of every decision, as solvers found them."""
-        yield min(self.asked.bound, self.model.outside)
+        yield self._own_bound
         for candidate in self.known:
             if candidate.model is not None and candidate.solution is not None:
                 yield min(candidate.solution.bound, candidate.model.outside)
@@ -192,8 +222,7 @@ class Evidence:
             lost = self.asked.x is None and not call.by_heuristic
             why = f"{call.solver}: {detail or 'no decision in time'}; " if lost else ""
             detail = f"{why}this is the decision of '{chosen.of}'"
-        # Asked for no gap at all, the last digits still differ.
-        if gap is not None and gap <= max(call.limits.gap, _ROUNDING_GAP):
+        if self._closed(gap):
             return Termination("optimal", None, detail)
         if not detail and ended.reason == "optimal" and not _whole(self.model):
             detail = "the best of the columns generated; others may be better"
@@ -208,7 +237,8 @@ class Evidence:
         """No decision holds: infeasible if that can be shown, otherwise as the solver said."""
         call, ended = self.call, self.asked.termination
         if failed:
-            return call.result(Termination("error", detail=failed[0]), faults=failed, size=self.size)
+            ended = Termination("error", detail=failed[0])
+            return call.result(ended, faults=failed, solver_answer=self._own(), size=self.size)
         told = ""
         if _whole(self.model) and ended.reason == "infeasible":
             told = f"{call.solver} proved that no decision exists"
@@ -223,7 +253,7 @@ class Evidence:
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:
-            return _infeasible(call, proof, size=self.size)
+            return _infeasible(call, proof, solver_answer=self._own(), size=self.size)
         if ended.reason in ("optimal", "feasible", "infeasible"):
             # That a program of some of the columns is infeasible says nothing of the instance.
             said = "" if ended.reason == "infeasible" else ended.detail
@@ -232,13 +262,14 @@ class Evidence:
             ended,
             bound=None if certificate is None else certificate.bound,
             certificate=certificate,
+            solver_answer=self._own(),
             unsupported=self._unsupported,
             size=self.size,
         )
 
     def _infeasible(self, told: str, certificate: Certificate | None = None) -> Result:
         ended = Termination("infeasible", detail=told)
-        return self.call.result(ended, certificate=certificate, size=self.size)
+        return self.call.result(ended, certificate=certificate, solver_answer=self._own(), size=self.size)
 
     @property
     def size(self) -> Size:

@@ -25,6 +25,25 @@ class TerminationReport(Strict):
     detail: str = ""
 
 
+class SolverAnswer(Strict):
+    """What the solver asked for found by itself, before the engine added a decision or a bound to it.
+
+    Attributes
+    ----------
+    reason, limit
+        As in `TerminationReport`: `optimal` if its own objective and bound are within the gap asked for.
+    objective, bound, gap : float, optional
+        As in `Result`. Its objective is checked where its decision is that of the result, and what the solver
+        says of it otherwise; its bound is its word.
+    """
+
+    reason: Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
+    limit: Literal["time", "gap", "nodes", "stopped"] | None = None
+    objective: Finite | None = None
+    bound: Finite | None = None
+    gap: Finite | None = None
+
+
 class Node(Strict):
     """Node of a certificate tree: a leaf with its prices, or a split with the numbers of its children.
 
@@ -87,6 +106,8 @@ class Result(Strict):
     decided_by : str
         Who made the decision, where that is not the solver asked for: a heuristic, a solver whose point it
         began with, an earlier decision.
+    solver_answer : SolverAnswer, optional
+        What the solver asked for found by itself; None where there was an answer without it.
     unsupported : str
         Why the solver could not take the program at all; a decision is then that of the quick rule which
         `wattsched.solve` has at hand.
@@ -125,6 +146,7 @@ class Result(Strict):
     gap_asked: Finite | None
     claimed: bool
     decided_by: str = ""
+    solver_answer: SolverAnswer | None = None
     unsupported: str = ""
     faults: list[str] = []
     checked: bool = False

@@ -15,7 +15,7 @@ from wattsched.comparisons.statistics import disagreements
 def run(name: str, sense: str = "min", **values: Any) -> Run:
     settings = {"gap_asked": 1e-4, "time_limit_s": 60.0, "threads": 1, "seed": 0, "version": "1"}
     asked = {"key": name, "instance": "i", "content": "c", "objective_name": "o"}
-    known = {"status": "optimal", "checked": True, **values}
+    known = {"status": "optimal", "solver_status": values.get("status", "optimal"), "checked": True, **values}
     return Run(**asked, **settings, formulation="f", solver=name, sense=sense, **known)
 
 

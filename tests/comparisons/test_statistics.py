@@ -27,6 +27,7 @@ TIMES = st.one_of(st.floats(0.001, 1e4), st.just(math.inf))
 def run_of(solver: str, instance: str = "p", **known: Any) -> Run:
     settings = {"gap_asked": 1e-4, "time_limit_s": 60.0, "threads": 1, "seed": 0, "version": "1"}
     names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput"}
+    known = {"solver_status": known["status"], **known}
     return Run(**names, **settings, **known, instance=instance, solver=solver)
 
 
@@ -62,7 +63,7 @@ def test_a_gap_is_none_below_rounding_and_not_beyond_sense() -> None:
     """Next to an objective of 0 every gap is large."""
 
     def run(solver: str, instance: str, gap: float | None) -> Run:
-        known = {"objective": 0.0, "bound": 5.0, "gap": gap, "checked": gap is not None}
+        known = {"solver_objective": 0.0, "solver_bound": 5.0, "solver_gap": gap}
         return run_of(solver, instance, status="feasible", **known)
 
     runs = [run("a", "p", 5e9), run("b", "p", 0.5), run("a", "q", LEAST_GAP), run("b", "q", None)]
