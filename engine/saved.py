@@ -23,7 +23,8 @@ class Point:
     Attributes
     ----------
     energy, completion : float
-        Of the whole cluster to the common end, and mean from arrival to completion, both over the baseline's.
+        Of the whole cluster, and mean from arrival to completion, both over the baseline's. A cluster whose
+        jobs are through is counted as idle until those of the other run are.
     p99, heavy : float
         The same of the 99th percentile of completion, and of the mean of the heaviest jobs.
     late : float
@@ -127,8 +128,11 @@ class Savings:
     power_w : list of float
         The same as watts of the whole cluster.
     policies : list of PolicySavings
+    as_it_is : float, optional
+        Part of the energy that the last policy saves on the first seed; None where no inputs are varied, and
+        where none is saved.
     inputs : list of Sensitivity
-        Of the last policy, on the first seed.
+        The same with inputs changed.
     assumptions : list of str
     """
 
@@ -142,6 +146,7 @@ class Savings:
     levels: list[float]
     power_w: list[float]
     policies: list[PolicySavings]
+    as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
 

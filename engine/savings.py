@@ -1,8 +1,9 @@
 """What a cluster would save: energy at the same completion time, and completion time at the same energy.
 
 Each policy is replayed within several budgets of energy. Between the points that these give its frontier is
-taken as straight. All runs of a seed are counted to the same end, the last completion of any of them: a
-cluster whose jobs are through goes on to draw what it draws when it is idle.
+taken as straight. A run and the baseline are counted to the same end, the later of their last completions: a
+cluster whose jobs are through goes on to draw what it draws when it is idle. What that saves does not depend
+on the end, and is told as a part of what the baseline takes until its own.
 """
 
 from __future__ import annotations
@@ -105,8 +106,15 @@ def savings(
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
     base = study.baseline_of(traces)
-    found = [_saved(policy, *study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
-    tested, narrow = INPUTS if inputs is None else inputs, _around(study, found[-1])
+    found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
+    tested = INPUTS if inputs is None else inputs
+    near = _last_kept([level[0] for level in found[-1].points])
+
+    def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:
+        """What the last policy saves on the first seed."""
+        other = replace(study, settings=changed_settings)
+        return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
+
     one = next(iter(base.values()))
     return Savings(
         baseline=baseline,
@@ -119,7 +127,13 @@ def savings(
         levels=ordered,
         power_w=[study.power_w(base, level) for level in ordered],
         policies=found,
-        inputs=[*_sensitivities(tested, source, cluster, [*traces][:1], narrow, ordered, policies[-1])],
+        as_it_is=part(cluster, settings) if tested else None,
+        inputs=[
+            Sensitivity(
+                one.name, one.low, one.high, *(part(*one.vary(cluster, settings, end)) for end in (-1, 1))
+            )
+            for one in tested
+        ],
         assumptions=_assumptions(source, settings),
     )
 
@@ -145,9 +159,10 @@ class _Base:
     def energy_j(self) -> float:
         return self.outcome.meter.energy_j
 
-    def energy_until(self, outcome: Outcome, end_s: float) -> float:
-        """Joules of a replay of the same trace to a common end."""
-        return float(outcome.meter.energy_j + self.idle_w * (end_s - outcome.end_s))
+    def saved_j(self, outcome: Outcome) -> float:
+        """Joules that another replay of the trace saves, both counted to the same end, whichever that is."""
+        later_s = outcome.end_s - self.outcome.end_s
+        return float(self.energy_j - outcome.meter.energy_j + self.idle_w * later_s)
 
 
 @dataclass(frozen=True)
@@ -173,17 +188,29 @@ class _Study:
 
     def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str
-    ) -> tuple[list[list[Point]], list[float]]:
-        """Points of a policy by level, then by seed; and by seed the baseline's joules to the common end."""
-        runs = [
-            dict(self._runs(traces, policy, self._within(self.power_w(base, level)))) for level in self.levels
-        ]
-        end_s = {seed: max([base[seed].outcome.end_s, *(run[seed].end_s for run in runs)]) for seed in traces}
-        points = [[_point(base[seed], run[seed], end_s[seed]) for seed in traces] for run in runs]
-        return points, [base[seed].energy_until(base[seed].outcome, end_s[seed]) for seed in traces]
+    ) -> list[list[Point]]:
+        """Points of a policy by level, then by seed."""
+        return [self._points(traces, base, policy, level) for level in self.levels]
 
-    def _within(self, power_w: float) -> ReplaySettings:
-        return replace(self.settings, budget=("energy_j", power_w * self.settings.period_s))
+    def part(self, traces: Mapping[int, Trace], policy: str, near: int) -> float | None:
+        """Part of the energy that a policy saves on one seed; None where no budget keeps the mean.
+
+        Budgets are tried from one on until two enclose the baseline's mean completion time.
+        """
+        base = self.baseline_of(traces)
+        found: dict[int, Point] = {}
+        while 0 <= near < len(self.levels) and near not in found:
+            (found[near],) = self._points(traces, base, policy, self.levels[near])
+            near += 1 if found[near].completion <= 1.0 else -1
+        energy = energy_at([*found.values()], 1.0)
+        return None if energy is None else 1.0 - energy
+
+    def _points(
+        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
+    ) -> list[Point]:
+        joules = self.power_w(base, level) * self.settings.period_s
+        runs = self._runs(traces, policy, replace(self.settings, budget=("energy_j", joules)))
+        return [_point(base[seed], run) for seed, run in runs]
 
     def _runs(
         self, traces: Mapping[int, Trace], policy: str, settings: ReplaySettings
@@ -199,13 +226,13 @@ def _idle_w(trace: Trace) -> float:
     return float(gpus_w + sum(node.base_power_w for node in nodes))
 
 
-def _point(base: _Base, outcome: Outcome, end_s: float) -> Point:
+def _point(base: _Base, outcome: Outcome) -> Point:
     then_s, now_s = outcome.jct_s, base.outcome.jct_s
     trace = outcome.trace
     gpu_s = trace.requested_gpus * trace.work / trace.requested_rate
     heavy = np.argsort(gpu_s, kind="stable")[-max(1, round(HEAVY * len(trace))) :]
     return Point(
-        energy=base.energy_until(outcome, end_s) / base.energy_until(base.outcome, end_s),
+        energy=1.0 - base.saved_j(outcome) / base.energy_j,
         completion=float(then_s.mean() / now_s.mean()),
         p99=float(np.percentile(then_s, 99) / np.percentile(now_s, 99)),
         heavy=float(then_s[heavy].mean() / now_s[heavy].mean()),
@@ -227,7 +254,6 @@ def _by_user(users: Sequence[str], then_s: FloatArray, now_s: FloatArray) -> dic
 def _saved(
     policy: str,
     points: list[list[Point]],
-    whole_j: Sequence[float],
     base: Mapping[int, _Base],
     price_per_kwh: float | None,
 ) -> PolicySavings:
@@ -237,9 +263,9 @@ def _saved(
     met = [point for point in there if point is not None]
     parts = [1.0 - point.energy for point in met]
     reached = len(parts) == len(by_seed)
-    joules = [part * whole for part, whole in zip(parts, whole_j, strict=False)]
-    per_joule = [known.outcome.meter.carbon_g / known.energy_j for known in base.values()]
-    grams = [saved * each for saved, each in zip(joules, per_joule, strict=False)]
+    meters = [known.outcome.meter for known in base.values()]
+    joules = [part * meter.energy_j for part, meter in zip(parts, meters, strict=False)]
+    grams = [part * meter.carbon_g for part, meter in zip(parts, meters, strict=False)]
     known = [1.0 - completion for completion in at_energy if completion is not None]
     return PolicySavings(
         policy=policy,
@@ -260,38 +286,9 @@ def _money(joules: Sequence[float], price_per_kwh: float | None) -> Interval | N
     return Interval.of([price_per_kwh * one / J_PER_KWH for one in joules])
 
 
-def _around(study: _Study, saved: PolicySavings) -> _Study:
-    """Only the two budgets between which completion comes to be later, on the first seed."""
-    later = [level[0].completion > 1.0 for level in saved.points]
-    last = next((k for k, late in enumerate(later) if late), len(later) - 1)
-    first = max(0, min(last, len(later) - 1) - 1)
-    return replace(study, levels=study.levels[first : first + 2])
-
-
-def _sensitivities(
-    inputs: Sequence[Input],
-    source: JobSource,
-    cluster: Cluster,
-    seeds: Sequence[int],
-    study: _Study,
-    ordered: Sequence[float],
-    policy: str,
-) -> Iterator[Sensitivity]:
-    for one in inputs:
-        parts = []
-        for end in (-1, 1):
-            varied, settings = one.vary(cluster, study.settings, end)
-            traces = source.traces(varied, seeds)
-            # With the input changed, the mean may be kept between other budgets than without.
-            for levels in (study.levels, ordered):
-                other = replace(study, settings=settings, levels=levels)
-                points, _ = other.points(traces, other.baseline_of(traces), policy)
-                first = [level[0] for level in points]
-                if any(p.completion <= 1.0 for p in first) and any(p.completion > 1.0 for p in first):
-                    break
-            energy = energy_at(first, 1.0)
-            parts.append(None if energy is None else 1.0 - energy)
-        yield Sensitivity(one.name, one.low, one.high, *parts)
+def _last_kept(points: Sequence[Point]) -> int:
+    """The smallest budget within which completion is no later on average; else the largest."""
+    return max([0, *(k for k, point in enumerate(points) if point.completion <= 1.0)])
 
 
 def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
@@ -302,6 +299,6 @@ def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
         f"every period of {settings.period_s:g} s has its own budget; what one leaves is not for the next",
-        "all runs are counted to the last completion of any, with the idle cluster's draw",
+        "what a run takes after the other's last completion counts beyond the draw of the idle cluster",
         "between the budgets that were tried the frontier is taken as straight",
     ]

@@ -94,6 +94,7 @@ def sensitivity(found: Savings) -> Told:
 
     ordered = sorted(found.inputs, key=lambda one: -width(one.at_low, one.at_high))
     rows = [[one.name, one.low, _part(one.at_low), one.high, _part(one.at_high)] for one in ordered]
+    rows = [["as it is", "", _part(found.as_it_is), "", ""], *rows] if rows else []
     last = found.policies[-1].policy
     note = f"energy saved by {last} on seed {found.seeds[0]}, one input changed"
     return "What it hangs on", note, ["input", ">from", ">saved", ">to", ">saved"], rows

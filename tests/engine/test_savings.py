@@ -14,9 +14,10 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.outcome import RECORDS
 from wattsched.replays import ReplaySettings, replay_jobs
-from wattsched.saved import Interval, Point, at_completion, completion_at, energy_at
+from wattsched.report.savings import sensitivity
+from wattsched.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
 from wattsched.savings import savings
-from wattsched.uncertainty import INPUTS
+from wattsched.uncertainty import INPUTS, Input
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -119,13 +120,12 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
             )
             ((_, run),) = replay_jobs(traces, [one.policy], settings=settings)
             runs.append(run)
-        end_s = max([base.end_s, *(run.end_s for run in runs)])
-        whole = base.meter.energy_j + idle_w * (end_s - base.end_s)
         if one.energy is not None:
-            assert one.energy_j.mean == pytest.approx(one.energy.mean * whole)
+            assert one.energy_j.mean == pytest.approx(one.energy.mean * found.energy_j.mean)
         for run, (point,) in zip(runs, one.points, strict=True):
-            energy_j = run.meter.energy_j + idle_w * (end_s - run.end_s)
-            assert point.energy == pytest.approx(energy_j / whole)
+            end_s = max(base.end_s, run.end_s)
+            base_j, run_j = (one.meter.energy_j + idle_w * (end_s - one.end_s) for one in (base, run))
+            assert (1.0 - point.energy) * base.meter.energy_j == pytest.approx(base_j - run_j)
             assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
             assert run.budget_used()[0].max() <= 1.0 + 1e-9
 
@@ -136,8 +136,36 @@ def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
             continue
         assert one.money.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 0.2)
         assert one.carbon_g.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 300.0)
-    assert [one.name for one in found.inputs] == [INPUTS[0].name]
     assert any(one.energy is not None for one in found.policies)
+
+
+def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> None:
+    """Though only budgets around the mean are tried, beginning at one that may be far from it by then."""
+    cluster = homogeneous_cluster(2, 8, "A100")
+    slow = Input(
+        "seconds of a restart",
+        "as now",
+        "900 s",
+        lambda cluster, settings, end: (
+            cluster,
+            replace(settings, process_restart_s=900.0) if end > 0 else settings,
+        ),
+    )
+
+    def study(settings: ReplaySettings, inputs: list[Input]) -> Savings:
+        options = {"policies": ("sizing",), "levels": (1.0, 0.6, 0.3), "seeds": (0,)}
+        return savings(source, cluster, **options, settings=settings, inputs=inputs)
+
+    kept = []
+    told = study(SETTINGS, [slow])
+    (known,) = told.inputs
+    assert told.as_it_is == known.at_low
+    for end, part in ((-1, known.at_low), (1, known.at_high)):
+        (whole,) = study(slow.vary(cluster, SETTINGS, end)[1], []).policies
+        assert part == (None if whole.energy is None else pytest.approx(whole.energy.mean))
+        kept.append([level[0].completion <= 1.0 for level in whole.points])
+    assert kept[0] != kept[1]
+    assert [row[0] for row in sensitivity(found)[3]] == ["as it is", INPUTS[0].name]
 
 
 def test_a_policy_saves_nothing_of_itself_without_a_budget_that_binds(source) -> None:
