@@ -39,7 +39,7 @@ class Model:
     The efficiency comes from a Pollux folder or from the epochs to ``zeus_target``; ``zeus`` is
     (dataset, network), and the synchronisation that Zeus did not measure is that of ``borrow``,
     a (model, GPU type) of the catalogue. Where its watts were not measured it draws as large a share of the
-    board's limit as ``watts_of``, a name of `power_shares`; default: its own.
+    board's limit as ``watts_of``, a name that `power_shares` measures; default: its own.
     """
 
     batch_sizes: list[int]
@@ -199,14 +199,12 @@ def fit_catalogue(data: Path) -> list[Profile]:
     fitted: dict[tuple[str, str], Profile] = {}
     for name, model in MODELS.items():
         if model.elasticflow is not None:
-            profile = fit_a100(data, name, model, power, shares[model.watts_of or name])
+            profile = fit_a100(data, name, model, power, shares[name])
             fitted[name, "A100"] = profile.model_copy(update={"frequency": frequency})
         if model.pollux is not None:
-            fitted[name, "T4"] = fit_t4(data, name, model, shares[model.watts_of or name])
+            fitted[name, "T4"] = fit_t4(data, name, model, shares[name])
     for (name, gpu_type), profile in fitted.items():
-        # Of a model that is like another one no more is known than of that one.
-        error = shares[MODELS[name].watts_of or name].error
-        fitted[name, gpu_type] = profile.model_copy(update={"power_uncertainty": error})
+        fitted[name, gpu_type] = profile.model_copy(update={"power_uncertainty": shares[name].error})
     for name, model in MODELS.items():
         for gpu_type in ("A40", "P100", "V100") if model.zeus is not None else ():
             fitted[name, gpu_type] = fit_zeus(data, name, model, gpu_type, fitted[model.borrow].throughput)
@@ -293,7 +291,7 @@ class PowerShare:
 
 
 def power_shares(data: Path) -> dict[str, PowerShare]:
-    """Shares of the board's limit that models draw where nothing holds them, by the name of the model.
+    """Shares of the board's limit that models of `MODELS` draw where nothing holds them.
 
     The share is the mean of the boards of `LIKE_NEWER`; its error is the root of the mean square of the
     relative distances of all boards.
@@ -314,7 +312,9 @@ def power_shares(data: Path) -> dict[str, PowerShare]:
     shares["gpt3"] = PowerShare(
         large_model_share(data), least, "GPT-3 175B and BLOOM stages on A40 (Perseus)"
     )
-    return shares
+    # Of a model that is like another one no more is known than of that one.
+    of_models = {name: model.watts_of or name for name, model in MODELS.items()}
+    return {name: shares[like] for name, like in of_models.items() if like in shares}
 
 
 def zeus_shares(data: Path, dataset: str, network: str) -> dict[str, float]:

@@ -15,7 +15,6 @@ from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import BOUNDS, JobColumns
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
-from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import Coded
 from wattsched.topology.pools import Pool
@@ -237,39 +236,16 @@ def _from_models(
     """Configurations of jobs with a performance model, one kind and pool after another."""
     for k, job in jobs.of_models.items():
         for p in np.flatnonzero(allowed[k]).tolist():
-            gpu_type = instance.cluster.gpu_types[pools[p].gpu_type]
-            profile = _profile_for(instance, job.model, pools[p].gpu_type)
-            if profile is None:
+            rows = instance.configurations_of(job, pools[p])
+            if rows is None:
                 continue
-            rows = profile.configurations(
-                pools[p].gpus_per_node,
-                gpu_counts=job.gpu_counts,
-                batch_sizes=job.batch_sizes,
-                frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-                power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
-                max_power_w=gpu_type.max_power_of_stand_in_w,
-            )
             columns: Columns = {
-                "pool": np.full(len(rows.gpus), p, dtype=np.int64),
+                "pool": np.full(len(rows), p, dtype=np.int64),
                 "gpus": rows.gpus,
-                "rate": rows.rate * gpu_type.speed_factor,
-                "power_w": rows.power_w * gpu_type.power_factor,
+                "rate": rows.rate,
+                "power_w": rows.power_w,
                 "frequency_mhz": rows.frequency_mhz,
-                "power_limit_w": np.round(rows.power_limit_w * gpu_type.power_factor, 6),
+                "power_limit_w": rows.power_limit_w,
                 "batch_size": rows.batch_size.astype(float),
             }
-            yield np.full(len(rows.gpus), k, dtype=np.int64), columns
-
-
-def _profile_for(instance: Instance, model: str, gpu_type: str) -> Profile | None:
-    """Performance profile of a model on a GPU type: from the instance, else from the catalogue.
-
-    The GPU type's own name is tried before the type that stands in for it.
-    """
-    stand_in = instance.cluster.gpu_types[gpu_type].profile
-    names = [gpu_type] if stand_in is None else [gpu_type, stand_in]
-    for name in names:
-        for profile in instance.profiles:
-            if (profile.model, profile.gpu_type) == (model, name):
-                return profile
-    return find(model, names[-1])
+            yield np.full(len(rows), k, dtype=np.int64), columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -10,13 +11,14 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from wattsched.instances.errors import duplicates, refuse, repeated, unknown
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.tenants import Tenant, tenant_faults
 from wattsched.instances.units import J_PER_KWH
-from wattsched.perfmodels.profile import Profile, find
+from wattsched.perfmodels.profile import Configurations, Profile, find
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.pools import Pool
 
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
 
@@ -167,6 +169,30 @@ class Instance(Strict):
         stand_in = self.cluster.gpu_types[gpu_type].profile or gpu_type
         own = {(profile.model, profile.gpu_type): profile for profile in reversed(self.profiles)}
         return own.get((model, gpu_type)) or own.get((model, stand_in)) or find(model, stand_in)
+
+    def configurations_of(self, job: Job | ModelKind, pool: Pool) -> Configurations | None:
+        """What a job, or a kind of jobs, with a model can run as in a pool, at its GPUs' speed and draw.
+
+        None where nobody has a profile of the model on that type.
+        """
+        gpu_type = self.cluster.gpu_types[pool.gpu_type]
+        profile = None if job.model is None else self.profile_of(job.model, pool.gpu_type)
+        if profile is None:
+            return None
+        found = profile.configurations(
+            pool.gpus_per_node,
+            gpu_counts=job.gpu_counts,
+            batch_sizes=job.batch_sizes,
+            frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
+            power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
+            max_power_w=gpu_type.max_power_of_stand_in_w,
+        )
+        return replace(
+            found,
+            rate=found.rate * gpu_type.speed_factor,
+            power_w=found.power_w * gpu_type.power_factor,
+            power_limit_w=np.round(found.power_limit_w * gpu_type.power_factor, 6),
+        )
 
     def by_column(self) -> JobColumns:
         """Jobs by column."""

@@ -264,22 +264,8 @@ def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:
         table = instance.table_of(job)
         listed = zip(table.pool, table.gpus, table.power_w, strict=True)
         return {(gpus, watts) for name, gpus, watts in listed if name in (pool.name, pool.gpu_type)}
-    profile, gpu_type = (
-        instance.profile_of(job.model, pool.gpu_type),
-        instance.cluster.gpu_types[pool.gpu_type],
-    )
-    if profile is None:
-        return set()
-    rows = profile.configurations(
-        pool.gpus_per_node,
-        gpu_counts=job.gpu_counts,
-        batch_sizes=job.batch_sizes,
-        frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-        power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
-        max_power_w=gpu_type.max_power_of_stand_in_w,
-    )
-    watts = (rows.power_w * gpu_type.power_factor).tolist()
-    return set(zip(rows.gpus.tolist(), watts, strict=True))
+    rows = instance.configurations_of(job, pool)
+    return set() if rows is None else set(zip(rows.gpus.tolist(), rows.power_w.tolist(), strict=True))
 
 
 def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:

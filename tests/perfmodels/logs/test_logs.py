@@ -23,13 +23,12 @@ from perfmodels.logs.writers import (
     smi,
     zeus,
 )
+from strategies import profiles
 
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.logs import read_log
 from wattsched.perfmodels.measurements import read_logged, read_measurements
-from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Configurations, Profile
-from wattsched.perfmodels.throughput import Throughput
 
 FORMS: dict[str, Callable[[list[Read]], str]] = {
     "nvidia-smi": smi,
@@ -90,29 +89,9 @@ def test_watts_come_back_within_the_noise(
     assert np.isnan(run.utilisation) or run.utilisation == pytest.approx(0.97)
 
 
-CLOCKED = Profile(
-    model="net",
-    gpu_type="A",
-    throughput=Throughput(alpha_c=0.01, beta_c=0.002, alpha_r=0.02, beta_r=0.002),
-    power=PowerModel(static_w=100.0, dynamic_w=300.0, exponent=3.0, sync_w=80.0),
-    frequency=FrequencyModel(max_mhz=1400, choices_mhz=[800, 1100, 1400], memory_bound_share=0.2),
-    batch_sizes=[32, 64, 128],
-    default_batch=64,
-    max_local_batch=128,
-    gpu_counts=[1, 2, 4],
-)
-LIMITED = CLOCKED.model_copy(
-    update={
-        "frequency": None,
-        "gpu_counts": [1],
-        "power_limits": PowerLimitTable(
-            limit_w=[100.0, 175.0, 250.0],
-            local_batch=[32, 128],
-            slowdown=[[1.3, 1.1, 1.0], [1.9, 1.2, 1.0]],
-            power_w=[[95.0, 140.0, 160.0], [99.0, 170.0, 225.0]],
-        ),
-    }
-)
+# Without counts that span nodes, of which logs of so few jobs tell nothing.
+CLOCKED = profiles.CLOCKED.model_copy(update={"gpu_counts": [1, 2, 4]})
+LIMITED = profiles.LIMITED
 
 
 def jobs_of(true: Configurations) -> tuple[list[Job], str]:
