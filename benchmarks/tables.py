@@ -148,6 +148,11 @@ TABLES = {
         "python benchmarks/savings.py --write",
         "operator.md#what-would-be-saved",
     ),
+    "first-hour": Table(
+        "From a cluster to a report of what it would save: seconds of each command",
+        "python benchmarks/first_hour.py --write",
+        "operator.md#what-would-be-saved",
+    ),
     "new-gpus": Table(
         "Today's GPUs: published rates and watts, and ours",
         "python benchmarks/new_gpus.py --write",

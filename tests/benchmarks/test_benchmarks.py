@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -98,3 +100,15 @@ def test_savings_are_told_with_who_is_served_later(data_dir) -> None:
     printed = run("savings.py", "--quick", WATTSCHED_DATA=str(data_dir))
     rows = re.findall(r"^\| ITP 04, .* \| (powerflow|sizing) \| .* \|$", printed, flags=re.MULTILINE)
     assert rows == ["powerflow", "sizing"] * 4
+
+
+@pytest.mark.slow
+def test_the_first_hour_is_timed_on_a_real_slurm(load_script) -> None:
+    if why := load_script("emulated_accounting").missing():
+        pytest.skip(why)
+    rows = re.findall(
+        r"^\| .* 6 jobs.*\| (\S+) \| (\S+) \|$", run("first_hour.py", "--quick"), flags=re.MULTILINE
+    )
+    assert len(rows) == 2
+    for savings_s, whole_s in rows:
+        assert 0.0 < float(savings_s) <= float(whole_s)
