@@ -117,8 +117,8 @@ class Result(Strict):
     checked : bool
         The independent checker found the decision valid.
     prices : dict of str to float
-        What one more unit of a capacity or budget would improve the objective by (never negative): shadow
-        prices of the linear relaxation.
+        What one more unit of a capacity or budget would improve the linear relaxation by at most (never
+        negative): its shadow prices.
     time_s : dict of str to float
         Seconds by phase.
     totals : dict of str to int or float

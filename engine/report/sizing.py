@@ -382,8 +382,8 @@ VIEW = View(
     goals={
         "total-completion": Goal("weighted completion time", "s"),
         "progress": Goal("weighted progress", "/h", "gain"),
-        "makespan": Goal("largest weighted completion time", "s"),
-        "max-min": Goal("smallest relative progress", "", "gain"),
+        "makespan": Goal("largest weighted completion time", "s", in_steps=True),
+        "max-min": Goal("smallest relative progress", "", "gain", in_steps=True),
         "proportional": Goal("weighted sum of log slowdowns"),
         "goodput": Goal("goodput", "", "gain"),
         "work-value": Goal("value of the work done", "", "gain"),

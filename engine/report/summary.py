@@ -173,7 +173,7 @@ def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets
 
 
 class PriceRow(NamedTuple):
-    """Price of a budget: its name, the price in words and as a number, and what a little more is worth."""
+    """Price of a budget: its name, the price in words and as a number, and what more is worth at most."""
 
     label: str
     price: str
@@ -203,7 +203,8 @@ def _print_prices(
     priced = price_rows(stated, goal, known)
     if not priced and not known:
         return
-    heading(out, "Prices", f"what a little more of each budget would {goal.verb} in {goal.noun}")
+    told = "" if goal.in_steps else ", in the linear relaxation"
+    heading(out, "Prices", f"what more of each budget would {goal.verb} in {goal.noun}{told}")
     rows = [(row.label, row.price, row.worth) for row in priced]
     table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=rest_in(instance))
     if spare := [scarce(row).label for row in known if not stated.get(row)]:

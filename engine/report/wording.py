@@ -146,11 +146,20 @@ def total_label(name: str) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """How an objective reads: its noun, its unit, and what one does to it."""
+    """How an objective reads.
+
+    Attributes
+    ----------
+    noun, unit, verb : str
+        What it is, what it is in, and what one does to it.
+    in_steps : bool
+        Whether the optimum changes by steps, as that of the worst job does: prices are means, and no bounds.
+    """
 
     noun: str
     unit: str = ""
     verb: str = "save"
+    in_steps: bool = False
 
     def amount(self, value: float) -> str:
         """Value of the objective with its unit."""
@@ -223,24 +232,28 @@ def scarce(row: str) -> Scarce:
 def worth(row: str, prices: Mapping[str, float], goal: Goal, capacity: float | None) -> str:
     """Plain sentence on a row's price: what one more GPU, one more block or a few more watts would change.
 
+    The least cost of the linear relaxation is a convex function of what there is. So an amount times its
+    price is the most that so much more can save, and the least that it costs where more has to be done.
+
     Parameters
     ----------
     capacity : float, optional
-        The budget, so that the sentence speaks of a small part of it: shadow prices hold for small changes.
+        The budget, so that the sentence speaks of a small part of it: where the price still tells something.
     """
     known, price = scarce(row), prices[row]
+    most, least = ("about", "about") if goal.in_steps else ("at most", "at least")
     if row.startswith("buddy:"):
         pool, _, size = row.removeprefix("buddy:").rpartition(":")
         block = _block_price(prices, pool, int(size))
-        return f"one more block of {size} would {goal.verb} {goal.amount(block)}"
+        return f"one more block of {size} would {goal.verb} {most} {goal.amount(block)}"
     if known.counted:
-        return f"one more {known.unit} would {goal.verb} {goal.amount(price)}"
+        return f"one more {known.unit} would {goal.verb} {most} {goal.amount(price)}"
     if not known.unit:
         return ""
     step = 1.0 if capacity is None else _round_part(capacity)
     if price < 0:  # there must be so much of it
-        return f"{number(step)} more of it would cost {goal.amount(-price * step)}"
-    return f"{quantity(step, known.unit)} more would {goal.verb} {goal.amount(price * step)}"
+        return f"{number(step)} more of it would cost {least} {goal.amount(-price * step)}"
+    return f"{quantity(step, known.unit)} more would {goal.verb} {most} {goal.amount(price * step)}"
 
 
 def unit_price(row: str, price: float, goal: Goal) -> str:

@@ -45,7 +45,7 @@ def words(found: Page) -> str:
 def test_solve(run, tmp_path):
     found = page(run, tmp_path, "solve", DEMO, "--gap", "1e-6")
     assert "Weighted completion time 197,409 s: optimal" in words(found)
-    assert "one more GPU would save 962.9 s" in words(found)
+    assert "one more GPU would save at most 962.9 s" in words(found)
 
 
 def test_replay(run, tmp_path, jobs):

@@ -20,8 +20,8 @@ def test_demo_is_solved_and_its_prices_are_shown(run):
     result = run("solve", DEMO)
     assert result.exit_code == 0
     assert "optimal" in result.stdout
-    assert "one more GPU would save" in result.stdout
-    assert "100 W more would save" in result.stdout
+    assert "one more GPU would save at most" in result.stdout
+    assert "100 W more would save at most" in result.stdout
     assert "\x1b[" not in result.stdout
 
 

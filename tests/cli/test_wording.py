@@ -58,20 +58,28 @@ def test_quantities_and_durations():
 
 def test_prices_in_words():
     prices = {"gpus:A100": 10.0, "buddy:A100:4": 2.0, "buddy:A100:8": 1.0, "power_w": 4.0, "energy_j": 1e-5}
-    assert worth("gpus:A100", prices, COMPLETION, 32) == "one more GPU would save 10 s"
+    assert worth("gpus:A100", prices, COMPLETION, 32) == "one more GPU would save at most 10 s"
     # A block of 8 counts in the rows of sizes 1, 4 and 8.
-    assert worth("buddy:A100:8", prices, COMPLETION, None) == "one more block of 8 would save 104 s"
-    assert worth("power_w", prices, COMPLETION, 10_000.0) == "100 W more would save 400 s"
+    assert worth("buddy:A100:8", prices, COMPLETION, None) == "one more block of 8 would save at most 104 s"
+    assert worth("power_w", prices, COMPLETION, 10_000.0) == "100 W more would save at most 400 s"
+    asked = {"least_goodput": -3.0}
+    assert worth("least_goodput", asked, COMPLETION, 100.0) == "1 more of it would cost at least 3 s"
+    # Of the worst job the optimum changes by steps, which a price bounds in no direction.
+    worst = view("sizing").goal("makespan", "min")
+    assert worth("power_w", prices, worst, 10_000.0) == "100 W more would save about 400 s"
+    assert worth("least_goodput", asked, worst, 100.0) == "1 more of it would cost about 3 s"
     assert unit_price("power_w", 4.0, COMPLETION) == "4 s per W"
     assert unit_price("energy_j", 1e-5, COMPLETION) == "10 s per MJ"
     carbon = view("shifting").goal("carbon", "min")
     assert unit_price("completion_s", 0.25, carbon) == "0.25 g per s"
     assert unit_price("money", 3.0, carbon) == "3 g per unit of money"
     assert scarce("gpus:A100@7").label == "A100 GPUs in slot 7"
-    assert worth("nodes:v100x8", {"nodes:v100x8": 2.0}, carbon, None) == "one more node would save 2 g"
+    assert (
+        worth("nodes:v100x8", {"nodes:v100x8": 2.0}, carbon, None) == "one more node would save at most 2 g"
+    )
     assert (
         worth("power_w:rack:3", {"power_w:rack:3": 2.0}, view("sizing").goal("goodput", "max"), 1000.0)
-        == "10 W more would gain 20"
+        == "10 W more would gain at most 20"
     )
 
 

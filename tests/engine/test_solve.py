@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from brute_force.sizing import optimum
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import small_instances
 
@@ -26,6 +26,7 @@ from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import worker as worker_module
 from wattsched.solvers.registry import names
+from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.checker import check
 
 NODE = {"name": "n", "gpu_type": "A", "gpus": 4, "base_power_w": 100.0}
@@ -61,6 +62,35 @@ def test_every_solver_answers_with_a_checked_decision_and_a_bound(
     assert sign * result.objective >= sign * truth - slack
     assert sign * result.bound <= sign * truth + slack
     assert all(price >= -1e-9 for price in result.prices.values())
+
+
+@settings(max_examples=60)
+@given(
+    instance=small_instances(max_jobs=3),
+    objective=st.sampled_from(sorted({*OBJECTIVES} - {"makespan", "max-min"})),
+    share=st.sampled_from([0.001, 0.05, 0.5, 4.0]),
+)
+def test_more_of_budgets_brings_at_most_what_their_prices_say(
+    instance: Instance, objective: str, share: float
+) -> None:
+    """Beyond the bound that the prices prove, as `solve` prints and the docs explain."""
+    names = ("power_w", "energy_j", "carbon_g", "least_goodput")
+    given = {name: value for name in names if (value := getattr(instance.budgets, name)) is not None}
+    assume(given)
+    result = wattsched.solve(instance, objective=objective, gap=0.0)
+    assume(result.certificate is not None and result.decision is not None)
+    more = {name: share * value for name, value in given.items()}
+    budgets = instance.budgets.model_copy(update={name: given[name] + by for name, by in more.items()})
+    richer = instance.model_copy(update={"budgets": budgets, "objective": objective})
+    sign = 1 if OBJECTIVES[objective].sense == "min" else -1
+    proof, most = result.certificate, sum(result.prices.get(name, 0.0) * by for name, by in more.items())
+    proven = sign * (proof.bound if proof.price_bound is None else proof.price_bound)
+    found = prove(richer, proof.prices)
+    assert found.faults == []
+    assert found.bound is not None
+    assert sign * found.bound == pytest.approx(proven - most, rel=1e-6, abs=1e-6 * max(0.1, abs(most)))
+    truth = optimum(richer, objective)
+    assert truth is None or sign * truth >= proven - most - 1e-6 * max(0.1, abs(truth), abs(most))
 
 
 def test_a_budget_below_idle_power_is_infeasible_and_says_by_how_much() -> None:
