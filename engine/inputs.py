@@ -413,9 +413,10 @@ def meant(name: object, known: Iterable[str]) -> str:
     """Which known name is meant by one that is not known, as part of a message; empty if none is near."""
     from difflib import get_close_matches
 
+    spelt = {one.lower(): one for one in known}
     # Of long names nothing is near, and to compare them takes its time.
-    near = get_close_matches(str(name)[:80], [*known], n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    near = get_close_matches(str(name)[:80].lower(), [*spelt], n=1)
+    return f" (did you mean '{spelt[near[0]]}'?)" if near else ""
 
 
 def listed(names: Iterable[str], quote: str = "'", most: int = 8) -> str:

@@ -176,8 +176,8 @@ def _time_column(path: str | Path, header: list[str]) -> str:
 
 def _value_column(path: str | Path, others: list[str], asked: str | None) -> str:
     if asked is not None and asked not in others:
-        told = f"no column {echo(asked)}{meant(asked, others)}, found {listed(others, most=MOST)}"
-        raise ValueError(f"{path}, line 1: {told}")
+        told = meant(asked, others) or f", found {listed(others, most=MOST)}"
+        raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):

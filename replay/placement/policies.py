@@ -206,12 +206,13 @@ def policy_factory(name: str) -> Factory:
     found = re.fullmatch(r"([a-z-]+)\+([a-z-]+):(\d{1,4})/(\d{1,4})", name, flags=re.ASCII)
     if found is None:
         known = names()
-        told = f"there is no policy '{name}'{meant(name, known)}; there are {', '.join(known)}"
-        raise ValueError(f"{told}, and combinations like pwr+fgd:100/900")
+        told = meant(name, known) or f"; there are {', '.join(known)}, and combinations like pwr+fgd:100/900"
+        raise ValueError(f"there is no policy '{name}'{told}")
     parts, weights = found.groups()[:2], [int(weight) for weight in found.groups()[2:]]
     for part in parts:
         if part not in RULES:
-            raise ValueError(f"'{part}' in '{name}' does not score; those that do are {', '.join(RULES)}")
+            told = meant(part, RULES) or f"; those that do are {', '.join(RULES)}"
+            raise ValueError(f"'{part}' in '{name}' does not score{told}")
     if sum(weights) != WEIGHTS:
         raise ValueError(f"the weights of '{name}' must sum to {WEIGHTS}, got {sum(weights)}")
     return lambda context: Scoring([RULES[part](context) for part in parts], weights)

@@ -47,8 +47,11 @@ def test_the_script_for_a_shell_is_printed_alone():
         (["solve", DEMO, "--solver", "hihgs"], "unknown solver 'hihgs' (did you mean 'highs'?); known"),
         (["solve", DEMO, "--formulation", "mkcp"], "'mkcp' of problem 'sizing' (did you mean 'mckp'?)"),
         (["solve", DEMO, "--objective", "makespam"], "(did you mean 'makespan'?); known: total-completion"),
-        (["replay", "x.csv", "--policy", "sizng"], "no policy 'sizng' (did you mean 'sizing'?); there are"),
-        (["place", "--policy", "best-fti"], "no policy 'best-fti' (did you mean 'best-fit'?); there are"),
+        (["replay", "x.csv", "--policy", "sizng"], "no policy 'sizng' (did you mean 'sizing'?); see"),
+        (["replay", "x.csv", "--policy", "FIFO"], "no policy 'FIFO' (did you mean 'fifo'?); see"),
+        (["replay", "x.csv", "--policy", "sizng+zeus"], "(did you mean 'sizing+zeus'?); see"),
+        (["place", "--policy", "best-fti"], "no policy 'best-fti' (did you mean 'best-fit'?); see"),
+        (["place", "--policy", "pwr+fdg:100/900"], "does not score (did you mean 'fgd'?); see"),
     ],
 )
 def test_a_name_that_is_not_known_is_told_the_nearest(run, arguments, said):

@@ -139,7 +139,7 @@ def test_a_list_that_fits_nowhere_only_fails(place: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "fdg"], "there is no policy 'fdg' (did you mean 'fgd'?); there are fgd, pwr,"),
+        (["--policy", "fdg"], "there is no policy 'fdg' (did you mean 'fgd'?); see"),
         (["--policy", ""], "'' has an empty name between its commas"),
         (["--policy", "fgd,,pwr"], "'fgd,,pwr' has an empty name between its commas"),
         (["--policy", "fgd,pwr,fgd"], "the policy 'fgd' is named twice"),

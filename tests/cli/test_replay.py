@@ -90,7 +90,7 @@ def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
     assert grams[0] > grams[2] > grams[3] > 0
 
 
-def test_a_zone_of_a_table_of_carbon_is_named_and_errors_list_all_there_are(
+def test_a_zone_of_a_table_of_carbon_is_named_and_errors_name_the_nearest_or_all(
     replay: Run, write: Callable[..., Path]
 ) -> None:
     zones = [f"Z{n}" for n in range(40)]
@@ -102,10 +102,11 @@ def test_a_zone_of_a_table_of_carbon_is_named_and_errors_list_all_there_are(
         for carbon in ((107,), (table, "--zone", "Z7"), (one,))
     ]
     assert grams == pytest.approx(grams[:1] * 3)
-    for options in ((), ("--zone", "Z77")):
+    for options in ((), ("--zone", "Bavaria")):
         result = replay("--carbon", table, *options)
         assert result.exit_code == 2
         assert all(f"'{zone}'" in result.stderr for zone in zones)
+    refused(replay("--carbon", table, "--zone", "z39"), "no column 'z39' (did you mean 'Z39'?)\n")
 
 
 def test_records_and_plot(replay: Run, tmp_path: Path) -> None:

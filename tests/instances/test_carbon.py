@@ -68,6 +68,7 @@ def test_time_zones_and_exports(tmp_path: Path) -> None:
             "no zone is named: one of the columns 'a', 'b'",
         ),
         ("time,a,b\n2022-01-01 00:00,1,2\n", "c", "no column 'c', found 'a', 'b'"),
+        ("time,DE,FR\n2022-01-01 00:00,1,2\n", "de", "no column 'de' (did you mean 'DE'?)"),
         ("when,a,b\n2022-01-01 00:00,1,2\n", None, "no column of times"),
         ("time,g\n", None, "has no rows"),
     ],

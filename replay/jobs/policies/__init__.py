@@ -57,11 +57,12 @@ def require_policy(name: str) -> None:
     Raises
     ------
     ValueError
-        Which lists the known ones.
+        Which names the nearest, or lists all.
     """
     if not is_policy(name):
-        told = f"there is no policy '{name}'{meant(name, POLICIES)}"
-        raise ValueError(f"{told}; there are {', '.join(POLICIES)}")
+        plus = [known + SUFFIX for known in POLICIES]
+        told = meant(name, [*POLICIES, *plus]) or f"; there are {', '.join(POLICIES)}"
+        raise ValueError(f"there is no policy '{name}'{told}")
 
 
 def policy_of(name: str, context: PolicyContext) -> Policy:

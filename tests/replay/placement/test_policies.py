@@ -234,7 +234,7 @@ def test_forgotten_scores_are_made_again(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fdg", r"there is no policy 'fdg' .did you mean 'fgd'.*; there are fgd, pwr, .*random"),
+        ("fdg", r"there is no policy 'fdg' .did you mean 'fgd'.*\)$"),
         ("pwr+fgd", "there is no policy"),
         ("pwr+fgd:100/901", r"the weights of 'pwr\+fgd:100/901' must sum to 1000, got 1001"),
         ("pwr+random:500/500", r"'random' in 'pwr\+random:500/500' does not score; those that do are fgd"),
