@@ -37,7 +37,7 @@ from wattsched.cli.parameters import (
 )
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
-from wattsched.replay.jobs.budget import PACINGS, QUANTITIES
+from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, tables_of
 from wattsched.report.terminal import console, heading, line, table
@@ -88,8 +88,12 @@ class Amount(ParamType):
     ) -> tuple[str, float]:
         """Read both."""
         quantity, equals, amount = value.partition("=")
-        if not equals or quantity not in QUANTITIES:
-            self.fail(f"must be one of {', '.join(QUANTITIES)}, = and an amount", param, ctx)
+        try:
+            require_quantity(quantity)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not equals:
+            self.fail(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7", param, ctx)
         return quantity, Number(above=0).convert(amount, param, ctx)
 
 
@@ -210,7 +214,7 @@ TIMES: dict[str, dict[str, Any]] = {
     "settings",
     ReplaySettings,
     **TIMES,
-    budget={"type": Amount(), "metavar": "Q=AMOUNT"},
+    budget={"type": Amount(), "metavar": "NAME=AMOUNT"},
     pacing={"type": click.Choice(PACINGS)},
     tariff={"type": PerKwh(), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},

@@ -24,7 +24,7 @@ from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import S_PER_DAY
 from wattsched.job_sources import File
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import PACINGS, QUANTITIES, Budget, Pacing, Quantity
+from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.policies import policy_of
@@ -57,7 +57,7 @@ class ReplaySettings:
     zone : str, optional
         Column of the file of --carbon.
     budget : tuple of str and float, optional
-        Of every period, idle GPUs and nodes included: energy_j, carbon_g or money.
+        Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
     period_s : float
         Of the budget: hour, day, week or seconds.
     pacing : {"even", "none"}
@@ -110,8 +110,8 @@ class ReplaySettings:
             raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
-        if quantity is not None and quantity not in QUANTITIES:
-            raise ValueError(f"budget: must be of one of {', '.join(QUANTITIES)}, got '{quantity}'")
+        if quantity is not None:
+            require_quantity(quantity)
         if self.pacing not in PACINGS:
             raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
         if quantity == "carbon_g" and self.carbon == 0.0:

@@ -14,18 +14,51 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.optimize import brentq
 
+from wattsched.inputs import meant
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
+from wattsched.report.wording import spoken
 from wattsched.topology.arrays import FloatArray
 
 Quantity = Literal["energy_j", "carbon_g", "money"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+UNITS: dict[Quantity, str] = {
+    "energy_j": "joules",
+    "carbon_g": "grams of CO2",
+    "money": "that of the tariff",
+}
+
+CALLED: dict[str, Quantity] = {
+    "joules": "energy_j",
+    "energy": "energy_j",
+    "kwh": "energy_j",
+    "carbon": "carbon_g",
+    "co2": "carbon_g",
+    "grams": "carbon_g",
+    "cost": "money",
+    "price": "money",
+}
+"""What people call a quantity."""
 
 Pacing = Literal["even", "none"]
 PACINGS: tuple[Pacing, ...] = get_args(Pacing)
 
 MOST_PERIODS = 1_000_000
 _ROUNDING = 1e-12
+
+
+def require_quantity(name: str) -> None:
+    """Refuse a name of nothing that there can be a budget of.
+
+    Raises
+    ------
+    ValueError
+        Which names the nearest, and all with their units.
+    """
+    if name not in QUANTITIES:
+        near = meant(CALLED.get(name.lower(), name), QUANTITIES)
+        known = ", ".join(f"{quantity} (in {unit})" for quantity, unit in UNITS.items())
+        raise ValueError(f"there is no budget '{name}'{near}; there are {known}")
 
 
 @dataclass(frozen=True)
@@ -210,7 +243,9 @@ class Ledger:
         self.short.append(True)
         if self._spare() < 0:
             idle = self._standing_w * self._per_watt(self.end_s)
+            quantity = self.budget.quantity
+            given, needed = (spoken(quantity, amount) for amount in (self.budget.amount, idle))
             raise ValueError(
-                f"budget: {self.budget.amount:g} {self.budget.quantity} in the period from {begin_s:g} s on, "
-                f"but the idle cluster alone takes {idle:g}"
+                f"budget: {quantity} is {given} in the period from {begin_s:g} s on, "
+                f"but the idle cluster alone takes {needed}"
             )

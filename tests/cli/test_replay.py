@@ -184,13 +184,20 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--budget", "joules=3"), "'--budget': must be one of energy_j, carbon_g, money, = and an amount"),
-        (("--budget", "energy_j"), "'--budget': must be one of energy_j, carbon_g, money, = and an amount"),
+        (
+            ("--budget", "joules=3"),
+            "'--budget': there is no budget 'joules' (did you mean 'energy_j'?); there are energy_j (in "
+            "joules), carbon_g (in grams of CO2), money (in that of the tariff)",
+        ),
+        (("--budget", "KWH=3"), "no budget 'KWH' (did you mean 'energy_j'?)"),
+        (("--budget", "carbon=3"), "no budget 'carbon' (did you mean 'carbon_g'?)"),
+        (("--budget", "energy_j"), "'--budget': energy_j has no amount, in joules"),
+        (("--budget", "energy_j=5kWh"), "'--budget': '5kWh' is not a number"),
         (("--budget", "energy_j=-1"), "'--budget': must be above 0, got -1"),
         (("--budget", "energy_j=nan"), "'--budget': 'nan' is not a finite number"),
         (
             ("--budget", "energy_j=5"),
-            "budget: 5 energy_j in the period from 0 s on, but the idle cluster",
+            "budget: energy_j is 5 J (1.39e-06 kWh) in the period from 0 s on, but the idle cluster alone",
         ),
         (("--budget", "carbon_g=5"), "--budget: carbon_g needs --carbon"),
         (("--budget", "money=5"), "--budget: money needs --tariff"),
