@@ -143,7 +143,8 @@ def fit_profile(
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
     if m.power_limit_w is not None and len(timed) < 2:
         told = f"there is one measurement at the highest power limit, {m.power_limit_w.max():g} W"
-        raise ValueError(f"{told}; a fit needs 2 or more, of different batches")
+        told += "; a fit needs 2 or more, of different batches"
+        raise ValueError("; ".join([told, *notes, *incomplete]))
     fitted = fit_throughput(timed)
     held_out = held_out_error(timed, folds=folds) if folds > 0 and len(timed) >= 2 * folds else None
 

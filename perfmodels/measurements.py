@@ -132,7 +132,6 @@ def read_measurements(
     OSError
         If the file cannot be opened.
     """
-    path = Path(path)
     _require_no_log(path)
     header, rows = _chosen(path, where)
     return _measured(path, header, rows, gpus_per_node, samples_per_epoch)
@@ -173,16 +172,15 @@ def read_logged(
     OSError
         If a file cannot be opened.
     """
-    path = Path(jobs)
     samples = Samples.joined([read_log(log) for log in logs])
-    _, rows = _chosen(path, where)
-    found = completed(rows, samples, path.name)
+    _, rows = _chosen(jobs, where)
+    found = completed(rows, samples, str(jobs))
     header = list(dict.fromkeys(name for _, row in found.rows for name in row))
     cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
-    return _measured(path, header, cells, gpus_per_node, None), found
+    return _measured(jobs, header, cells, gpus_per_node, None, found.notes), found
 
 
-def _require_no_log(path: Path) -> None:
+def _require_no_log(path: str | Path) -> None:
     """Say of a log what it needs."""
     try:
         log = log_of(read_text(path))
@@ -190,32 +188,33 @@ def _require_no_log(path: Path) -> None:
         return  # said better where the table is read
     if log is not None:
         wanted = "with job, batch_size, and step_time_s, throughput or, of Zeus, steps"
-        raise ValueError(f"{path.name} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
+        raise ValueError(f"{path} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
 
 
-def _chosen(path: Path, where: Mapping[str, str] | None) -> tuple[list[str], list[tuple[int, Row]]]:
+def _chosen(path: str | Path, where: Mapping[str, str] | None) -> tuple[list[str], list[tuple[int, Row]]]:
     """Header of a table, and its rows with their line numbers, of one workload."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
             known = listed(header, most=MOST_COLUMNS)
-            raise ValueError(f"{path.name} has no column '{column}' to choose rows by; it has {known}")
+            raise ValueError(f"{path} has no column '{column}' to choose rows by; it has {known}")
         rows = [(line, row) for line, row in rows if row[column] == value]
         if not rows:
-            raise ValueError(f"{path.name} has no row with {column} '{value}'")
+            raise ValueError(f"{path} has no row with {column} '{value}'")
     for column in WORKLOAD_COLUMNS:
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
             several = f"has several workloads ({listed(values, '')}): choose one"
-            raise ValueError(f"{path.name}: the column '{column}' {several}")
+            raise ValueError(f"{path}: the column '{column}' {several}")
     return header, rows
 
 
 def _measured(
-    path: Path,
+    path: str | Path,
     header: list[str],
     rows: list[tuple[int, Row]],
     gpus_per_node: int,
     samples_per_epoch: float | None,
+    notes: Sequence[str] = (),
 ) -> Measurements:
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
@@ -228,26 +227,25 @@ def _measured(
         rows = [(line, {**row, "gpus": "1"}) for line, row in rows]
         header = [*header, "gpus"]
     if len(rows) < 2:
-        raise ValueError(
-            f"{path.name} has {len(rows)} measurement{'s'[: len(rows) != 1]}, a fit needs 2 or more"
-        )
+        found = f"{len(rows)} measurement{'s'[: len(rows) != 1]}"
+        raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
     columns = {name: _numbers(path, rows, name) for name in header if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
         samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0][1].get("dataset", ""))
         if samples_per_epoch is None:
-            raise ValueError(f"{path.name} has seconds per epoch: give samples_per_epoch")
+            raise ValueError(f"{path} has seconds per epoch: give samples_per_epoch")
     return _measurements(path, columns, gpus_per_node, samples_per_epoch)
 
 
-def _rows(path: Path) -> tuple[list[str], list[tuple[int, Row]]]:
+def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, Row]]]:
     """Header, with synonyms replaced, and the rows with their line numbers."""
     lines = [(line, [cell.strip() for cell in cells]) for line, cells in csv_lines(path) if any(cells)]
     if not lines:
-        raise ValueError(f"{path.name} is empty")
+        raise ValueError(f"{path} is empty")
     header = [SYNONYMS.get(name, name) for name in lines[0][1]]
     repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
     if repeated:
-        raise ValueError(f"{path.name}, line 1: the column '{repeated[0]}' occurs twice")
+        raise ValueError(f"{path}, line 1: the column '{repeated[0]}' occurs twice")
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
 
 
@@ -261,21 +259,21 @@ def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, R
     ]
 
 
-def _with_placement(path: Path, line: int, row: Row) -> Row:
+def _with_placement(path: str | Path, line: int, row: Row) -> Row:
     """Add GPUs and nodes of a placement like 44: a digit per node, the GPUs used on it."""
     placement = row["placement"]
     if not re.fullmatch("[1-9]+", placement):
         raise ValueError(
-            f"{path.name}, line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
+            f"{path}, line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
         )
     return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
 
 
-def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
+def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
     values = np.empty(len(rows))
     for i, (line, row) in enumerate(rows):
-        place = f"{path.name}, line {line}, column '{column}'"
+        place = f"{path}, line {line}, column '{column}'"
         try:
             values[i] = number_in(row[column])
         except ValueError as error:
@@ -294,16 +292,16 @@ def _numbers(path: Path, rows: list[tuple[int, Row]], column: str) -> FloatArray
 
 
 def _measurements(
-    path: Path, columns: dict[str, FloatArray], gpus_per_node: int, samples_per_epoch: float | None
+    path: str | Path, columns: dict[str, FloatArray], gpus_per_node: int, samples_per_epoch: float | None
 ) -> Measurements:
     if "gpus" not in columns:
-        raise ValueError(f"{path.name} lacks the column 'gpus'")
+        raise ValueError(f"{path} lacks the column 'gpus'")
     if "local_batch" not in columns and "batch_size" not in columns:
-        raise ValueError(f"{path.name} lacks a column 'local_batch' or 'batch_size'")
+        raise ValueError(f"{path} lacks a column 'local_batch' or 'batch_size'")
     speeds = [name for name in SPEEDS if name in columns]
     if len(speeds) != 1:
         found = f"has {' and '.join(speeds)}" if speeds else "has none"
-        raise ValueError(f"{path.name} must have one of the columns {', '.join(SPEEDS)}; it {found}")
+        raise ValueError(f"{path} must have one of the columns {', '.join(SPEEDS)}; it {found}")
     gpus = columns["gpus"]
     local_batch = columns["local_batch"] if "local_batch" in columns else columns["batch_size"] / gpus
     batch, speed = local_batch * gpus, columns[speeds[0]]

@@ -62,8 +62,8 @@ def read_log(path: str | Path) -> Samples:
     try:
         text = read_text(path)
     except ValueError as error:
-        raise ValueError(f"{Path(path).name}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
     if (log := log_of(text)) is None:
         known = ", ".join(log.name for log in LOGS)
-        raise ValueError(f"{Path(path).name} is no log of GPUs that is known ({known}), or lacks its header")
-    return Samples.of(path, log.read(text, Path(path).name))
+        raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
+    return Samples.of(path, log.read(text, str(path)))

@@ -118,7 +118,8 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
         found += [(line, row, run) for run in runs]
     notes = _notes(missing, idle, samples.only(~used), table)
     if not found:
-        raise ValueError(f"{table}: no job is in the logs, which have {listed(_names(samples))}")
+        told = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
+        raise ValueError("; ".join([told, *notes]))
     settings = _settings([row for _, row, _ in found], [run for _, _, run in found])
     made = [
         (line, _filled(row, run, setting, f"{table}, line {line}"))

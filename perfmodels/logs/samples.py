@@ -93,14 +93,14 @@ class Samples:
             if math.isnan(sample.power_w):
                 continue
             if len(texts["job"]) == most:
-                raise TooLargeError(f"{Path(path).name} has more than {most:,} samples")
+                raise TooLargeError(f"{path} has more than {most:,} samples")
             values = sample._asdict()
             for name, cells in texts.items():
                 cells.append(once.setdefault(values[name], values[name]))
             for name, column in numbers.items():
                 column.append(values[name])
         if not texts["job"]:
-            raise ValueError(f"{Path(path).name} has no watts of a GPU")
+            raise ValueError(f"{path} has no watts of a GPU")
         known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*texts["gpu"]}}
         texts |= {"gpu": [known[gpu] for gpu in texts["gpu"]], "log": [stem_of(path)] * len(texts["job"])}
         order = np.argsort(np.array(numbers["time_s"]), kind="stable")

@@ -366,7 +366,7 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
         f"error: {log} is a log of nvidia-smi: give --jobs, the table of its jobs"
     )
     assert "can only be logs: give --jobs" in run("fit", log, jobs).stderr
-    assert "jobs.csv is no log of GPUs that is known" in run("fit", jobs, "--jobs", jobs).stderr
+    assert f"{jobs} is no log of GPUs that is known" in run("fit", jobs, "--jobs", jobs).stderr
 
 
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "gpus,local_batch,step_time_s,power_w\n1,8,nan,3\n"])

@@ -85,3 +85,4 @@ def test_bad_files_are_named_in_one_sentence(tmp_path, case):
     with pytest.raises(ValueError, match=r"^[^\n]*steps\.csv[^\n]*$") as error:
         read(tmp_path, text)
     assert expected in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "steps.csv"))

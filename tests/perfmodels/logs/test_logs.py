@@ -153,7 +153,8 @@ def test_windows_of_zeus_tell_watts_and_step_times_at_every_limit(tmp_path: Path
     np.testing.assert_allclose(m.step_time_s, [1.0, 0.75, 0.5])
     np.testing.assert_allclose(m.power_w, [200 * 21 / 40, 250 * 21 / 30, 300 * 21 / 20])
     assert m.gpus.tolist() == [2, 2, 2]
-    assert found.notes == ("not used: 'warm up' of the logs, which jobs.csv does not name",)
+    name = tmp_path / "jobs.csv"
+    assert found.notes == (f"not used: 'warm up' of the logs, which {name} does not name",)
 
 
 def test_the_first_tenth_of_the_windows_of_zeus_is_warm_up(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert found.notes == (
         "left out: '9', of which no log has a sample",
         "left out: '2', with fewer than 5 samples of busy GPUs",
-        "not used: '3' of the logs, which jobs.csv does not name",
+        f"not used: '3' of the logs, which {tmp_path / 'jobs.csv'} does not name",
     )
     report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
     assert report.notes == found.notes
@@ -325,13 +326,20 @@ def test_bad_logs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
     text, words = BAD[case]
     with pytest.raises(ValueError, match=words) as error:
         read_log(written(tmp_path, text))
-    assert str(error.value).startswith("17.log")
+    assert str(error.value).startswith(str(tmp_path / "17.log"))
     assert "\n" not in str(error.value)
 
 
 TABLES = {
     "no job": ("batch_size,step_time_s\n8,1\n", "jobs.csv lacks the column 'job'"),
-    "none there": ("job,batch_size,step_time_s\n9,8,1\n", "no job is in the logs, which have '17'"),
+    "none there": (
+        "job,batch_size,step_time_s\n9,8,1\n",
+        "no job is in the logs, which have '17'; left out: '9', of which no log has a sample",
+    ),
+    "one there": (
+        "job,batch_size,step_time_s\n17,8,1\n9,8,1\n",
+        "has 1 measurement, a fit needs 2 or more; left out: '9', of which no log has a sample",
+    ),
     "steps": ("job,batch_size,steps\n17,8,4\n", "column 'steps': are of windows, which only Zeus has"),
     "no step time": ("job,batch_size\n17,8\n17,9\n", "must have one of the columns step_time_s"),
     "start": ("job,batch_size,step_time_s,start\n17,8,1,noon\n", "line 2, column 'start': 'noon' is no time"),
@@ -343,8 +351,9 @@ TABLES = {
 @pytest.mark.parametrize("case", TABLES)
 def test_bad_tables_of_jobs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
     text, words = TABLES[case]
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as error:
         read_logged([written(tmp_path, exporter(R))], table(tmp_path, text))
+    assert str(error.value).startswith(str(tmp_path / "jobs.csv"))
 
 
 def test_a_log_of_several_jobs_is_not_named_as_one(tmp_path: Path) -> None:
