@@ -78,6 +78,8 @@ class Recorded:
         if self.cluster is not None:
             gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
             told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+        else:
+            told.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
         told.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")

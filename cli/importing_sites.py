@@ -71,12 +71,17 @@ def _finish(recorded: Recorded, output: str) -> None:
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces.plain_list import csv_of
 
-    Path(output).mkdir(exist_ok=True)
-    write(str(Path(output) / TRACE), csv_of(recorded.jobs))
+    trace, cluster = Path(output) / TRACE, Path(output) / CLUSTER
+    contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs)}
     if recorded.cluster is not None:
         empty = Instance(name=recorded.cluster.name, cluster=recorded.cluster, jobs=[])
-        target = str(Path(output) / CLUSTER)
-        write(target, content_of(empty, target))
+        contents[cluster] = content_of(empty, str(cluster))
+    elif cluster.exists():
+        told = "is there already, and no nodes are told from which to make it anew"
+        raise BadInput(f"{cluster} {told}: name their file, too, or another folder")
+    Path(output).mkdir(exist_ok=True)
+    for target, content in contents.items():
+        write(str(target), content)
     for line in recorded.lines():
         click.echo(line)
 

@@ -33,6 +33,23 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     )
 
 
+def test_a_trace_never_comes_to_stand_beside_the_cluster_of_another(run, tmp_path):
+    site = tmp_path / "site"
+    alone = ("import", "slurm", SITE[0], "--time-zone", "UTC", "-o")
+    assert "no nodes were told, and so there is no cluster" in run(*alone, tmp_path / "new").stdout
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["jobs.csv"]
+    assert run("import", "slurm", *SITE, "--time-zone", "Europe/Berlin", "-o", site).exit_code == 0
+    before = {file.name: file.read_bytes() for file in site.iterdir()}
+    refused = run(*alone, site)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: {site / 'cluster.json'} is there already")
+    assert {file.name: file.read_bytes() for file in site.iterdir()} == before
+    # What is named is made anew.
+    assert run("import", "slurm", *SITE, "--time-zone", "UTC", "-o", site).exit_code == 0
+    assert (site / "jobs.csv").read_bytes() != before["jobs.csv"]
+    assert (site / "cluster.json").read_bytes() == before["cluster.json"]
+
+
 def test_a_kubernetes_cluster_is_imported(run, tmp_path):
     done = run("import", "kubernetes", EXAMPLES / "kubernetes.json", "-o", tmp_path / "site")
     assert done.exit_code == 0
