@@ -20,7 +20,15 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
-from wattsched.instances.errors import NoticeWarning, naming, require, require_known, require_range
+from wattsched.instances.errors import (
+    InputError,
+    NoticeWarning,
+    UnreadableError,
+    naming,
+    require,
+    require_known,
+    require_range,
+)
 from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
 from wattsched.instances.placement.instance import PlacementInstance
@@ -147,6 +155,12 @@ def _window(
     return window_at(read_experiment(*files, arrivals=arrived, seed=seed), placed_by, seed, window)
 
 
+CLUSTERS = (
+    "a cluster is read of an instance or a node-link graph (.json), an openb node list (.csv) or a Slurm "
+    "topology (.conf); of what Slurm's commands print, 'wattsched import slurm' makes one"
+)
+
+
 def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
     """Read a cluster: of an instance or a node-link graph (.json), of openb's nodes (.csv), of Slurm (.conf).
 
@@ -175,7 +189,12 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
             )
             return cluster.model_copy(update={"gpu_types": {gpu_type: kind}})
-        document = read_json(file)
+        try:
+            document = read_json(file)
+        except UnreadableError:
+            raise
+        except InputError as error:
+            raise InputError([f"{told}; {CLUSTERS}" for told in error.faults], error.source) from None
         if isinstance(document, dict) and "nodes" in document and "format" not in document:
             return from_node_link(json.dumps(document))
         return cluster_of(instance_of(document, source=name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import gzip
@@ -253,6 +254,8 @@ def beside(path: Path, name: str) -> list[Path]:
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
+    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone.
+
     Raises
     ------
     ValueError
@@ -270,7 +273,8 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
     _require_text(content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.
-    reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline=""), strict=True)
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+    reader = csv.reader(text, delimiter=_separator(content), strict=True)
     columns, left, begun = 0, ROWS_PER_MB * most_mb(), 1
     try:
         for cells in reader:
@@ -296,6 +300,13 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"line {reader.line_num}: {error}") from None
     except UnicodeDecodeError:
         text_of(content)
+
+
+def _separator(content: bytes) -> str:
+    """What separates the cells of the header: programs in some languages write semicolons."""
+    begin = content[:_CHUNK].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    header = re.split(rb"[\r\n]", begin, maxsplit=1)[0]
+    return next((found for found in ",;\t" if found.encode() in header), ",")
 
 
 def _require_header(line: int, names: list[str]) -> None:

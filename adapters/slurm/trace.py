@@ -99,7 +99,8 @@ def kind_of(text: str) -> str:
     if "|" in begin.partition("\n")[0]:
         return ACCOUNTING
     known = "sacct --parsable2 or --json, sinfo --json, scontrol show node or scontrol show topology"
-    raise ValueError(f"is not what {known} prints; it begins with {echo(first)}")
+    told = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
+    raise ValueError(f"is not what {known} prints: {told}")
 
 
 def ask_slurm(since: str, until: str) -> Said:
@@ -196,9 +197,8 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             )
         )
     if not found.jobs:
-        told = (
-            ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items()) or "there are none"
-        )
+        told = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
+        told = told or "sacct tells of no job; without --starttime it tells of today's alone"
         raise InputError([f"no job has used a GPU: {told}"])
     if running := sum(found.ended[state.lower()] for state in STILL_RUN):
         told = f"{count(running, 'job')} still running: what it has run is all of it"

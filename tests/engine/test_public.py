@@ -229,6 +229,15 @@ def test_a_file_that_cannot_be_opened_is_an_oserror_everywhere(ending: str) -> N
         assert caught.value.filename == file
 
 
+@pytest.mark.parametrize("text", ["", "NodeName=a1 Gres=gpu:2", "{"])
+def test_what_is_no_cluster_is_told_what_is(text: str) -> None:
+    Path("nodes.txt").write_text(text)
+    with pytest.raises(
+        wattsched.InputError, match=r"nodes\.txt.*; a cluster is read of an instance .*import slurm"
+    ):
+        wattsched.read_cluster("nodes.txt")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import tempfile
 import warnings
@@ -69,6 +70,20 @@ def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None
         assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
         assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
         assert (again.user, again.account) == (job.user, job.account)
+
+
+@given(JOBS, st.sampled_from(";\t"), st.sampled_from(["", "\ufeff", "\n"]))
+def test_cells_may_be_separated_by_semicolons_or_tabs(
+    path: Path, jobs: list[TraceJob], separator: str, begin: str
+) -> None:
+    path.write_text(csv_of(jobs))
+    found = read_plain(path)
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        file.write(begin)
+        csv.writer(file, delimiter=separator).writerows(rows)
+    assert read_plain(path) == found
 
 
 @given(st.sets(STRANGE, min_size=1), STRANGE)

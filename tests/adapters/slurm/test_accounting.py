@@ -152,8 +152,9 @@ def test_every_bad_cell_is_told(bad: set[tuple[int, str]]) -> None:
 def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
     said = Said([table_of(jobs)], [NODES])
     if not any(job.gpus and job.elapsed_s for job in jobs):
-        with pytest.raises(InputError, match="no job has used a GPU"):
+        with pytest.raises(InputError, match="no job has used a GPU") as error:
             recorded(said, ZONE)
+        assert ("sacct tells of no job" in str(error.value)) == (not jobs)
         return
     found = recorded(said, ZONE)
     assert len(found.jobs) + found.left_out.total() == len(jobs)
@@ -250,8 +251,9 @@ def test_gpus_of_a_document_are_counted_likewise(count: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "hello", "{", "{}", '{"jobs": 3}', "NodeNames=a", "#NodeName=a1"])
 def test_a_file_of_none_of_the_commands_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not what sacct|is no JSON|has neither 'jobs'"):
+    with pytest.raises(ValueError, match=r"is not what sacct|is no JSON|has neither 'jobs'") as error:
         kind_of(text)
+    assert str(error.value).endswith(": it is empty") == (not text)
 
 
 def test_the_example() -> None:
