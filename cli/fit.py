@@ -152,7 +152,7 @@ def _print(report: FitReport) -> None:
         ]
         table(out, [">limit", ">slowdown", ">W"], rows)
     assert error is not None
-    heading(out, "Relative error", "mean and largest")
+    heading(out, "Relative error", "mean and largest, of the measurements that were fitted")
     errors = {
         "step time": (error.time_mean, error.time_max),
         "power": (error.power_mean, error.power_max),
@@ -162,6 +162,9 @@ def _print(report: FitReport) -> None:
     table(out, ["", ">", ">"], known, header=False)
     if report.held_out_note:
         line(out, report.held_out_note, indent=2)
+    if profile.power_uncertainty is not None:
+        within = f"±{percent(profile.power_uncertainty)}"
+        line(out, f"watts of other configurations count as known to {within} (assumed)", indent=2)
 
 
 def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:

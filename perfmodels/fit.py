@@ -30,6 +30,8 @@ from wattsched.perfmodels.throughput import (
 from wattsched.topology.arrays import FloatArray
 
 FOLDS = 4
+FEW_POWER_ERROR = 0.15
+"""Error of watts that too few measurements tell, assumed: as that of a model's watts on another board."""
 MOST_CHOICES = 16
 
 
@@ -95,7 +97,9 @@ def fit_profile(
 ) -> FitReport:
     """Fit a profile to a CSV file, to logs of GPUs, or to measurements in memory.
 
-    Local batches that were not measured at every power limit are left out, with a note in the report.
+    Local batches that were not measured at every power limit are left out, with a note in the report. A few
+    measurements can be met exactly, and tell nothing of others: of fewer than twice the folds, the profile's
+    `power_uncertainty` is at least `FEW_POWER_ERROR`.
 
     Parameters
     ----------
@@ -171,8 +175,11 @@ def fit_profile(
         errors["power"] = np.abs(power_w / m.power_w - 1.0)
     means = {f"{name}_mean": float(error.mean()) for name, error in errors.items()}
     fit_error = FitError(**means, **{f"{name}_max": float(error.max()) for name, error in errors.items()})
+    stated: dict[str, object] = {"fit_error": fit_error}
+    if fit_error.power_mean is not None and len(m) < 2 * folds:
+        stated["power_uncertainty"] = max(FEW_POWER_ERROR, fit_error.power_mean)
     return FitReport(
-        profile.model_copy(update={"fit_error": fit_error}),
+        profile.model_copy(update=stated),
         m,
         iteration.time_s,
         power_w,

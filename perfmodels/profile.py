@@ -91,7 +91,8 @@ class Profile(Strict):
     fit_error : FitError, optional
         How far the profile is from its measurements.
     power_uncertainty : float, optional
-        Relative standard error of watts that were measured on other GPU types; see `power_error`.
+        Relative standard error of watts that were measured on other GPU types, or in too few configurations;
+        see `power_error`.
     task : "training" or "serving"
         Jobs of traces, which train, are not given models that answer requests.
     """

@@ -288,7 +288,7 @@ def _profiles(job: Job, cluster: Cluster, known: Profiles) -> list[Profile]:
 def _power_error(profiles: Sequence[Profile]) -> float:
     """Largest relative error of the watts of a model, 0 for a table, nan where it is not known."""
     errors = [profile.power_error for profile in profiles]
-    return max((math.nan if error is None else error for error in errors), default=0.0)
+    return math.nan if None in errors else max((error for error in errors if error is not None), default=0.0)
 
 
 def _batches(job: Job, profiles: Sequence[Profile]) -> tuple[float, bool]:

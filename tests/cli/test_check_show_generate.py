@@ -357,6 +357,7 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("jobs on GPU: 2 measurements\nleft out: 'other', of which no log has")
     assert "too few measurements (2) for an error on unseen data, 8 are enough" in result.stdout
+    assert "watts of other configurations count as known to ±15 % (assumed)" in result.stdout
     (job,) = {line for line in result.stdout.splitlines() if line.startswith("  run")}
     assert job.split() == ["run", "2", "72", "100", "99", "%", "300"]
     assert json.loads(profile.read_text())["source"] == "fitted to run.csv, jobs.csv"

@@ -62,6 +62,15 @@ def test_held_out_steps_are_predicted(tmp_path):
     assert report.held_out_max < 0.2
 
 
+@pytest.mark.parametrize("n", [2, 3, 7, 8, 12])
+def test_a_few_measurements_that_are_met_exactly_do_not_make_the_watts_exact(tmp_path, n):
+    rows = [f"1,{32 * b},{0.01 + 0.02 * b},{300 + (b % 2 if n > 2 else 0)}" for b in range(1, n + 1)]
+    (tmp_path / "steps.csv").write_text("gpus,batch_size,step_time_s,power_w\n" + "\n".join(rows))
+    profile = fit_profile(tmp_path / "steps.csv", "net", "A").profile
+    assert profile.fit_error.power_mean < 0.01
+    assert profile.power_error == (0.15 if n < 8 else profile.fit_error.power_mean)
+
+
 def test_watts_must_be_measured_or_given(tmp_path):
     path = tmp_path / "steps.csv"
     rows = [f"{k},{b},{0.01 * b / k + 0.05 * (k > 1)}" for k, b in product([1, 2, 4], [32, 64])]

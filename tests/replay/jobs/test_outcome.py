@@ -8,9 +8,10 @@ import io
 import pytest
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand
 
-from wattsched.instances.clusters import homogeneous_cluster
+from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import find
+from wattsched.perfmodels.profiles import Profiles
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.outcome import (
     CLOCK_COLUMNS,
@@ -26,6 +27,7 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import trace_of_durations
+from wattsched.topology.cluster import Cluster, Node
 
 
 @pytest.fixture
@@ -66,6 +68,25 @@ def test_the_error_of_the_energy_is_what_other_watts_would_make_of_it() -> None:
     plain, more = run(1.0), run(1.0 + profile.power_error)
     assert plain.energy_error_j == pytest.approx(more.energy_j - plain.energy_j)
     assert plain.energy_error_j == pytest.approx(profile.power_error * plain.jobs_energy_j)
+
+
+@pytest.mark.parametrize("known", [(0.1, 0.3), (0.3, 0.1), (None, 0.3), (0.3, None)])
+def test_the_error_of_a_model_is_that_of_its_worst_profile(known: tuple[float | None, float | None]) -> None:
+    a100, v100 = find("bert", "A100"), find("bert", "V100")
+    assert a100 is not None
+    assert v100 is not None
+    given = tuple(
+        one.model_copy(update={"power_uncertainty": error, "fit_error": None})
+        for one, error in zip((a100, v100), known, strict=True)
+    )
+    nodes = [Node(name=kind, gpu_type=kind, gpus=8) for kind in ("A100", "V100")]
+    cluster = Cluster(gpu_types={kind: GPU_TYPES[kind] for kind in ("A100", "V100")}, nodes=nodes)
+    trace = trace_of_durations(cluster, [TraceJob("j", 0.0, 60.0, 1, model="bert")], profiles=Profiles(given))
+    found = summary(simulate(trace, policy_of("fifo", PolicyContext(trace)), name="fifo"))
+    if None in known:
+        assert found.energy_error_j is None
+    else:
+        assert found.energy_error_j == pytest.approx(0.3 * found.jobs_energy_j)
 
 
 def test_tables_are_taken_at_their_word(outcome: Outcome) -> None:
