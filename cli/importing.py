@@ -47,7 +47,7 @@ class ClusterOptions:
     gpus_per_node : int
         Without --cluster, or of a .conf.
     gpu_type : str
-        Without --cluster, or of a .conf; TYPE=KNOWN for one that counts as another.
+        Without --cluster, or of a .conf: A100, H100 and so on; TYPE=KNOWN for one that counts as another.
     """
 
     cluster_file: File | None = None
@@ -82,7 +82,9 @@ class ClusterOptions:
         """Say which cluster was made where nobody told its size, once nothing can be refused any more."""
         if self.cluster_file is not None or given("nodes"):
             return []
-        kind = self.gpu_type.partition("=")[0]
+        from wattsched.instances.clusters import spelt_as_known
+
+        kind = spelt_as_known(self.gpu_type.partition("=")[0])
         told = f"assumed: {count(self.nodes, 'node')} with {self.gpus_per_node} {kind} each"
         notice(told)
         return [told]

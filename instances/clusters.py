@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from wattsched.instances.errors import require_range
+from wattsched.instances.errors import require_known, require_range
 from wattsched.topology.cluster import Cluster, GpuType, GroupColumns, Node, NodeColumns, PowerDomain
 from wattsched.topology.column import NONE, Coded
 
@@ -50,9 +50,13 @@ def known_gpu_type(name: str) -> GpuType:
     ValueError
         When the watts of the type are not known.
     """
-    if name not in GPU_TYPES:
-        raise ValueError(f"gpu_type: '{name}' is not known, choose one of {', '.join(GPU_TYPES)}")
+    require_known("gpu_type", name, GPU_TYPES)
     return GPU_TYPES[name]
+
+
+def spelt_as_known(name: str, known: Iterable[str] = GPU_TYPES) -> str:
+    """Name of a known GPU type that is the same but for its case, or the name itself."""
+    return next((one for one in known if one.lower() == name.lower()), name)
 
 
 def numbered(prefix: str, count: int) -> list[str]:

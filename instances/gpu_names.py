@@ -6,7 +6,7 @@ import re
 import warnings
 
 from wattsched.inputs import meant
-from wattsched.instances.clusters import GPU_TYPES
+from wattsched.instances.clusters import GPU_TYPES, spelt_as_known
 from wattsched.instances.errors import NoticeWarning
 from wattsched.topology.cluster import GpuType
 
@@ -66,18 +66,20 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
 def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     """GPU type that somebody names, such as ``H100``, or ``rtx5090=A100`` for one that counts as an A100.
 
-    A notice says what is assumed of it.
+    Known names may be written in any case. A notice says what is assumed of it.
 
     Raises
     ------
     ValueError
         For a type of which nothing is known, where it is not said what counts instead.
     """
+    known = sorted({*GPU_TYPES, *BOARD_POWER_W})
     name, equals, stand_in = text.partition("=")
+    name, stand_in = spelt_as_known(name, known), spelt_as_known(stand_in)
     measured = ", ".join(GPU_TYPES)
     if not name or (equals and stand_in not in GPU_TYPES):
         raise ValueError(f"gpu_type: '{text}' is not TYPE=KNOWN, with one of {measured}")
-    if not equals and common_name(name) not in (known := sorted({*GPU_TYPES, *BOARD_POWER_W})):
+    if not equals and common_name(name) not in known:
         told = f"'{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
         raise ValueError(f"gpu_type: {told}; or say which of {measured} counts instead, as in {name}=A100")
     kind, assumed = gpu_type_named(name, stand_in if equals else None)

@@ -6,6 +6,7 @@ and models of the catalogue.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from wattsched.instances.clusters import (
     idle_power_w,
     known_gpu_type,
     numbered,
+    spelt_as_known,
     with_rack_caps,
 )
 from wattsched.instances.errors import require_range
@@ -26,6 +28,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.traces.snapshot import first_come_round
+from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import MOST_GPUS, Cluster, Group, Node
 
@@ -54,9 +57,11 @@ def uniform_round(
     budget: Literal["power", "energy", "both"] = "both",
     power_fraction: float = 0.55,
     energy_fraction: float = 0.15,
+    carbon_g_per_kwh: float | None = None,
     round_s: float = 3600.0,
+    gpu_type: str = "A100",
 ) -> Instance:
-    """One pool of A100 GPUs, 192 options per job, GPUs for half of the demand, budgets that bind.
+    """One pool of GPUs, 192 options per job, GPUs for half of the demand, budgets that bind.
 
     Parameters
     ----------
@@ -66,31 +71,41 @@ def uniform_round(
         Power cap as a fraction of the full draw.
     energy_fraction : float
         Energy budget between the least energy of all jobs (0) and the energy of their fastest options (1).
+    carbon_g_per_kwh : float, optional
+        Grams of CO2 per kWh, which make the energy budget one of carbon.
     round_s : float
         Length of the round. With short rounds waiting is cheap, and only GPUs are scarce.
+    gpu_type : str
+        A GPU type of the catalogue, whose watts the GPUs draw: A100, H100, B200 and so on. How jobs scale is
+        made up, and the clocks are those of an A100.
 
     Raises
     ------
     ValueError
-        For a fraction out of range.
+        For a fraction out of range or an unknown GPU type.
     """
     require_range(budget in ("power", "energy", "both"), "budget", "power, energy or both", f"'{budget}'")
     require_range(0 <= energy_fraction <= 1, "energy_fraction", "from 0 to 1", energy_fraction)
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
-    cluster = homogeneous_cluster(nodes=-(-_half(wanted, gpus) // NODE_GPUS), gpus_per_node=NODE_GPUS)
-    kind = cluster.gpu_types["A100"]
-    choices = [Choices("A100", kind, GPU_COUNTS, FREQUENCIES_MHZ, UNIFORM_BATCH_SIZES)]
+    gpu_type = spelt_as_known(gpu_type)
+    cluster = homogeneous_cluster(-(-_half(wanted, gpus) // NODE_GPUS), NODE_GPUS, gpu_type)
+    kind = cluster.gpu_types[gpu_type]
+    choices = [Choices(gpu_type, kind, GPU_COUNTS, FREQUENCIES_MHZ, UNIFORM_BATCH_SIZES)]
     tables, drawn = jobs_of_kinds(rng, wanted, choices, UNIFORM_KINDS)
+    given_j = None if budget == "power" else _energy_j(drawn, tables, energy_fraction)
+    energy_j, carbon_g = _as_carbon(given_j, carbon_g_per_kwh)
     budgets = Budgets(
         power_w=None if budget == "energy" else capped_power_w(cluster, power_fraction),
-        energy_j=None if budget == "power" else _energy_j(drawn, tables, energy_fraction),
+        energy_j=energy_j,
+        carbon_g=carbon_g,
         scope="round" if budget == "power" else "completion",
     )
     return Instance(
         name=f"uniform-{jobs}-{seed}",
         objective="total-completion",
         round_s=round_s,
+        carbon_g_per_kwh=carbon_g_per_kwh,
         budgets=budgets,
         cluster=cluster,
         tables=tables,
@@ -109,6 +124,14 @@ def _energy_j(jobs: JobColumns, tables: dict[str, OptionTable], fraction: float)
     low, high = (float(sum((work * np.array(of_kind)[kind]).tolist())) for of_kind in (least, fastest))
     # The margin keeps the least energy itself feasible whatever the order of the sum.
     return (low + fraction * (high - low)) * (1 + 1e-9)
+
+
+def _as_carbon(energy_j: float | None, g_per_kwh: float | None) -> tuple[float | None, float | None]:
+    """Budget of energy, and that of carbon which takes its place where the intensity is given."""
+    if g_per_kwh is None:
+        return energy_j, None
+    require_range(0 < g_per_kwh < math.inf, "carbon_g_per_kwh", "above 0 and finite", g_per_kwh)
+    return None, None if energy_j is None else energy_j / J_PER_KWH * g_per_kwh
 
 
 SIA_KINDS = 100
@@ -205,7 +228,7 @@ def philly_round(
     queue = zip(numbered("job", jobs), [0.0] * jobs, remaining_s.tolist(), asked.tolist(), strict=True)
     return first_come_round(
         [TraceJob(*job) for job in queue],
-        homogeneous_cluster(-(-_half(asked, gpus) // NODE_GPUS), NODE_GPUS, gpu_type),
+        homogeneous_cluster(-(-_half(asked, gpus) // NODE_GPUS), NODE_GPUS, spelt_as_known(gpu_type)),
         seed=seed,
         restart_s=restart_s,
         power_fraction=power_fraction,
@@ -240,6 +263,7 @@ def hetero_round(
     power_fraction: float = 0.8,
     rack_power_fraction: float = 0.75,
     energy_fraction: float | None = None,
+    carbon_g_per_kwh: float | None = None,
     unavailable: float = 0.02,
     round_s: float = 3600.0,
 ) -> Instance:
@@ -256,6 +280,8 @@ def hetero_round(
         Caps of the site and of each rack as fractions of their full draws.
     energy_fraction : float, optional
         Energy budget of the round, between that of the idle site (0) and that of the power cap (1).
+    carbon_g_per_kwh : float, optional
+        Grams of CO2 per kWh, which make the energy budget one of carbon.
     unavailable : float
         Share of GPUs that are broken.
     round_s : float
@@ -285,11 +311,13 @@ def hetero_round(
     tables, drawn = jobs_of_kinds(rng, wanted, choices, HETERO_KINDS)
     cap_w, idle_w = capped_power_w(cluster, power_fraction), idle_power_w(cluster, cluster.nodes)
     energy_w = None if energy_fraction is None else idle_w + energy_fraction * (cap_w - idle_w)
+    energy_j, carbon_g = _as_carbon(None if energy_w is None else energy_w * round_s, carbon_g_per_kwh)
     return Instance(
         name=f"hetero-{jobs}-{seed}",
         objective="total-completion",
         round_s=round_s,
-        budgets=Budgets(power_w=cap_w, energy_j=None if energy_w is None else energy_w * round_s),
+        budgets=Budgets(power_w=cap_w, energy_j=energy_j, carbon_g=carbon_g),
+        carbon_g_per_kwh=carbon_g_per_kwh,
         cluster=cluster,
         tables=tables,
         jobs=_with_deadlines(rng, drawn, tables, round_s).listed(),

@@ -193,6 +193,10 @@ def test_a_cluster_of_any_gpus_is_made_and_what_it_assumes_is_said(run, write, c
     assert "assumed: GPU type 'rtx5090' counts as A100, as you say\n" in done.stderr
     assert "assumed: 2 nodes with 8 rtx5090 each\n" in done.stderr
     assert "assumed: 2 nodes" not in run(*command, path, "--gpu-type", "rtx5090=A100", "--nodes", 2).stderr
+    bare = write("job,arrival,duration,gpus\na,0,3600,2\n", "bare.csv")
+    lower, upper = (run(*command, bare, "--gpu-type", name) for name in ("h100", "H100"))
+    assert (lower.exit_code, lower.stderr) == (0, upper.stderr)
+    assert "assumed: 2 nodes with 8 H100 each\n" in lower.stderr
     done = run(*command, path, "--gpu-type", "V10")
     assert done.exit_code == 2
     assert done.stderr.startswith(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wattsched
 from wattsched.documents import read_instance
 from wattsched.instances.generators import families, generate, options_of
 from wattsched.instances.generators.sizing import durations_s
@@ -131,12 +132,40 @@ def test_running_jobs_of_philly_fill_the_cluster() -> None:
         ("uniform", {"energy_fraction": 2.0}, "energy_fraction: must be from 0 to 1"),
         ("hetero", {"racks": 0}, "racks: must be at least 1"),
         ("hetero", {"unavailable": 1.0}, "unavailable: must be at least 0 and below 1"),
+        ("uniform", {"carbon_g_per_kwh": 0.0}, "carbon_g_per_kwh: must be above 0 and finite, got 0"),
+        ("hetero", {"carbon_g_per_kwh": float("nan")}, "carbon_g_per_kwh: must be above 0 and finite"),
         ("philly-like", {"gpu_type": "Z"}, "gpu_type: 'Z' is not known"),
+        ("uniform", {"gpu_type": "H10"}, r"gpu_type: 'H10' is not known \(did you mean 'H100'\?\)"),
     ],
 )
 def test_bad_arguments(family: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         generate(family, **{"jobs": 3, **options})
+
+
+@pytest.mark.parametrize("family", ["uniform", "hetero"])
+@pytest.mark.parametrize("g_per_kwh", [25.0, 400.0])
+def test_a_carbon_budget_is_that_of_energy_in_grams(family: str, g_per_kwh: float) -> None:
+    """So the same round, whose optimum is the same."""
+    options = {"jobs": 6, "energy_fraction": 0.3}
+    energy, carbon = generate(family, **options), generate(family, **options, carbon_g_per_kwh=g_per_kwh)
+    assert carbon.budgets.energy_j is None
+    assert carbon.budgets.carbon_g == pytest.approx(energy.budgets.energy_j / 3.6e6 * g_per_kwh)
+    assert carbon.jobs == energy.jobs
+    found = [wattsched.solve(instance, gap=1e-6) for instance in (energy, carbon)]
+    assert found[1].objective == pytest.approx(found[0].objective, rel=3e-6)
+    alone = generate("uniform", jobs=3, budget="power", carbon_g_per_kwh=g_per_kwh)
+    assert (alone.budgets.carbon_g, alone.carbon_g_per_kwh) == (None, g_per_kwh)
+
+
+@pytest.mark.parametrize("family", ["uniform", "philly-like"])
+def test_gpu_types_may_be_written_in_any_case_and_draw_their_watts(family: str) -> None:
+    plain, lower = generate(family, jobs=20), generate(family, jobs=20, gpu_type="b200")
+    assert lower == generate(family, jobs=20, gpu_type="B200")
+    (kind,) = lower.cluster.gpu_types.values()
+    assert (kind.idle_power_w, kind.max_power_w) == (137.0, 1000.0)
+    assert lower.budgets.power_w > 2 * plain.budgets.power_w
+    assert check(lower, everybody_waits(lower)).faults == []
 
 
 def test_hetero_can_have_an_energy_budget_between_idle_and_cap() -> None:
