@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay serve adapters cli
-SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name '*.json' -o -name py.typed)
+SOURCES := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
