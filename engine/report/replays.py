@@ -44,14 +44,6 @@ def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], 
     return cell
 
 
-def _error(runs: Sequence[Any]) -> str:
-    """Error of the energy as a part of it."""
-    parts = [
-        run.energy_error_j / run.energy_j for run in runs if run.energy_error_j is not None and run.energy_j
-    ]
-    return percent(float(np.mean(parts))) if parts else ""
-
-
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.2f} ms"
 
@@ -77,7 +69,7 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
         "everything that it draws, idle GPUs and nodes included; ±: by the error of the models' watts",
     ): {
         "energy": _of("energy_j", energy),
-        "±": _error,
+        "±": _of("energy_error", percent),
         "CO2": _of("carbon_g", _kilograms),
         "GPUs in use": _of("gpu_utilisation", percent),
         "GPU hours": _of("gpu_h", number),

@@ -210,6 +210,13 @@ class Summary:
     budget_used_max: float | None
     budget_used_min: float | None
 
+    @property
+    def energy_error(self) -> float | None:
+        """`energy_error_j` as a part of the energy; None where there is none."""
+        if self.energy_error_j is None or not self.energy_j:
+            return None
+        return self.energy_error_j / self.energy_j
+
     def as_dict(self) -> dict[str, object]:
         """Plain values by name."""
         return asdict(self)

@@ -68,6 +68,7 @@ def test_the_error_of_the_energy_is_what_other_watts_would_make_of_it() -> None:
     plain, more = run(1.0), run(1.0 + profile.power_error)
     assert plain.energy_error_j == pytest.approx(more.energy_j - plain.energy_j)
     assert plain.energy_error_j == pytest.approx(profile.power_error * plain.jobs_energy_j)
+    assert plain.energy_error == pytest.approx(plain.energy_error_j / plain.energy_j)
 
 
 @pytest.mark.parametrize("known", [(0.1, 0.3), (0.3, 0.1), (None, 0.3), (0.3, None)])
