@@ -202,7 +202,7 @@ def main() -> None:
     rounds = [measured_alone(jobs, arguments.cluster) for jobs in arguments.jobs]
     columns = [rows_of(found) for found in rounds]
     rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
-    text = table(("", *(f"{found['jobs']:,} jobs" for found in rounds)), rows)
+    text = table(("round", *(f"{found['jobs']:,} jobs" for found in rounds)), rows)
     print(text)
     if arguments.write:
         write("sharded-round", f"{text}\n\nMeasured on {machine()}.")
