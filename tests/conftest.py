@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,6 +15,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from strategies.browser import Browser, chromium
 
 # Machines are shared: slowness is no failure. The same examples are tried every time.
 settings.register_profile(
@@ -40,6 +42,16 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.skip(f"the public data sets are not at {path} (set WATTSCHED_DATA)")
     return path
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    """Debian's chromium; tests that need it are skipped where it is absent."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("needs Debian's chromium, which CI installs")
+    with chromium(executable) as started:
+        yield started
 
 
 JITTER = 4e-15

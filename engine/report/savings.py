@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from wattsched.saved import Interval, PolicySavings, Savings
 
 
+def best_of(found: Savings) -> PolicySavings:
+    """The policy that saves most energy, by its mean."""
+    return max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+
+
 def verdict(found: Savings) -> tuple[str, str]:
     """What a reader may take away of the policy that saves most, and who would pay for it."""
     told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
-    best = max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
+    best = best_of(found)
     if best.energy is None or best.energy.mean <= 0.0:
         return f"{told}no policy saves energy at the completion time of {found.baseline}", ""
     least = "at least " if best.bound_only else ""

@@ -344,7 +344,7 @@ def rows_of(decision: Decision) -> list[dict[str, Any]]:
 def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
     """Who has which GPU, and what every job does, for a report."""
     from wattsched.report.html.page import Cell, Lines, Picture, Row, Table
-    from wattsched.report.html.pictures import NodeMap, cluster_map
+    from wattsched.report.html.pictures import NodeMap, cluster_map, map_note
     from wattsched.report.html.solved import MOST_ROWS, cut_note
 
     running = decision.jobs
@@ -357,7 +357,7 @@ def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
         for node in instance.cluster.nodes
     ]
     body = cluster_map(nodes, [assignment.job for assignment in running])
-    yield Picture("Cluster", body, "each square is a GPU, in the colour of its job; grey is free")
+    yield Picture("Cluster", body, map_note(nodes))
     shown = list(running[:MOST_ROWS])
     known, finish_s = _jobs_of(instance, shown), completion_times_s(instance, shown)
     longest_s = max(finish_s.values(), default=1.0)

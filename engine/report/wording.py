@@ -73,6 +73,18 @@ def percent(share: float) -> str:
     return f"{number(value, 3 if value < 99.95 else 4)} %"
 
 
+_UNITS = {"ms": 1e-3, "min": 60.0, "h": float(S_PER_H), "d": float(S_PER_DAY)} | {
+    f"{prefix}{unit}": scale for scale, prefix in PREFIXES for unit in ("W", "J", "g")
+}
+_AMOUNT = re.compile(r"(?:at least )?([+-]?\d[\d,.]*(?:e[+-]?\d+)?) ?(\w*)")
+
+
+def magnitude(text: str) -> float | None:
+    """Size of an amount in words, in seconds, watts, joules, grams or percent; None of other texts."""
+    found = _AMOUNT.match(text)
+    return None if found is None else float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0)
+
+
 def gap_text(gap: float | None) -> str:
     """Relative gap; the last digits of an objective are none."""
     if gap is None:

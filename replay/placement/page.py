@@ -47,6 +47,6 @@ def page_of(
     return Page(
         title="Placement",
         about=about,
-        verdict=f"{best} allocates most at the end: {most[best]:.2f} % of the capacity",
+        verdict=f"Most allocated at the end by {best}: {most[best]:.2f} % of the capacity",
         parts=parts,
     )

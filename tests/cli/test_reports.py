@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from strategies.browser import LOOKS, violations
 from strategies.pages import Page
 
 from wattsched.report.html.chart import Series, chart
@@ -23,66 +25,102 @@ c,2000,1024,1,250,
 """
 
 
-def page(run, tmp_path, *arguments: object) -> Page:
-    """Page of a command; what it names on the page is the command itself."""
-    file = tmp_path / "report.html"
-    result = run(*arguments, "--report", file)
-    assert result.exit_code == 0, result.output
-    found = Page(file.read_text())
-    assert f"wattsched {arguments[0]} " in "".join(found.text)
-    return found
-
-
 @pytest.fixture
 def jobs(write):
     return write(JOBS, "jobs.csv")
+
+
+@pytest.fixture
+def commands(write, tiny, jobs) -> dict[str, list[object]]:
+    """Arguments of every command that writes reports."""
+    site = ["--nodes", write(NODES, "nodes.csv"), "--tasks", write(TASKS, "tasks.csv")]
+    return {
+        "solve": [DEMO, "--gap", "1e-6"],
+        "replay": [jobs, "--policy", "fifo,sizing", "--budget", "energy_j=2.6e7", "--period", "7200"],
+        "savings": [jobs, "--policy", "powerflow", "--no-inputs", "--period", "hour"],
+        "compare": [write(tiny), "--solvers", "highs,greedy"],
+        "place": [*site, "--policy", "fgd,random", "--seeds", "1-2"],
+    }
+
+
+@pytest.fixture
+def report(run, tmp_path, commands):
+    """Write the report of a command, by default with its arguments above."""
+
+    def written(command: str, *arguments: object) -> Path:
+        file = tmp_path / "report.html"
+        result = run(command, *(arguments or commands[command]), "--report", file)
+        assert result.exit_code == 0, result.output
+        return file
+
+    return written
+
+
+@pytest.fixture
+def page(report):
+    """Read the report of a command, which names the command."""
+
+    def read(command: str, *arguments: object) -> Page:
+        found = Page(report(command, *arguments).read_text())
+        assert f"wattsched {command} " in "".join(found.text)
+        return found
+
+    return read
 
 
 def words(found: Page) -> str:
     return " ".join("".join(found.text).split())
 
 
-def test_solve(run, tmp_path):
-    found = page(run, tmp_path, "solve", DEMO, "--gap", "1e-6")
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["solve", "replay", "savings", "compare", "place"])
+def test_anybody_can_read_it_on_any_screen(report, browser, command):
+    file = report(command)
+    assert file.stat().st_size < 1_000_000
+    for width, theme in LOOKS:
+        shown = browser.opened(file.as_uri(), width, theme)
+        assert shown.evaluate("document.documentElement.scrollWidth") == width  # only tables scroll sideways
+        assert not violations(shown)
+    assert not browser.messages
+
+
+def test_solve(page):
+    found = page("solve")
     assert "Weighted completion time 197,409 s: optimal" in words(found)
     assert "one more GPU would save at most 962.9 s" in words(found)
 
 
-def test_replay(run, tmp_path, jobs):
-    options = ["--policy", "fifo,sizing", "--budget", "energy_j=2.6e7", "--period", "7200"]
-    found = page(run, tmp_path, "replay", jobs, *options)
+def test_replay(page):
+    found = page("replay")
     assert "Soonest under" in words(found)
     assert "the budget, spent evenly" in words(found)
     assert sum(tag == "polyline" for tag, _ in found.seen) == 5
 
 
-def test_replay_says_what_the_terminal_says_is_assumed(run, tmp_path, write):
+def test_replay_says_what_the_terminal_says_is_assumed(run, page, tmp_path, write):
     trace = write("job,arrival,duration,gpus\na,0,600,2\nb,60,600,1\n", "list.csv")
     said = run("replay", trace, "--policy", "fifo", "--report", tmp_path / "report.html").stderr.splitlines()
     assumed = [line for line in said if "assumed: " in line]
     assert len(assumed) == 3
-    found = words(page(run, tmp_path, "replay", trace, "--policy", "fifo"))
+    found = words(page("replay", trace, "--policy", "fifo"))
     for line in assumed:
         assert line in found
 
 
-def test_savings(run, tmp_path, jobs):
-    found = page(run, tmp_path, "savings", jobs, "--policy", "powerflow", "--no-inputs", "--period", "hour")
+def test_savings(page):
+    found = page("savings")
     assert (
         "at the mean completion time of backfill" in words(found) or "no policy saves" in words(found).lower()
     )
     assert sum(tag == "circle" for tag, _ in found.seen) == 5
 
 
-def test_compare(run, tmp_path, tiny, write):
-    found = page(run, tmp_path, "compare", write(tiny), "--solvers", "highs,greedy")
-    assert "All answers agree" in words(found)
+def test_compare(page):
+    assert "All answers agree" in words(page("compare"))
 
 
-def test_place(run, tmp_path, write):
-    files = ["--nodes", write(NODES, "nodes.csv"), "--tasks", write(TASKS, "tasks.csv")]
-    found = page(run, tmp_path, "place", *files, "--policy", "fgd,random", "--seeds", "1-2")
-    assert "most of any placement" in words(found)
+def test_place(page):
+    assert "most of any placement" in words(page("place"))
 
 
 def test_a_report_is_refused_before_any_work_is_done(run, tmp_path):
@@ -100,7 +138,7 @@ def test_lines_are_where_their_points_are():
     )
     (ends,) = re.findall(r'class="s0 d0" points="([\d., -]+)"', drawn)
     (x0, y0), (x1, y1) = (map(float, pair.split(",")) for pair in ends.split())
-    ((x, y),) = re.findall(r'class="l1" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    ((x, y),) = re.findall(r'class="l1" cx="([\d.]+)%" cy="([\d.]+)"', drawn)
     assert y0 == y1 < float(y)
     assert float(x) == pytest.approx(x0 + (x1 - x0) / 4, abs=0.1)
     assert "&lt;a&gt;" in drawn

@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 
 from wattsched.report.sizing import ranges
 from wattsched.report.views import view
-from wattsched.report.wording import duration, listed, number, quantity, scarce, unit_price, worth
+from wattsched.report.wording import (
+    duration,
+    energy,
+    listed,
+    magnitude,
+    number,
+    percent,
+    quantity,
+    scarce,
+    unit_price,
+    worth,
+)
 
 COMPLETION = view("sizing").goal("total-completion", "min")
 
@@ -53,6 +64,22 @@ def test_quantities_and_durations():
         "1.5 min",
         "1 h",
         "2.31 d",
+    ]
+
+
+@given(st.floats(min_value=1e-3, max_value=1e18))
+def test_amounts_in_words_have_the_size_that_they_had(value):
+    for told in (number(value), number(-value).removeprefix("-"), duration(value), energy(value)):
+        assert magnitude(told) == pytest.approx(value, rel=0.05)
+    assert magnitude(f"at least {percent(value)} (1 to 2 %)") == pytest.approx(100 * value, rel=0.05)
+    assert magnitude(quantity(-value, "g")) == pytest.approx(-value, rel=0.05)
+
+
+def test_what_is_no_amount_has_no_size():
+    assert [magnitude(text) for text in ("", "none", "twice", "A100", "-", "-50 %", "2 of 5")] == [
+        *[None] * 5,
+        -50.0,
+        2.0,
     ]
 
 

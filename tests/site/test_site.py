@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from docs.markdown import blocks_of
+from strategies.browser import Browser
 
 import wattsched
 from wattsched import plot
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium")
 FETCHED = {"audio", "embed", "iframe", "img", "link", "object", "script", "source", "track", "video"}
 """Elements whose addresses a browser fetches without being asked."""
 
@@ -131,13 +130,8 @@ def test_what_is_there_can_be_searched(site: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium, which CI installs")
 @pytest.mark.parametrize("page", ["index", "model", "plots", "reference/solving"])
-def test_a_browser_shows_it_without_a_message(address: str, page: str, tmp_path: Path) -> None:
+def test_a_browser_shows_it_without_a_message(browser: Browser, address: str, page: str) -> None:
     """A browser that finds no other host would tell of every request to one."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
-    options += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--enable-logging=stderr"]
-    options += ["--virtual-time-budget=5000", "--dump-dom", f"{address}/{page}.html"]
-    shown = subprocess.run([str(CHROMIUM), *options], capture_output=True, text=True, timeout=120, check=True)
-    assert "CONSOLE" not in shown.stderr
-    assert "md-content" in shown.stdout
+    assert browser.opened(f"{address}/{page}.html").locator(".md-content").is_visible()
+    assert not browser.messages

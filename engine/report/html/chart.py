@@ -1,4 +1,8 @@
-"""Lines and points over two axes as inline SVG."""
+"""Lines and points over two axes as inline SVG.
+
+A chart is as wide as the page, so that places are in percent of the width, and in pixels from the top: text
+and strokes have the same size on a telephone and on a desk.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ from markupsafe import Markup
 from wattsched.report.html.pictures import COLOURS
 from wattsched.report.wording import number
 
-_WIDTH, _HEIGHT = 720, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 44
+_HEIGHT = 264
+"""Pixels from the top of the picture to its lower axis; the style sheet leaves room for labels around it."""
 _TICKS = 8
 _DASHES = 4
 
@@ -47,12 +51,16 @@ class _Axis:
         return self.begin + (value - self.low) / (self.high - self.low) * (self.end - self.begin)
 
     @property
-    def ticks(self) -> list[float]:
-        """Round numbers, about `_TICKS` of them."""
+    def step(self) -> float:
+        """From one tick to the next: a round number, so that there are about `_TICKS` of them."""
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / _TICKS))
-        step *= next(f for f in (1, 2, 5, 10) if (self.high - self.low) / (step * f) <= _TICKS)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [step * k for k in range(first, last + 1)]
+        return step * next(f for f in (1, 2, 5, 10) if (self.high - self.low) / (step * f) <= _TICKS)
+
+    @property
+    def ticks(self) -> range:
+        """Multiples of the step."""
+        first, last = (math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9))
+        return range(first, last + 1)
 
 
 def chart(
@@ -81,24 +89,16 @@ def chart(
     every += [] if mark is None else [mark[:2]]
     if not every:
         raise ValueError("series: there is no point to draw")
-    across = _axis([x for x, _ in every], _LEFT, _WIDTH - _RIGHT)
-    up = _axis([y for _, y in every], _HEIGHT - _BOTTOM, _TOP)
-    parts = [_grid(across, up, x_label, y_label)]
-    parts += [_line(one, k, across, up, points) for k, one in enumerate(series)]
+    across, up = _axis([x for x, _ in every], 0.0, 100.0), _axis([y for _, y in every], _HEIGHT, 0.0)
+    parts = [_grid(across, up, x_label, y_label), _lines(series, across, up)]
+    parts += [_points(one, k, across, up) for k, one in enumerate(series) if points]
     if mark is not None:
         x, y, told = mark
-        cross = Markup(
-            '<g class="mark"><title>{}</title><path d="M{:.1f} {:.1f}l-5 -5 10 10m0 -10l-10 10"/></g>'
-        )
-        parts.append(cross.format(told, across.at(x), up.at(y)))
-    told = ", ".join(one.name for one in series)
-    label = f"{y_label} against {x_label}: {told}"
-    drawn = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, _HEIGHT, label, Markup("").join(parts)
-    )
-    return Markup('<div class="chart" tabindex="0" role="region" aria-label="{}">{}</div>{}').format(
-        label, drawn, _key(series, mark)
-    )
+        cross = Markup('<svg class="mark" x="{:.2f}%" y="{:.1f}"><title>{}</title><path d="{}"/></svg>')
+        parts.append(cross.format(across.at(x), up.at(y), told, "M-5-5 5 5M-5 5 5-5"))
+    label = f"{y_label} against {x_label}: {', '.join(one.name for one in series)}"
+    drawn = Markup('<div class="chart"><svg role="img" aria-label="{}" height="{}">{}</svg></div>{}')
+    return drawn.format(label, _HEIGHT, Markup("").join(parts), _key(series, mark))
 
 
 def _axis(values: Sequence[float], begin: float, end: float) -> _Axis:
@@ -108,31 +108,37 @@ def _axis(values: Sequence[float], begin: float, end: float) -> _Axis:
 
 
 def _grid(across: _Axis, up: _Axis, x_label: str, y_label: str) -> Markup:
-    line = Markup('<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>')
-    text = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+    """Axes with their names; narrow pages hide every second tick."""
+    line = Markup('<line class="axis" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>')
+    value = Markup('<text class="up" x="-6" y="{:.1f}" dy="4">{}</text>')
     drawn = Markup("")
-    for value in up.ticks:
-        y = up.at(value)
-        drawn += line.format(_LEFT, y, _WIDTH - _RIGHT, y) + text.format(
-            _LEFT - 6, y + 4, "end", number(value)
-        )
-    for value in across.ticks:
-        drawn += text.format(across.at(value), _HEIGHT - _BOTTOM + 16, "middle", number(value))
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn += text.format(middle, _HEIGHT - 6, "middle", x_label)
-    turned = Markup('<text transform="translate(12 {:.1f}) rotate(-90)" text-anchor="middle">{}</text>')
-    return drawn + turned.format((_TOP + _HEIGHT - _BOTTOM) / 2, y_label)
+    for k in up.ticks:
+        y = up.at(k * up.step)
+        drawn += line.format(y) + value.format(y, number(k * up.step))
+    for k in across.ticks:
+        text = Markup('<text{} x="{:.2f}%" y="{}">{}</text>')
+        second = Markup(' class="second"') if k % 2 else ""
+        drawn += text.format(second, across.at(k * across.step), _HEIGHT + 16, number(k * across.step))
+    named = Markup('<text x="50%" y="{}">{}</text><text transform="translate(-64 {}) rotate(-90)">{}</text>')
+    return drawn + named.format(_HEIGHT + 38, x_label, _HEIGHT // 2, y_label)
 
 
-def _line(series: Series, number_of: int, across: _Axis, up: _Axis, points: bool) -> Markup:
-    colour, dashes = _look(number_of)
-    places = [(across.at(x), up.at(y)) for x, y in zip(series.x, series.y, strict=True)]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    drawn = Markup('<polyline class="s{} d{}" points="{}"/>').format(colour, dashes, path)
-    for (x, y), of_x, of_y in zip(places if points else [], series.x, series.y, strict=False):
-        told = f"{series.name}: {number(of_x)}, {number(of_y)}"
-        dot = Markup('<circle class="l{}" cx="{:.1f}" cy="{:.1f}" r="4"><title>{}</title></circle>')
-        drawn += dot.format(colour, x, y, told)
+def _lines(series: Sequence[Series], across: _Axis, up: _Axis) -> Markup:
+    """Lines, stretched to the width."""
+    drawn = Markup("")
+    for k, one in enumerate(series):
+        path = " ".join(f"{across.at(x):.2f},{up.at(y):.1f}" for x, y in zip(one.x, one.y, strict=True))
+        drawn += Markup('<polyline class="s{} d{}" points="{}"/>').format(*_look(k), path)
+    stretched = Markup('<svg viewBox="0 0 100 {}" preserveAspectRatio="none">{}</svg>')
+    return stretched.format(_HEIGHT, drawn)
+
+
+def _points(series: Series, number_of: int, across: _Axis, up: _Axis) -> Markup:
+    colour, _ = _look(number_of)
+    dot = Markup('<circle class="l{}" cx="{:.2f}%" cy="{:.1f}" r="4"><title>{}: {}, {}</title></circle>')
+    drawn = Markup("")
+    for x, y in zip(series.x, series.y, strict=True):
+        drawn += dot.format(colour, across.at(x), up.at(y), series.name, number(x), number(y))
     return drawn
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from wattsched.extras import missing
 from wattsched.report.html.pictures import COLOURS
-from wattsched.report.wording import printable
+from wattsched.report.wording import magnitude, printable
 from wattsched.version import __version__
 
 Tone = Literal["good", "fair", "bad", ""]
@@ -83,9 +83,10 @@ class Table:
 
 
 def text_table(title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Table of texts, without the columns in which no row has anything."""
+    """Table of texts, without the columns in which no row has anything; amounts are sorted by their size."""
     told = [c for c in range(len(columns)) if any(row[c] for row in rows)]
-    cells = [Row([Cell(row[c]) for c in told]) for row in rows]
+    number = [column.startswith(">") for column in columns]
+    cells = [Row([Cell(row[c], magnitude(row[c]) if number[c] else None) for c in told]) for row in rows]
     return Table(title, [columns[c] for c in told], cells, note)
 
 

@@ -45,10 +45,25 @@ def cluster_map(nodes: Sequence[NodeMap], jobs: Sequence[str]) -> Markup:
     jobs : sequence of str
         Names by number.
     """
-    if sum(node.gpus for node in nodes) > MOST_GPUS:
-        return Markup('<div class="nodes">{}</div>').format(_squares(nodes))
+    if not _one_by_one(nodes):
+        used, gpus = sum(len(node.holders) for node in nodes), sum(node.gpus for node in nodes)
+        label = f"{used:,} of {gpus:,} GPUs used on {len(nodes):,} nodes"
+        return Markup('<div class="nodes" role="img" aria-label="{}">{}</div>').format(label, _squares(nodes))
     figures = Markup("").join(_node(node, jobs) for node in nodes)
     return Markup('<div class="nodes">{}</div>').format(figures)
+
+
+def map_note(nodes: Sequence[NodeMap]) -> str:
+    """What the squares of a map are."""
+    if not _one_by_one(nodes):
+        return "each square is a node, filled as far as its GPUs are used"
+    gone = ", dashed cannot be used" if any(node.gone for node in nodes) else ""
+    return f"each square is a GPU, in the colour of its job; grey is free{gone}"
+
+
+def _one_by_one(nodes: Sequence[NodeMap]) -> bool:
+    """Whether there are few enough GPUs for a square each."""
+    return sum(node.gpus for node in nodes) <= MOST_GPUS
 
 
 def _node(node: NodeMap, jobs: Sequence[str]) -> Markup:

@@ -10,6 +10,7 @@ from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
 from wattsched.report.savings import (
     assumptions,
+    best_of,
     frontier,
     losers,
     saved,
@@ -29,12 +30,13 @@ def page_of(found: Savings, command: str = "") -> Page:
     parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
     parts.append(Lines("Assumed", assumptions(found)))
     parts += [Lines("Make it again", [command], code=True)] if command else []
-    saves = any(one.energy is not None and one.energy.mean > 0.0 for one in found.policies)
+    energy = best_of(found).energy
+    certain = energy is not None and energy.low is not None and energy.low > 0.0
     return Page(
         title="Savings",
         about=about,
         verdict=sentence[:1].upper() + sentence[1:],
-        tone="good" if saves else "fair",
+        tone="good" if certain else "fair",
         lead=[losses] if losses else [],
         parts=parts,
     )

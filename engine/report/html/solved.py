@@ -78,8 +78,8 @@ def _listed(instance: Any, decision: Any) -> Iterator[Part]:
     """Decision of a problem that has no pictures of its own, one row for every job."""
     rows = view(instance.problem).rows(decision)
     names = list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
-    numbers = {n for n in names if all(isinstance(row.get(n), int | float | None) for row in rows)}
-    titles = [f"{'>' if name in numbers else ''}{name.replace('_', ' ')}" for name in names]
+    numbers = {n for n in names if all(row.get(n) is None or _is_number(row[n]) for row in rows)}
+    titles = [f"{'>' if n in numbers else ''}{n.replace('_', ' ').replace('gpus', 'GPUs')}" for n in names]
     cells = [Row([_cell(row.get(name)) for name in names]) for row in rows[:MOST_ROWS]]
     yield Table("Decision", titles, cells, cut_note(len(rows)))
 
@@ -92,9 +92,11 @@ def cut_note(rows: int) -> str:
 def _cell(value: Any) -> Cell:
     if value is None:
         return Cell("")
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return Cell(_spelt(value))
-    return Cell(f"{value:,.6g}", float(value))
+    return Cell(f"{value:,.6g}", float(value)) if _is_number(value) else Cell(_spelt(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _spelt(value: Any) -> str:
