@@ -16,7 +16,7 @@ import numpy as np
 from wattsched.arguments import require_types
 from wattsched.executors import Executor
 from wattsched.instances.errors import require_range
-from wattsched.instances.units import J_PER_KWH
+from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
@@ -298,7 +298,7 @@ def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
         "rates and watts are those of the performance models, not of this cluster",
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
-        f"every period of {settings.period_s:g} s has its own budget; what one leaves is not for the next",
+        f"every period of {settings.period_s / S_PER_H:g} h has its own budget; what one leaves is not for the next",
         "what a run takes after the other's last completion counts beyond the draw of the idle cluster",
         "between the budgets that were tried the frontier is taken as straight",
     ]
