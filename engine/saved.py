@@ -123,9 +123,11 @@ class Savings:
         From the first arrival to the last completion under the baseline.
     energy_j, completion_s : Interval
         Of the baseline.
-    levels : list of float
-        Budgets, as `LEVELS`.
-    power_w : list of float
+    period_s : float
+        Of the budgets.
+    levels : list of float or None
+        Budgets, as `LEVELS`; None, the first, is without one.
+    power_w : list of float or None
         The same as watts of the whole cluster.
     policies : list of PolicySavings
     as_it_is : float, optional
@@ -143,8 +145,9 @@ class Savings:
     days: float
     energy_j: Interval
     completion_s: Interval
-    levels: list[float]
-    power_w: list[float]
+    period_s: float
+    levels: list[float | None]
+    power_w: list[float | None]
     policies: list[PolicySavings]
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)

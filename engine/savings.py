@@ -1,13 +1,14 @@
 """What a cluster would save: energy at the same completion time, and completion time at the same energy.
 
-Each policy is replayed within several budgets of energy. Between the points that these give its frontier is
-taken as straight. A run and the baseline are counted to the same end, the later of their last completions: a
-cluster whose jobs are through goes on to draw what it draws when it is idle. What that saves does not depend
-on the end, and is told as a part of what the baseline takes until its own.
+Each policy is replayed without a budget and within several budgets of energy. Between the points that these
+give its frontier is taken as straight. A run and the baseline are counted to the same end, the later of their
+last completions: a cluster whose jobs are through goes on to draw what it draws when it is idle. What that
+saves does not depend on the end, and is told as a part of what the baseline takes until its own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,7 +102,7 @@ def savings(
     for policy in (baseline, *policies):
         require_policy(policy)
     require_range(len(policies) > 0, "policies", "one at least", "none")
-    ordered = sorted(set(levels), reverse=True)
+    ordered = [math.inf, *sorted(set(levels), reverse=True)]
     study = _Study(baseline, ordered, settings, executor, progress)
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
@@ -124,8 +125,9 @@ def savings(
         days=float(np.mean([known.seconds for known in base.values()])) / 86_400,
         energy_j=Interval.of([known.energy_j for known in base.values()]),
         completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
-        levels=ordered,
-        power_w=[study.power_w(base, level) for level in ordered],
+        period_s=settings.period_s,
+        levels=[None, *ordered[1:]],
+        power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
         policies=found,
         as_it_is=part(cluster, settings) if tested else None,
         inputs=[
@@ -167,7 +169,7 @@ class _Base:
 
 @dataclass(frozen=True)
 class _Study:
-    """How policies are replayed against the baseline."""
+    """How policies are replayed against the baseline; the first of the levels is infinite: no budget."""
 
     baseline: str
     levels: Sequence[float]
@@ -208,8 +210,10 @@ class _Study:
     def _points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
     ) -> list[Point]:
-        joules = self.power_w(base, level) * self.settings.period_s
-        runs = self._runs(traces, policy, replace(self.settings, budget=("energy_j", joules)))
+        budget = None
+        if math.isfinite(level):
+            budget = "energy_j", self.power_w(base, level) * self.settings.period_s
+        runs = self._runs(traces, policy, replace(self.settings, budget=budget))
         return [_point(base[seed], run) for seed, run in runs]
 
     def _runs(
@@ -298,7 +302,7 @@ def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
         "rates and watts are those of the performance models, not of this cluster",
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
-        f"every period of {settings.period_s / S_PER_H:g} h has its own budget; what one leaves is not for the next",
+        f"every {settings.period_s / S_PER_H:g} h have their own budget; what they leave is not for later",
         "what a run takes after the other's last completion counts beyond the draw of the idle cluster",
         "between the budgets that were tried the frontier is taken as straight",
     ]

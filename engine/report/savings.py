@@ -37,7 +37,7 @@ def verdict(found: Savings) -> tuple[str, str]:
 
 def saved(found: Savings) -> Told:
     """Parts and amounts that each policy saves."""
-    columns = ["policy", ">energy saved", ">of it", ">CO2", ">money", ">sooner at equal energy"]
+    columns = ["policy", ">energy saved", ">that is", ">CO2", ">money", ">sooner at equal energy"]
     rows = [
         [
             one.policy,
@@ -65,9 +65,11 @@ def frontier(found: Savings) -> Told:
     rows = []
     for k, power_w in enumerate(found.power_w):
         means = [np.mean([getattr(p, f) for p in one.points[k]]) for one in found.policies for f in figures]
-        rows.append([quantity(power_w, "W"), *(percent(float(mean)) for mean in means)])
-    note = f"in percent of {found.baseline}, within budgets of so many watts on average"
-    return "Budgets", note, [">budget", *(f">{name}" for name in names)], rows
+        budget = "none" if power_w is None else quantity(power_w, "W")
+        option = "" if power_w is None else f"energy_j={power_w * found.period_s:.4g}"
+        rows.append([budget, *(percent(float(mean)) for mean in means), option])
+    note = f"in percent of {found.baseline}, within so many watts on average; as an option of replay"
+    return "Budgets", note, [">budget", *(f">{name}" for name in names), "--budget"], rows
 
 
 def losers(found: Savings) -> Told:

@@ -66,10 +66,10 @@ def test_users_of_several_jobs_are_told_of(tmp_path) -> None:
     found = savings(
         source, cluster, policies=("fifo",), levels=(1.0, 0.5), seeds=(0,), settings=settings, inputs=()
     )
-    ((point,), _) = found.policies[0].points
+    (_, (point,), _) = found.policies[0].points
     (trace,) = source.traces(cluster, [0]).values()
     ((_, base),) = replay_jobs({0: trace}, ["backfill"], settings=settings)
-    budget = ("energy_j", found.power_w[0] * 3600.0)
+    budget = ("energy_j", found.power_w[1] * 3600.0)
     ((_, run),) = replay_jobs({0: trace}, ["fifo"], settings=replace(settings, budget=budget))
     ann = [j for j, user in enumerate(trace.users) if user == "ann"]
     assert point.users == {"ann": pytest.approx(run.jct_s[ann].mean() / base.jct_s[ann].mean())}
@@ -115,19 +115,18 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
     for one in found.policies:
         runs = []
         for power_w in found.power_w:
-            settings = ReplaySettings(
-                period_s=3600.0, gap=1e-2, carbon=300.0, budget=("energy_j", power_w * 3600.0)
-            )
+            budget = None if power_w is None else ("energy_j", power_w * 3600.0)
+            settings = ReplaySettings(period_s=3600.0, gap=1e-2, carbon=300.0, budget=budget)
             ((_, run),) = replay_jobs(traces, [one.policy], settings=settings)
             runs.append(run)
         if one.energy is not None:
             assert one.energy_j.mean == pytest.approx(one.energy.mean * found.energy_j.mean)
-        for run, (point,) in zip(runs, one.points, strict=True):
+        for power_w, run, (point,) in zip(found.power_w, runs, one.points, strict=True):
             end_s = max(base.end_s, run.end_s)
             base_j, run_j = (one.meter.energy_j + idle_w * (end_s - one.end_s) for one in (base, run))
             assert (1.0 - point.energy) * base.meter.energy_j == pytest.approx(base_j - run_j)
             assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
-            assert run.budget_used()[0].max() <= 1.0 + 1e-9
+            assert power_w is None or run.budget_used()[0].max() <= 1.0 + 1e-9
 
 
 def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
@@ -137,6 +136,19 @@ def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
         assert one.money.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 0.2)
         assert one.carbon_g.mean == pytest.approx(one.energy_j.mean / 3.6e6 * 300.0)
     assert any(one.energy is not None for one in found.policies)
+
+
+def test_a_policy_that_keeps_the_mean_only_without_a_budget_saves_what_it_does_then(source) -> None:
+    """No budget that is tried keeps it: what is said is of the policy, not of the budgets."""
+    cluster = homogeneous_cluster(2, 8, "A100")
+    (one,) = savings(
+        source, cluster, policies=("sizing",), levels=(0.05, 0.02), seeds=(0,), settings=SETTINGS, inputs=()
+    ).policies
+    (free,), *within = one.points
+    assert all(point.completion > 1.0 for (point,) in within)
+    assert free.completion < 1.0
+    assert one.energy is not None
+    assert one.energy.mean >= 1.0 - free.energy
 
 
 def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> None:

@@ -74,15 +74,16 @@ def test_what_solve_logs_is_a_course() -> None:
 def run_of(solver: str, instance: str, **known: Any) -> Run:
     names = {"key": "k", "content": "c", "formulation": "f", "objective_name": "goodput", "version": "1"}
     settings = {"gap_asked": 1e-3, "time_limit_s": 60.0, "threads": 1, "seed": 0, "checked": True}
+    known = {"solver_status": known["status"], **known}
     return Run(**names, **settings, **known, instance=instance, solver=solver)
 
 
 def test_profiles_say_of_how_many_instances_under_which_limit_and_gap() -> None:
     runs = [
-        run_of("highs", "p", status="optimal", solve_s=2.0, gap=0.0),
-        run_of("price", "p", status="optimal", solve_s=1.0, gap=1e-4),
-        run_of("highs", "q", status="feasible", solve_s=60.0, gap=0.2),
-        run_of("price", "q", status="optimal", solve_s=3.0, gap=5e-4),
+        run_of("highs", "p", status="optimal", solve_s=2.0, solver_gap=0.0),
+        run_of("price", "p", status="optimal", solve_s=1.0, solver_gap=1e-4),
+        run_of("highs", "q", status="feasible", solve_s=60.0, solver_gap=0.2),
+        run_of("price", "q", status="optimal", solve_s=3.0, solver_gap=5e-4),
         run_of("cpsat", "q", status="skipped"),
     ]
     profile, ends = plot.performance_profile(runs), plot.gap_profile(runs)
