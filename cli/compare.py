@@ -245,7 +245,7 @@ def _print_summaries(out: Console, comparison: Comparison) -> None:
     summaries = [summary for summary in comparison.summaries if summary.runs > summary.skipped]
     if len({run.instance for run in comparison.runs}) < 2 or not summaries:
         return
-    heading(out, "Means", f"shifted geometric ({SHIFT_S:g} s), failed or stopped runs at the time limit")
+    heading(out, "Means", f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit")
     columns = ["formulation, solver", ">solved", ">build s", ">solve s", ">total s"]
     rows = [
         (
@@ -264,7 +264,7 @@ def _print_verdict(out: Console, comparison: Comparison) -> None:
     told = [("disagreement: ", one) for one in wrong] + [("failed: ", one) for one in failures]
     for kind, sentence in told:
         line(out, (kind, "bold red"), sentence)
-    if all(run.objective is None for run in comparison.runs):
+    if not any(run.solved or run.objective is not None for run in comparison.runs):
         line(out, ("Nothing was compared: no run has a decision.", "bold red"))
     elif not wrong:
         line(out, "All other answers agree." if failures else "All answers agree.")

@@ -18,7 +18,7 @@ def page_of(comparison: Comparison, command: str = "") -> Page:
     verdict, instances = "All answers agree", len({run.instance for run in runs})
     if wrong:
         verdict = f"{count(len(wrong), 'run')} failed or contradict others"
-    elif not any(run.objective is not None for run in runs):
+    elif not any(run.solved or run.objective is not None for run in runs):
         verdict = "Nothing was compared: no run has a decision"
     parts: list[Part] = [Lines("Wrong", wrong)] if wrong else []
     parts += [_means(comparison)] if instances > 1 else []
@@ -72,5 +72,5 @@ def _means(comparison: Comparison) -> Table:
         for one in comparison.summaries
         if one.runs > one.skipped
     ]
-    note = f"shifted geometric ({SHIFT_S:g} s), failed or stopped runs at the time limit"
+    note = f"shifted geometric ({SHIFT_S:g} s), unsolved runs at the time limit"
     return Table("Means", ("formulation, solver", ">solved", ">build s", ">solve s", ">total s"), rows, note)

@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 from wattsched.formulations.external import source_of
 from wattsched.problems import problem
 from wattsched.report.wording import printable
-from wattsched.solvers.solution import Limit
+from wattsched.result import SolverAnswer
+from wattsched.solvers.solution import UNBOUNDED, Limit
 from wattsched.version import __version__
 
 if TYPE_CHECKING:
@@ -167,13 +168,21 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
     parts = {
         "content": case.content,
         "formulation": formulation,
-        "code": "" if own is None else hashlib.sha256(Path(own).read_bytes()).hexdigest(),
+        "code": "" if own is None else _code_of(own),
         "solver": solver,
         **asdict(settings),
         "objective": case.objective if settings.objective is None else settings.objective,
         "versions": _versions(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _code_of(own: Path) -> str:
+    """Hash of a user's formulation, and of what it may import from its folder."""
+    known = hashlib.sha256()
+    for file in sorted({own, *own.parent.glob("*.py")}):
+        known.update(f"{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return known.hexdigest()
 
 
 @cache
@@ -202,7 +211,7 @@ def execute(case: Case, instance: Any, formulation: str, solver: str, settings: 
         return _without_answer(asked, "skipped", str(error))
     except Exception as error:
         return _without_answer(asked, "error", f"{type(error).__name__}: {error}")
-    return Run(**asked, **_outcome(result))
+    return _outcome(result, asked)
 
 
 def asked_of(case: Case, formulation: str, solver: str, settings: Settings) -> dict[str, Any]:
@@ -229,32 +238,26 @@ def _without_answer(asked: dict[str, Any], status: Status, detail: str) -> Run:
     return Run(**asked, status=status, solver_status=status, detail=printable(detail))
 
 
-def _outcome(result: Result) -> dict[str, Any]:
-    """Fields of a run that its result gives."""
-    if result.unsupported:
-        return {"status": "skipped", "solver_status": "skipped", "detail": printable(result.unsupported)}
-    size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
-    fields_of_result = ("objective", "bound", "gap", "checked")
-    return {
-        "status": result.termination.reason,
-        "limit": result.termination.limit,
-        "detail": printable(result.termination.detail),
-        "decided_by": printable(result.decided_by),
-        **_own(result),
-        **{name: getattr(result, name) for name in fields_of_result},
-        **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
-        "faults": tuple(map(printable, result.faults)),
-        **size,
-    }
-
-
-def _own(result: Result) -> dict[str, Any]:
-    """What formulation and solver found by themselves."""
+def _outcome(result: Result, asked: dict[str, Any]) -> Run:
     own, ended = result.solver_answer, result.termination
+    if own is not None and own.reason == "error" and not result.faults:
+        # A solver may be unable to take a program; one that has no optimum is wrong.
+        return _without_answer(asked, "error" if own.detail == UNBOUNDED else "skipped", own.detail)
     if own is None:  # there is no decision, by the formulation's own proof, or time ended before the solver
         proven = ended.reason == "infeasible"
-        return {"solver_status": "infeasible" if proven else "no_solution", "solver_limit": ended.limit}
-    return {
+        own = SolverAnswer(
+            reason="infeasible" if proven else "no_solution", limit=None if proven else ended.limit or "time"
+        )
+    size = result.size.model_dump(exclude={"dropped"}) if result.size is not None else {}
+    known: dict[str, Any] = {
+        "status": ended.reason,
         "solver_status": own.reason,
+        "limit": ended.limit,
+        "detail": printable(ended.detail),
+        "decided_by": printable(result.decided_by),
+        **{name: getattr(result, name) for name in ("objective", "bound", "gap", "checked")},
         **{f"solver_{name}": getattr(own, name) for name in ("limit", "objective", "bound", "gap")},
+        **{f"{part}_s": result.time_s.get(part) for part in ("build", "solve", "total")},
+        "faults": tuple(map(printable, result.faults)),
     }
+    return Run(**asked, **known, **size)

@@ -34,8 +34,8 @@ class Summary:
     runs, solved, skipped : int
         `solved` to the gap asked for, by this solver's own decision and bound, or proven infeasible by it.
     build_s, solve_s, total_s : float
-        Shifted geometric means over the runs that were not skipped. Those that a limit stopped, or in which
-        the solver found no decision, count with the time limit, or their time if that is longer.
+        Shifted geometric means over the runs that were not skipped: for the program, for the solver, and for
+        the whole call. Those that are not solved count with the time limit, or their time if that is longer.
     """
 
     formulation: str
@@ -88,16 +88,18 @@ def _summary(formulation: str, solver: str, runs: list[Run]) -> Summary:
 
 def _charged(run: Run, seconds: float | None) -> float:
     spent = seconds or 0.0
-    ended = run.solver_status in ("optimal", "feasible", "infeasible") and run.solver_limit is None
-    return spent if ended and not run.faults else max(spent, run.time_limit_s or 0.0)
+    return spent if run.solved else max(spent, run.time_limit_s or 0.0)
 
 
 def times(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
-    """Solve seconds by formulation and solver, then instance; infinite where it is not solved."""
+    """Seconds to build and solve by formulation and solver, then instance; infinite where it is not solved.
+
+    A formulation that generates its columns does so while it is built.
+    """
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for run in runs:
-        seconds = max(LEAST_TIME_S, run.solve_s or 0.0) if run.solved else np.inf
-        found[run.pair][run.instance] = seconds
+        seconds = max(LEAST_TIME_S, (run.build_s or 0.0) + (run.solve_s or 0.0))
+        found[run.pair][run.instance] = seconds if run.solved else np.inf
     return dict(found)
 
 
@@ -169,15 +171,23 @@ def _misprices(run: Run) -> bool:
     `solve` states what a decision is worth by itself. A formulation whose costs are too low then shows as a
     gap that nothing explains.
     """
-    done = run.status == "feasible" and run.limit is None and not run.detail and not run.faults
+    limited = run.limit is not None or run.solver_limit is not None
+    done = run.status == "feasible" and not (limited or run.detail or run.faults)
     own = not any(run.formulation in problem(name).formulations for name in PROBLEMS)
     # Solvers measure the gap against one value, `solve` against another.
-    return done and own and (run.gap or 0.0) > 2 * run.gap_asked + ROUNDING and find_solver(run.solver).exact
+    return (
+        done
+        and own
+        and (run.solver_gap or 0.0) > 2 * run.gap_asked + ROUNDING
+        and find_solver(run.solver).exact
+    )
 
 
 def _within(runs: Sequence[Run]) -> list[str]:
     found = [f"{run.instance}: {run.pair}: {fault}" for run in runs for fault in run.faults]
-    found += [f"{run.instance}: {run.pair} {_OTHER_COSTS.format(run.gap)}" for run in runs if _misprices(run)]
+    found += [
+        f"{run.instance}: {run.pair} {_OTHER_COSTS.format(run.solver_gap)}" for run in runs if _misprices(run)
+    ]
     checked = [run for run in runs if run.objective is not None and run.checked]
     best = min(checked, key=_cost, default=None)
     if best is None:

@@ -193,7 +193,8 @@ class Evidence:
             reason = "no_solution"
         return SolverAnswer(
             reason=reason,
-            limit=None if reason in ("optimal", "infeasible") else self._limit,
+            limit=None if reason in ("optimal", "infeasible") else self._own_limit,
+            detail=asked.termination.detail,
             objective=None if cost is None else call.sign * cost,
             bound=call.sign * bound if np.isfinite(bound) else None,
             gap=gap,
@@ -230,8 +231,13 @@ class Evidence:
 
     @property
     def _limit(self) -> Limit | None:
+        """Limit that stopped the solver, or the formulation before it, or what came afterwards."""
+        return self._own_limit or ("time" if self.call.timer.over() else None)
+
+    @property
+    def _own_limit(self) -> Limit | None:
         """Limit that stopped the solver, or the formulation before it."""
-        return self.asked.termination.limit or ("time" if self.model.cut or self.call.timer.over() else None)
+        return self.asked.termination.limit or ("time" if self.model.cut else None)
 
     def _without_decision(self, failed: list[str]) -> Result:
         """No decision holds: infeasible if that can be shown, otherwise as the solver said."""

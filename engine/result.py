@@ -30,7 +30,7 @@ class SolverAnswer(Strict):
 
     Attributes
     ----------
-    reason, limit
+    reason, limit, detail
         As in `TerminationReport`: `optimal` if its own objective and bound are within the gap asked for.
     objective, bound, gap : float, optional
         As in `Result`. Its objective is checked where its decision is that of the result, and what the solver
@@ -39,6 +39,7 @@ class SolverAnswer(Strict):
 
     reason: Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
     limit: Literal["time", "gap", "nodes", "stopped"] | None = None
+    detail: str = ""
     objective: Finite | None = None
     bound: Finite | None = None
     gap: Finite | None = None

@@ -210,10 +210,11 @@ class _Study:
     def _points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
     ) -> list[Point]:
-        budget = None
+        settings = self.settings
         if math.isfinite(level):
-            budget = "energy_j", self.power_w(base, level) * self.settings.period_s
-        runs = self._runs(traces, policy, replace(self.settings, budget=budget))
+            joules = self.power_w(base, level) * settings.period_s
+            settings = replace(settings, budget=("energy_j", joules))
+        runs = self._runs(traces, policy, settings)
         return [_point(base[seed], run) for seed, run in runs]
 
     def _runs(

@@ -14,6 +14,7 @@ from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import LIMITS, ScaledModel, Status, has_point, loaded, relaxation, run, said, scaled
 from wattsched.solvers.points import Answer, announce_point, feasible, feasible_point, solve_as_written
 from wattsched.solvers.solution import (
+    UNBOUNDED,
     Limits,
     Solution,
     Start,
@@ -118,7 +119,7 @@ def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed
     if status == Status.kInfeasible:
         return Answer(verdict=infeasible(relaxed.prices, "no integer point satisfies the rows"))
     if status == Status.kUnbounded:
-        return Answer(verdict=unsupported("the program is unbounded"))
+        return Answer(verdict=unsupported(UNBOUNDED))
     done = status in (Status.kOptimal, Status.kObjectiveTarget)
     # Of an LP the last point is no use before it is optimal, and no bound is stated.
     mip = bool(program.integer.any())

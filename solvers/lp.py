@@ -16,6 +16,7 @@ from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.log import log
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
+    UNBOUNDED,
     Limit,
     Limits,
     Solution,
@@ -55,7 +56,7 @@ def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Time
     if status == Status.kInfeasible:
         return infeasible(detail="the LP relaxation is infeasible")
     if status == Status.kUnbounded:
-        return unsupported("the LP relaxation is unbounded")
+        return unsupported(UNBOUNDED)
     # The last point is no use before it is optimal, the duals always are.
     solution = solver.getSolution()
     duals = model.prices(np.asarray(solution.row_dual), program.n_rows) if solution.dual_valid else None

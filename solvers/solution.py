@@ -260,6 +260,10 @@ def proven_bound(program: Program | KindProgram, prices: FloatArray) -> float:
     return bound if bottleneck is None else max(bound, bottleneck.surrogate_bound(prices))
 
 
+UNBOUNDED = "the program is unbounded"
+"""Why a solver has no answer to a program whose cost has no end; a formulation like that is wrong."""
+
+
 def unsupported(detail: str) -> Solution:
     """Answer of a solver that cannot take the program, or failed on it."""
     return Solution(Termination("error", detail=detail))

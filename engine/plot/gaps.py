@@ -121,7 +121,7 @@ def performance_profile(
         measures, note = found, _note(time_limit_s, gap)
     else:
         tried = _tried(found)
-        measures, note = times(tried), _note_of(tried)
+        measures, note, what = times(tried), _note_of(tried), "time to build and solve"
     instances = _instances(measures)
     for solver, by_instance in measures.items():
         for instance, value in by_instance.items():

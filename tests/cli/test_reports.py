@@ -112,7 +112,7 @@ def test_savings(page):
     assert (
         "at the mean completion time of backfill" in words(found) or "no policy saves" in words(found).lower()
     )
-    assert sum(tag == "circle" for tag, _ in found.seen) == 5
+    assert sum(tag == "circle" for tag, _ in found.seen) == 6
 
 
 def test_compare(page):

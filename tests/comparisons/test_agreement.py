@@ -81,14 +81,20 @@ def test_no_contradictions(other: dict[str, Any]) -> None:
     assert disagreements([Run(**good), Run(**{**run("other").as_dict(), **other})]) == []
 
 
-CHEAP = {"status": "feasible", "objective": 100.0, "bound": 90.0, "gap": 0.1, "formulation": "own.py:made"}
+CHEAP = {
+    "status": "feasible",
+    "objective": 100.0,
+    "bound": 90.0,
+    "solver_gap": 0.1,
+    "formulation": "own.py:made",
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({}, True),
-        ({"gap": 1e-4}, False),
+        ({"solver_gap": 1e-4}, False),
         ({"limit": "time"}, False),
         ({"detail": "out of memory"}, False),
         ({"formulation": "mckp"}, False),

@@ -406,4 +406,40 @@ def test_a_solver_is_credited_with_its_own_decision_and_bound(
     assert run.solved == (share <= 1e-2)
     assert gaps([run])[run.pair] == {"first": pytest.approx(share, abs=1e-9)}
     assert math.isfinite(times([run])[run.pair]["first"]) == run.solved
-    assert (summaries([run])[0].solve_s >= 60.0) == (not run.solved and run.solver_limit is not None)
+    assert (summaries([run])[0].solve_s >= 60.0) == (not run.solved)
+
+
+def test_a_solver_that_cannot_take_a_program_is_skipped_where_there_is_no_decision_either(
+    tmp_path: Path,
+) -> None:
+    document = generate("uniform", jobs=8, seed=1).model_dump(mode="json")
+    document["budgets"] = {"energy_j": 1.0}
+    path = tmp_path / "none.json"
+    path.write_text(json.dumps(document))
+    result = run(path, "--formulations", "mckp,intervals", "--solvers", "highs,cpsat")
+    assert result.exit_code == 0
+    assert "skipped: intervals highs on none: solver 'highs' cannot place intervals" in result.stdout
+    assert "All answers agree." in result.stdout
+
+
+def test_an_unbounded_formulation_is_wrong(files: list[str], tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    free = "m.z = pyo.Var(); m.below = pyo.Constraint(expr=m.z <= m.x[0]); m.o = pyo.Objective(expr=m.z)"
+    own.write_text(LOOSE.format(share=1.0).replace("    return", f"    {free}\n    return"))
+    result = run(files[0], "--formulations", f"mckp,{own}:made", "--solvers", "highs")
+    assert result.exit_code == 1
+    assert f"failed: first: {own}:made highs: the program is unbounded" in " ".join(result.stdout.split())
+
+
+def test_a_module_beside_a_formulation_is_a_part_of_it(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    own, beside = tmp_path / "own.py", tmp_path / "beside_own.py"
+    own.write_text("import beside_own\n" + LOOSE.format(share="beside_own.SHARE"))
+    resumed = []
+    for share in (1.0, 1.0, 0.9):
+        beside.write_text(f"SHARE = {share}\n")
+        options = {"solvers": "greedy", "settings": Settings(time_limit_s=None), "folder": tmp_path / "out"}
+        resumed.append(compare(files[0], formulations=f"{own}:made", **options).resumed)
+    assert resumed == [0, 1, 0]
