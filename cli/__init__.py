@@ -39,7 +39,7 @@ COMMANDS = {
     "check": ("check", "Check a result against its instance, trusting nobody."),
     "show": ("show", "Describe an instance or a result."),
     "generate": ("generate", "Generate an instance of a family."),
-    "import": ("importing", "Turn a public trace into an instance."),
+    "import": ("importing", "Turn a trace into an instance, or records of a scheduler into a trace."),
     "convert": ("convert", "Write a round or its result by row, by column or as Parquet."),
     "export": ("export", "Write the program (.mps, .lp) or topology of an instance."),
     "place": ("place", "Place arriving tasks under policies; curves of allocation and power."),

@@ -45,6 +45,8 @@ class Fit:
         Name of the model (default: the network or model that --where chooses, or the file's name).
     gpu_type : str
         Name of the GPU type.
+    gpus_per_node : int
+        GPUs of a node, which tell on how many nodes a step ran where the file does not.
     where : dict
         Use only these rows.
     samples_per_epoch : float, optional

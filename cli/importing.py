@@ -41,13 +41,15 @@ class ClusterOptions:
     Parameters
     ----------
     cluster_file : str, optional
-        An instance or node-link graph (.json), an openb node list (.csv) or a Slurm topology (.conf).
+        The cluster: an instance or node-link graph (.json), an openb node list (.csv) or a Slurm topology
+        (.conf).
     nodes : int
-        Without --cluster.
+        Number of nodes, without --cluster.
     gpus_per_node : int
-        Without --cluster, or of a .conf.
+        GPUs of each node, without --cluster or of a .conf.
     gpu_type : str
-        Without --cluster, or of a .conf: A100, H100 and so on; TYPE=KNOWN for one that counts as another.
+        Type of the GPUs, without --cluster or of a .conf: A100, H100 and so on; TYPE=KNOWN for one that
+        counts as another.
     """
 
     cluster_file: File | None = None
@@ -104,14 +106,16 @@ def cluster_options(*, most_nodes: int, most_gpus_per_node: int) -> Callable[[FC
 def _round_options() -> list[click.Parameter]:
     """Options of the formats that give jobs."""
     moment = "Seconds on the trace's clock, or the full hour with the largest demand."
-    at = Number(word="busiest")
+    at, restart = Number(word="busiest"), "Seconds that a running job loses when it changes or stops."
     return [
         click.Option(["--at"], type=at, default="busiest", metavar="T|busiest", help=moment),
         click.Option(["--power-fraction"], type=Number(), help="Cap on the site's power, of its full draw."),
-        click.Option(["--objective"], default="total-completion", help="Goal of the instance."),
-        click.Option(["--round", "round_s"], type=Number(above=0), default=300.0, help="Seconds."),
-        click.Option(["--restart", "restart_s"], type=Number(0), default=30.0, help="Seconds lost."),
-        click.Option(["--seed"], type=Whole(0), default=0, help="Of the choice of models."),
+        click.Option(["--objective"], default="total-completion", help="Objective of the instance."),
+        click.Option(
+            ["--round", "round_s"], type=Number(above=0), default=300.0, help="Seconds of the round."
+        ),
+        click.Option(["--restart", "restart_s"], type=Number(0), default=30.0, help=restart),
+        click.Option(["--seed"], type=Whole(0), default=0, help="Seed of the choice of models."),
     ]
 
 
@@ -124,7 +128,7 @@ def _window_options() -> list[click.Parameter]:
         click.Option(["--window"], type=Whole(1, MOST_TASKS), metavar="N", help=window),
         click.Option(["--arrived"], type=Number(0, most=MOST_ARRIVED), default=0.8, help=arrived),
         click.Option(["--placed-by"], default="fgd", metavar="P", help=placed_by),
-        click.Option(["--seed"], type=Whole(0), default=42, help="Of the order of arrivals and nodes."),
+        click.Option(["--seed"], type=Whole(0), default=42, help="Seed of the order of arrivals and nodes."),
     ]
 
 

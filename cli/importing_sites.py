@@ -93,14 +93,16 @@ def _require_once(files: tuple[str, ...]) -> None:
 
 
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
+SINCE = "Without files: ask for jobs from then on, as sacct takes it, such as 2026-11-01."
+UNTIL = "Without files: ask for jobs up to then."
 
 
 def _slurm() -> click.Command:
     @click.command("slurm", cls=Command)
     @click.argument("files", nargs=-1)
     @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-    @click.option("--since", default="now-7days", show_default=True, metavar="T", help="Of sacct, live.")
-    @click.option("--until", default="now", show_default=True, metavar="T", help="Of sacct, live.")
+    @click.option("--since", default="now-7days", show_default=True, metavar="T", help=SINCE)
+    @click.option("--until", default="now", show_default=True, metavar="T", help=UNTIL)
     @click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
     @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
     def command(

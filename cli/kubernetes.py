@@ -93,12 +93,14 @@ SECONDS = Number(above=0, most=MOST_S)
     deadline={"type": SECONDS, "metavar": "S"},
     change_cost={"type": Number(0), "metavar": "C"},
 )
-@click.option("--kubeconfig", type=FileName(), metavar="FILE", help="Not the usual configuration.")
+@click.option("--kubeconfig", type=FileName(), metavar="FILE", help="In place of the usual configuration.")
 @click.option("--extender", metavar="[HOST:]PORT", help="Answer the default scheduler, and bind nothing.")
 @click.option("--tokens", metavar="FILE", help="Who may ask the extender; needed beyond loopback.")
 @click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
-@click.option("--journal", metavar="FILE", help="What was decided and done (SQLite).")
-@click.option("--snapshot", type=FileName(), metavar="FILE", help="Use a saved snapshot, no cluster.")
+@click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@click.option(
+    "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without a cluster."
+)
 @click.option("--record", type=Output((".json",)), metavar="FILE", help="Save what the API says (.json).")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each round on standard output.")
 def command(

@@ -217,7 +217,7 @@ class Family(click.Group):
         **options: Any,
     ) -> None:
         listing = click.Option(
-            ["--list", "as_list"], is_flag=True, help=f"List what there is of each {noun}."
+            ["--list", "as_list"], is_flag=True, help=f"List every {noun}, with what it is."
         )
         options |= {"invoke_without_command": True, "params": [listing]}
         super().__init__(*args, **options)

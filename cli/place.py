@@ -121,7 +121,9 @@ class Trial:
     shell_complete=completing(placement_policies),
     help="Who places the tasks; named below.",
 )
-@click.option("--seeds", type=Seeds(), default="42-51", show_default=True, metavar="A-B", help="Runs.")
+@click.option(
+    "--seeds", type=Seeds(), default="42-51", show_default=True, metavar="A-B", help="One run for each."
+)
 @click.option(
     "--bound/--no-bound",
     default=True,

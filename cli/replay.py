@@ -229,7 +229,7 @@ TIMES: dict[str, dict[str, Any]] = {
     default="0",
     show_default=True,
     metavar="A-B",
-    help="Of the models that jobs train where the trace does not tell.",
+    help="One replay for each, which draws the models of jobs where the trace does not tell.",
 )
 @dask_option("the replays")
 @folder_option("Write jobs, rounds, power and segments (.csv).")

@@ -60,7 +60,7 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     "--seeds",
     type=Seeds(),
     metavar="A-B",
-    help="Of the models that jobs train where the trace does not tell (default: 0-2).",
+    help="One replay for each, which draws the models of jobs where the trace does not tell (default: 0-2).",
 )
 @click.option(
     "--inputs/--no-inputs",

@@ -29,14 +29,24 @@ DEFAULT_PORT = 8765
 @click.argument("journal_file", metavar="JOURNAL")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=Whole(0, 65535), default=DEFAULT_PORT, show_default=True, help="0 for a free one."
+    "--port",
+    type=Whole(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0: a free one.",
 )
 @click.option("--tokens", metavar="FILE", help="Bearer tokens that are let in; needed beyond loopback.")
 @click.option("--add-token", metavar="NAME", help="Add a client to the file of tokens, print its token, end.")
 @click.option("--read-only", is_flag=True, help="With --add-token: a client that changes nothing.")
 @click.option("--stdio", is_flag=True, help="JSON lines on standard input and output instead of HTTP.")
 @click.option("--shadow", is_flag=True, help="Decide and record, and let nobody apply a decision.")
-@click.option("--kept-rounds", type=Whole(1), default=1000, show_default=True, help="Rounds that are kept.")
+@click.option(
+    "--kept-rounds",
+    type=Whole(1),
+    default=1000,
+    show_default=True,
+    help="Newest rounds that the journal keeps.",
+)
 @filling("limits", Limits)
 def command(
     journal_file: str,

@@ -84,8 +84,10 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--qos", multiple=True, metavar="NAME", help="Its jobs are ours.")
 @click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Its jobs are ours.")
 @click.option("--settings", type=Output(), metavar="DIR", help="Files with clocks and limits for the prolog.")
-@click.option("--journal", metavar="FILE", help="What was decided and done (SQLite).")
-@click.option("--snapshot", type=FileName(), metavar="FILE", help="Use a saved snapshot, no Slurm.")
+@click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@click.option(
+    "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without Slurm."
+)
 @click.option("--record", type=Output((".json",)), metavar="FILE", help="Save what Slurm says (.json).")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each round on standard output.")
 def command(

@@ -41,19 +41,19 @@ class JobSource:
     tables : str or Path, optional
         Option tables by name (.json), for a csv that tells work.
     virtual_cluster : str, optional
-        Its jobs only: of philly, and gavel's with vc.
+        Take its jobs only, of philly, or of gavel with a column vc.
     unit : str, optional
-        Of the times of pai, where it cannot be told.
+        Unit of the times of pai, where the file does not show it.
     throughputs : str or Path, optional
-        Of job types of gavel (default: beside the trace).
+        Throughputs of gavel's job types (default: the file beside the trace).
     from_day : float
         Jobs from this day on.
     to_day : float, optional
         Jobs before this day.
     profiles : str or Path, optional
-        Performance models (.json) in the place of the catalogue's, and others: of fit, a list, an instance.
+        Performance models (.json) of your own, in the place of the catalogue's: of fit, a list, an instance.
     elasticity : int
-        Jobs may use from this part of the GPUs asked for to this multiple of them; 1: these alone, of the
+        Jobs may use from an N-th of the GPUs that they asked for to N times as many; 1: these alone, of the
         type that a list names.
 
     Raises

@@ -59,7 +59,7 @@ class ReplaySettings:
     budget : tuple of str and float, optional
         Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
     period_s : float
-        Of the budget: hour, day, week or seconds.
+        After which the budget is renewed: hour, day, week or seconds.
     pacing : {"even", "none"}
         Whether a period's budget is spent in proportion to time, or is a hard total, which policies may
         spend at any time.

@@ -25,13 +25,17 @@ class Policy:
     objective : str, optional
         What is optimised.
     power_w : float, optional
-        Site power of the round.
-    energy_j, carbon_g : float, optional
-        Energy and carbon of the round.
+        Watts of the site.
+    energy_j : float, optional
+        Joules of the round.
+    carbon_g : float, optional
+        Grams of CO2 of the round.
     least_goodput : float, optional
         Goodput of the round, at least.
-    carbon_g_per_kwh, price_per_kwh : float, optional
-        Carbon and price of energy.
+    carbon_g_per_kwh : float, optional
+        Grams of CO2 per kWh.
+    price_per_kwh : float, optional
+        Money per kWh.
     formulation : str, optional
         How to write the problem.
     solver : str
