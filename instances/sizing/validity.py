@@ -172,7 +172,7 @@ def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Poo
     first, kind = jobs.kinds
     surely = _surely_fit(instance, jobs, pools).tolist()
     verdicts = [
-        ("", False) if fits else _why_no_option(instance, pools, jobs[j])
+        ("", False) if fits else why_no_option(instance, pools, jobs[j])
         for j, fits in zip(first.tolist(), surely, strict=True)
     ]
     refused, lacking = np.zeros(len(verdicts), dtype=bool), np.zeros(len(verdicts), dtype=bool)
@@ -198,7 +198,7 @@ def _surely_fit(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -
     return fits & ~bounded
 
 
-def _why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tuple[str, bool]:
+def why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tuple[str, bool]:
     """Why a job has no option, if it has none, and whether that is for lack of a place."""
     allowed = [p for p in pools if _may_use(job, p)]
     profiles = {p.gpu_type: job.model and instance.profile_of(job.model, p.gpu_type) for p in allowed}
@@ -222,10 +222,13 @@ def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
     ValueError
         If it asks for a setting that its profile does not know.
     """
-    allowed = [p for p in pools if _may_use(job, p)]
-    rows = [(p, gpus, watts) for p in allowed for gpus, watts in _rows(instance, job, p)]
-    within = [row for row in rows if (job.min_gpus or 1) <= row[1] <= (job.max_gpus or row[1])]
+    within = _within(instance, pools, job)
     if not within:
+        limits_w = {name: kind.max_power_w for name, kind in instance.cluster.gpu_types.items()}
+        beyond = sorted({pool.gpu_type for pool, *_ in _within(_without_boards(instance), pools, job)})
+        if beyond:
+            told = ", ".join(f"{kind} {limits_w[kind]:g} W" for kind in beyond)
+            return f"has no option that keeps GPUs within their max_power_w: {told}"
         return "has no option in its pools and within its min_gpus and max_gpus"
     needs = [(pool, _need_of(pool, gpus)) for pool, gpus, _ in within]
     fitting = [row for row, (pool, need) in zip(within, needs, strict=True) if need <= largest_room(pool)]
@@ -256,6 +259,22 @@ def _beyond(pool: Pool, of: str = "") -> str:
 
 def _may_use(job: Job, pool: Pool) -> bool:
     return job.pools is None or not {pool.name, pool.gpu_type}.isdisjoint(job.pools)
+
+
+def _within(instance: Instance, pools: tuple[Pool, ...], job: Job) -> list[tuple[Pool, int, float]]:
+    """Pools, GPU counts and watts of a job's options within its own bounds."""
+    rows = [(p, *row) for p in pools if _may_use(job, p) for row in _rows(instance, job, p)]
+    return [row for row in rows if (job.min_gpus or 1) <= row[1] <= (job.max_gpus or row[1])]
+
+
+def _without_boards(instance: Instance) -> Instance:
+    """The instance with GPUs that may draw whatever their models say."""
+    kinds = {
+        name: kind.model_copy(update={"max_power_w": None})
+        for name, kind in instance.cluster.gpu_types.items()
+    }
+    cluster = instance.cluster.model_copy(update={"gpu_types": kinds})
+    return instance.model_copy(update={"cluster": cluster})
 
 
 def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:

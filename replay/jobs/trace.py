@@ -17,11 +17,13 @@ from pydantic import ValidationError
 from wattsched.formulations.sizing.configurations import WAIT, Configurations, configurations_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.validity import why_no_option
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, start_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
@@ -194,7 +196,9 @@ def trace_of(
     requested = np.asarray(requested_gpus, dtype=np.int64)[order]
     request = _requests(rows, standard, requested, len(pools))
     for stuck in np.flatnonzero((request < 0).all(axis=1))[:1]:
-        raise ValueError(f"job '{jobs[stuck].name}': no pool runs it on {requested[stuck]} GPUs or fewer")
+        told, _ = why_no_option(instance, pools, jobs[stuck])
+        told = told or f"runs in no pool on {count(int(requested[stuck]), 'GPU')} or fewer"
+        raise ValueError(f"job '{jobs[stuck].name}' {told}")
     work = np.array([job.remaining_work for job in jobs], dtype=float)
     slowest = np.full(len(batches), np.inf)
     np.minimum.at(slowest, rows.kind, rows.rate)

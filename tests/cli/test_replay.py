@@ -280,7 +280,7 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
         (LIST + "d,0,1,1,bert,mine,\n", "give a model or a table"),
         (LIST + "d,0,1,1,alexnet,,\n", "'alexnet' is not in the catalogue"),
         (LIST + "d,0,1,1,,yours,\n", "there is no table 'yours', there are mine"),
-        (LIST + "d,0,1,1,yolov3,,\n", "job 'd': no pool runs it on 1 GPUs or fewer"),
+        (LIST + "d,0,1,1,yolov3,,\n", "job 'd' has the model 'yolov3', which no profile describes on A100"),
     ],
 )
 def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:

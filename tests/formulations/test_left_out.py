@@ -17,7 +17,9 @@ from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.validity import faults_of
+from wattsched.perfmodels.profile import find
 from wattsched.problems import problem
+from wattsched.replay.jobs.trace import trace_of
 from wattsched.verification.claims import check_result
 from wattsched.verification.sizing.left_out import decided
 
@@ -101,6 +103,30 @@ def test_reasons_say_what_is_lacking() -> None:
     }
     assert (len(found.decision.jobs), found.decision.waiting) == (1, ["j1", "j2", "j3", "j4"])
     assert "left out: j1: needs at least 8 GPUs" in str(found)
+
+
+@pytest.mark.parametrize("max_power_w", [80.0, 100.0, 400.0])
+@pytest.mark.parametrize("bounds", [{}, {"min_gpus": 128}])
+def test_jobs_that_no_board_can_hold_are_told_so(max_power_w: float, bounds: dict[str, int]) -> None:
+    gpu_types = {"A40": {"idle_power_w": 30.0, "max_power_w": max_power_w}}
+    nodes = [{"name": "n", "gpu_type": "A40", "gpus": 4}]
+    job = {"name": "j", "model": "bert", "remaining_work": 1e6, **bounds}
+    cluster = {"gpu_types": gpu_types, "nodes": nodes}
+    instance = Instance.model_validate({"cluster": cluster, "jobs": [job], "round_s": 300.0})
+    profile = find("bert", "A40")
+    assert profile is not None
+    held = len(profile.configurations(8, max_power_w=max_power_w)) > 0
+    dropped = wattsched.solve(instance).dropped
+    if bounds:
+        assert dropped == {"j": "has no option in its pools and within its min_gpus and max_gpus"}
+    elif held:
+        assert dropped == {}
+    else:
+        told = f"has no option that keeps GPUs within their max_power_w: A40 {max_power_w:g} W"
+        assert dropped == {"j": told}
+    if dropped:
+        with pytest.raises(ValueError, match=f"job 'j' {dropped['j']}"):
+            trace_of(instance.cluster, instance.jobs, [0.0], [1])
 
 
 def test_who_may_not_wait_is_not_left_out() -> None:
