@@ -99,6 +99,10 @@ class PowerModel(Strict):
         return float((spare_w / self.dynamic_w) ** (1.0 / self.exponent)) if spare_w > 0 else 0.0
 
 
+NOISE = 0.05
+"""By how much a measured slowdown may rise with the limit, relative: runs are not equally fast every time."""
+
+
 class PowerLimitTable(Strict):
     """Measured effect of the board power limit, by local batch.
 
@@ -109,7 +113,7 @@ class PowerLimitTable(Strict):
     local_batch : list of int
         Local batches, increasing; rows of the tables.
     slowdown : list of lists of float
-        Computation time over the one at the highest limit, >= 1.
+        Computation time over the one at the highest limit, >= 1. It falls with the limit, but for `NOISE`.
     power_w : list of lists of float
         Average draw of one computing GPU.
 
@@ -131,6 +135,14 @@ class PowerLimitTable(Strict):
                 raise ValueError(
                     f"{name} must have {len(self.local_batch)} rows (one per local_batch) "
                     f"of {len(self.limit_w)} values (one per limit_w)"
+                )
+        for batch, row in zip(self.local_batch, self.slowdown, strict=True):
+            lowest = np.minimum.accumulate(row)
+            if (rises := np.flatnonzero(np.array(row) > (1.0 + NOISE) * lowest)).size:
+                limit_w, value = self.limit_w[rises[0]], row[rises[0]]
+                raise ValueError(
+                    f"slowdown of local_batch {batch} rises from {lowest[rises[0]]:g} to {value:g} "
+                    f"at limit_w {limit_w:g}: more watts never slow a GPU down"
                 )
         return self
 

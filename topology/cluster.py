@@ -36,8 +36,9 @@ class GpuType(Strict):
     idle_power_w : float
         Draw of one GPU on which nothing runs.
     max_power_w : float, optional
-        Board power limit of one GPU. Jobs with a performance model never draw more: where the model says
-        so, the GPU clocks down and the rate falls. Tables of options are taken as they are.
+        Board power limit of one GPU, `idle_power_w` or more. Jobs with a performance model never draw more:
+        where the model says so, the GPU clocks down and the rate falls. Tables of options are taken as they
+        are.
     frequencies_mhz, power_limits_w : list, optional
         The settings the operator allows; None leaves the choice to the performance profile.
     profile : str, optional
@@ -56,6 +57,13 @@ class GpuType(Strict):
     speed_factor: Positive = 1.0
     power_factor: Positive = 1.0
     memory_gib: Positive | None = None
+
+    @model_validator(mode="after")
+    def _idle_within_the_board(self) -> Self:
+        if self.max_power_w is not None and self.max_power_w < self.idle_power_w:
+            told = f"max_power_w {self.max_power_w:g} is below idle_power_w {self.idle_power_w:g}"
+            raise ValueError(f"{told}: an idle GPU draws no more than its board may")
+        return self
 
     def limits_of_stand_in(self, limits_w: list[float] | None) -> list[float] | None:
         """Power limits (this type's own by default) in the watts of the stand-in's profiles."""

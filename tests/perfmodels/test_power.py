@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
@@ -56,6 +56,22 @@ def test_a_higher_limit_is_faster_and_draws_more(batch, one, other):
 def test_a_limit_out_of_range_is_named(limit):
     with pytest.raises(ValueError, match=f"power_limit_w {limit:g} is outside the measured 100 to 250 W"):
         TABLE.stretch(8, limit)
+
+
+@given(st.lists(st.floats(1.0, 3.0), min_size=2, max_size=5))
+def test_a_slowdown_that_rises_with_the_limit_is_refused_but_for_noise(slowdown):
+    limits = [100.0 + 10.0 * n for n in range(len(slowdown))]
+    rises = [b / min(slowdown[: n + 1]) for n, b in enumerate(slowdown)]
+    assume(all(abs(rise - 1.05) > 1e-6 for rise in rises))
+    table = {"limit_w": limits, "local_batch": [8], "slowdown": [slowdown], "power_w": [limits]}
+    if max(rises) < 1.05:
+        assert PowerLimitTable(**table).slowdown == [slowdown]
+        return
+    first = limits[next(n for n, rise in enumerate(rises) if rise > 1.05)]
+    with pytest.raises(
+        ValueError, match=f"slowdown of local_batch 8 rises from .* at limit_w {first:g}: more"
+    ):
+        PowerLimitTable(**table)
 
 
 def test_tables_with_wrong_shapes_or_order_are_refused():

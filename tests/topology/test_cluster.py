@@ -48,11 +48,20 @@ def test_a_cluster_reads_back() -> None:
         ({"nodes": [{"name": "n", "gpu_type": "A100", "gpus": 2, "unavailable": [2]}]}, "has no GPU 2"),
         ({"nodes": [{"name": "n", "gpu_type": "A100", "gpus": 2, "unavailable": [1, 1]}]}, "GPU twice"),
         ({"nodes": []}, "at least 1 item"),
+        (
+            {"gpu_types": {"A100": {"idle_power_w": 50.0, "max_power_w": 49.0}}},
+            "max_power_w 49 is below idle_power_w 50: an idle GPU draws no more than its board may",
+        ),
     ],
 )
 def test_faults_are_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Cluster.model_validate(document(**changes))
+
+
+def test_a_gpu_may_idle_at_its_limit() -> None:
+    kind = {"idle_power_w": 50.0, "max_power_w": 50.0}
+    assert Cluster.model_validate(document(gpu_types={"A100": kind})).gpu_types["A100"].max_power_w == 50.0
 
 
 def test_twelve_thousand_nodes_are_no_problem() -> None:
