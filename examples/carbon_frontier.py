@@ -26,5 +26,5 @@ verdict = verdict_on_pareto(night, found)
 print("faults:", verdict.faults)
 
 # %% The curve, ready for a page.
-plot.save(plot.frontier({"optimal": found}), "frontier.png")
+plot.save(plot.frontier(found), "frontier.png")
 print("Written to frontier.png")

@@ -45,8 +45,8 @@ for minute in range(20):
     work = {name: left for name, left in work.items() if left > 0}
     gap, watts = decision.result.gap, decision.result.totals["power_w"]
     print(
-        f"minute {minute:2}: {len(decision.ids):2} jobs, {watts:5.0f} W, gap {100 * gap:.3f} %,",
-        f"{len(ended)} ended",
+        f"minute {minute:2}: {watts:5.0f} W, gap {100 * gap:.3f} %,",
+        f"jobs decided: {len(decision.ids):2}, ended: {len(ended)}",
     )
 
 # %% What one more GPU and one more watt were worth from minute to minute.

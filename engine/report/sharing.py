@@ -55,7 +55,7 @@ def print_instance(out: Console, instance: SharingInstance) -> None:
 def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:
     """Print equal sets as one row, the most frequent first, and the names of the jobs that wait."""
     running = sum(len(formed.jobs) for formed in decision.sets)
-    told = f"{running:,} jobs on {len(decision.sets):,} units, {len(decision.waiting):,} wait"
+    told = f"{count(running, 'job')} on {count(len(decision.sets), 'unit')}, {len(decision.waiting):,} wait"
     heading(out, "Decision", told)
     alone: list[Row] = [(s.unit_type, "1", "", "", "", "", "+".join(s.jobs)) for s in decision.sets]
     rows = alone if instance is None else _grouped(decision, instance)

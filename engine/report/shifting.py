@@ -25,7 +25,7 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
     """Print the horizon, its forecasts, the pools and the budgets."""
     line(out, (instance.name, "bold"), f": {instance.problem}, {about(instance)}")
     pools = [
-        (name, f"{pool.gpus:,} GPUs", f"{pool.idle_power_w:g} W idle")
+        (name, count(pool.gpus, "GPU"), f"{pool.idle_power_w:g} W idle")
         for name, pool in instance.pools.items()
     ]
     heading(out, "Pools")
