@@ -61,7 +61,7 @@ def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]
     if result.decision is not None:
         rows = price_rows(result.prices, goal, capacities(look, instance))
         if rows:
-            note = f"what a little more of each would {goal.verb} in {goal.noun}"
+            note = f"what a little more of each would {goal.verb} in {goal.noun}, in the linear relaxation"
             cells = [Row([Cell(row.label), Cell(row.price, row.value), Cell(row.worth)]) for row in rows]
             yield Table("Prices", ("budget", ">price", "in words"), cells, note)
         yield from (look.parts or _listed)(instance, result.decision)
