@@ -1,4 +1,7 @@
-"""``wattsched import``: traces as instances, a format's parameters as options; and `importing_sites`."""
+"""``wattsched import``: traces as instances, a format's parameters as options; and what others import.
+
+Those of schedulers are in `importing_sites`, those of solvers in `importing_solutions`.
+"""
 
 from __future__ import annotations
 
@@ -134,13 +137,14 @@ def _window_options() -> list[click.Parameter]:
 
 def _known() -> Any:
     from wattsched.cli.importing_sites import SOURCES
+    from wattsched.cli.importing_solutions import SOLUTIONS
     from wattsched.instances.traces import formats
 
-    return {**formats(), **SOURCES}
+    return {**formats(), **SOURCES, **SOLUTIONS}
 
 
 def _command(name: str) -> click.Command:
-    """Command of a scheduler, or of a format, made from the parameters of its reader."""
+    """Command of a scheduler or solver, or of a format, made from the parameters of its reader."""
     from wattsched.cli.importing_sites import Source
     from wattsched.exchange import reading_of
 
@@ -195,10 +199,7 @@ def _import(name: str, own: list[str]) -> Any:
 
 
 def _rows() -> tuple[list[str], list[tuple[str, str, str]]]:
-    rows = [
-        (name, getattr(form, "yields", "trace and cluster"), form.description)
-        for name, form in _known().items()
-    ]
+    rows = [(name, form.yields, form.description) for name, form in _known().items()]
     return ["format", "gives", "file"], rows
 
 
@@ -209,8 +210,8 @@ command = Family(
     make=_command,
     rows=_rows,
     subcommand_metavar="FORMAT FILES... [OPTIONS]...",
-    help="""Turn a trace into an instance, the scheduling round of one moment; or a cluster's records into a
-    trace.
+    help="""Turn a trace into an instance, the scheduling round of one moment; a cluster's records into a
+    trace; or a solver's solution of an exported program into a result.
 
     'wattsched import FORMAT --help' shows a format's options.
     """,

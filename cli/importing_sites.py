@@ -25,7 +25,7 @@ TRACE, CLUSTER = "jobs.csv", "cluster.json"
 
 @dataclass(frozen=True)
 class Source:
-    """A scheduler whose records are read.
+    """What is imported by a command of its own: records of a scheduler, solutions of a solver.
 
     Attributes
     ----------
@@ -33,10 +33,13 @@ class Source:
         As of trace formats.
     make : callable
         Makes the command.
+    yields : str
+        What it gives.
     """
 
     description: str
     make: Callable[[], click.Command]
+    yields: str = "trace and cluster"
 
 
 class Zone(ParamType):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from wattsched.session_decision import SessionDecision as SessionDecision
     from wattsched.shares import TimeShares as TimeShares
     from wattsched.shares import time_shares as time_shares
+    from wattsched.solutions import import_solution as import_solution
     from wattsched.topology.column import Coded as Coded
     from wattsched.tradeoffs import pareto as pareto
     from wattsched.version import __version__ as __version__
@@ -69,6 +70,7 @@ _HOMES = {
     "export_topology": "wattsched.exchange",
     "fit_profile": "wattsched.perfmodels.fit",
     "generate": "wattsched.instances.generators",
+    "import_solution": "wattsched.solutions",
     "import_trace": "wattsched.exchange",
     "json_schema": "wattsched.exchange",
     "pareto": "wattsched.tradeoffs",

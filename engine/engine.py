@@ -197,7 +197,7 @@ def _answered(request: Request) -> Result:
     goal = sound.objective if request.objective is None else request.objective
     goal = require_names(problem, request.formulation, request.solver, goal)
     earlier, prices = _earlier(problem, request.initial_solution, goal)
-    sound = _with_objective(problem, sound, goal)
+    sound = with_objective(problem, sound, goal)
     call = request.begin(sound, problem, prices)
     try:
         with stoppable(call.timer.stopped) if call.watched else nullcontext():
@@ -206,8 +206,8 @@ def _answered(request: Request) -> Result:
         return call.in_hand(lacking(error))
 
 
-def _with_objective(problem: Problem[Any, Any, Any], instance: Any, goal: str) -> Any:
-    """The instance with an objective, for which it must say what that needs."""
+def with_objective(problem: Problem[Any, Any, Any], instance: Any, goal: str) -> Any:
+    """The instance with an objective; an InputError where it does not say what that needs."""
     if goal == instance.objective:
         return instance
     changed = instance.model_copy(update={"objective": goal})
@@ -287,7 +287,7 @@ def model_of(
     sound, problem = sound_instance(instance)
     goal = problem.objective(sound.objective if objective is None else objective)
     build = problem.formulation(problem.default if formulation is None else formulation)
-    data = problem.expand(_with_objective(problem, sound, goal))
+    data = problem.expand(with_objective(problem, sound, goal))
     if reasons := problem.diagnose(data):
         raise InfeasibleError("; ".join(reasons))
     model = build(data, goal, Timer())

@@ -37,7 +37,7 @@ def to_mps(program: Program) -> str:
     ValueError
         When the program has intervals, which no such file can hold.
     """
-    rows, columns, matrix = _table(program)
+    rows, columns, matrix = exported(program)
     lines = ["NAME wattsched FREE", "ROWS", f" N {_OBJECTIVE}", *(f" {row.kind} {row.name}" for row in rows)]
     lines.append("COLUMNS")
     first, index, value = (array.tolist() for array in (matrix.indptr, matrix.indices, matrix.data))
@@ -62,7 +62,7 @@ def to_mps(program: Program) -> str:
 
 def to_lp(program: Program) -> str:
     """Program in CPLEX's LP format; errors as for `to_mps`."""
-    rows, columns, matrix = _table(program)
+    rows, columns, matrix = exported(program)
     names = [column.name for column in columns]
     # All columns, so that each exists, in the order of the program.
     lines = ["Minimize", _lp_row(_OBJECTIVE, [column.cost for column in columns], names), "Subject To"]
@@ -84,7 +84,9 @@ def to_lp(program: Program) -> str:
     return "\n".join([*lines, "End", ""])
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """A row as it is written: its name and limits."""
+
     name: str
     low: float
     high: float
@@ -97,7 +99,9 @@ class _Row(NamedTuple):
         return "L" if self.high != np.inf else "G" if self.low != -np.inf else "N"
 
 
-class _Column(NamedTuple):
+class Column(NamedTuple):
+    """A column as it is written: its name, cost and bounds, and whether it is a whole number."""
+
     name: str
     cost: float
     low: float
@@ -106,23 +110,35 @@ class _Column(NamedTuple):
 
     @property
     def binary(self) -> bool:
+        """Whether it is 0 or 1."""
         return self.whole and (self.low, self.high) == (0.0, 1.0)
 
 
-def _table(program: Program) -> tuple[list[_Row], list[_Column], csc_array]:
-    """The rows, choice rows included, the columns and the coefficients."""
+class Exported(NamedTuple):
+    """What is written of a program: its rows, choice rows included, its columns and the coefficients.
+
+    The columns are the program's, and last, where it has a constant cost, one that is fixed at one.
+    """
+
+    rows: list[Row]
+    columns: list[Column]
+    matrix: csc_array
+
+
+def exported(program: Program) -> Exported:
+    """What `to_mps` and `to_lp` write, under the names that these files have; errors as theirs."""
     if program.intervals is not None:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
     explicit = with_choice_rows(program)
     limits = (explicit.row_lower.tolist(), explicit.row_upper.tolist())
-    rows = [_Row(*row) for row in zip(_unique(explicit.row_names()), *limits, strict=True)]
+    rows = [Row(*row) for row in zip(_unique(explicit.row_names()), *limits, strict=True)]
     arrays = (program.cost, program.lower, program.upper, program.integer)
     values = zip(_unique(program.column_names()), *(array.tolist() for array in arrays), strict=True)
-    columns, matrix = [_Column(*column) for column in values], explicit.matrix
+    columns, matrix = [Column(*column) for column in values], explicit.matrix
     if program.offset != 0.0 or not columns:
-        columns.append(_Column("constant", float(program.offset), 1.0, 1.0, whole=False))
+        columns.append(Column("constant", float(program.offset), 1.0, 1.0, whole=False))
         matrix = csc_array(hstack([matrix, csc_array((len(rows), 1))]))
-    return rows, columns, matrix
+    return Exported(rows, columns, matrix)
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -139,7 +155,7 @@ def _unique(names: Iterable[str]) -> list[str]:
     return result
 
 
-def _mps_bounds(column: _Column) -> list[tuple[str, str]]:
+def _mps_bounds(column: Column) -> list[tuple[str, str]]:
     """Bounds of a column that differ from 0 and infinity; of an integer column always, see below."""
     _, _, low, high, whole = column
     if low == high:
@@ -166,7 +182,7 @@ def _lp_row(label: str, coefficients: list[float], names: list[str]) -> str:
     return f" {label}: " + "\n  ".join(map(" ".join, lines))
 
 
-def _lp_bounds(column: _Column) -> str:
+def _lp_bounds(column: Column) -> str:
     """Bounds of a column, empty where they are what readers assume."""
     name, _, low, high, _ = column
     if low == high:

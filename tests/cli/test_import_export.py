@@ -162,3 +162,30 @@ def test_a_refused_export_leaves_the_old_file(run, tmp_path):
     assert run("export", DEMO, "--formulation", "intervals", "-o", path).exit_code == 2
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path):
+    names = ("round.json", "model.mps", "answer.sol", "result.json")
+    instance, model, answer, result = (tmp_path / name for name in names)
+    assert run("generate", "uniform", "--jobs", 5, "-o", instance).exit_code == 0
+    assert run("export", instance, "-o", model).exit_code == 0
+    names = [line.split()[0] for line in model.read_text().splitlines() if " cost " in line]
+    waiting = "".join(f"{name} 1\n" for name in names if name.endswith("_wait"))
+    answer.write_text("=obj= 1e30\n" + waiting)
+    refused = run("import", "solution", instance, answer, "-o", result)
+    assert refused.exit_code == 1
+    assert "not valid: 1 fault" in refused.stdout
+    assert "objective: the file says 1e+30, its columns cost" in refused.stdout
+    assert not result.exists()
+    cost = refused.stdout.split()[-1]
+    answer.write_text(f"=obj= {cost}\n" + waiting)
+    read = run("import", "solution", instance, answer, "-o", result)
+    assert read.exit_code == 0, read.output
+    assert "0 run, 5 wait" in read.stdout
+    assert run("check", instance, result).exit_code == 0
+    assert json.loads(result.read_text())["solver"] == "file:gurobi"
+    printed = run("import", "solution", instance, answer, "--json").stdout
+    assert json.loads(printed)["objective"] == json.loads(result.read_text())["objective"]
+    unknown = run("import", "solution", instance, model)
+    assert unknown.exit_code == 2
+    assert "is no solution that is known here" in unknown.stderr

@@ -22,6 +22,7 @@ from wattsched.instances.traces import round_at
 from .test_public import ITP, JOBS, NODES, TASKS
 
 STEPS = "gpus,local_batch,step_time_s,power_w\n1,32,0.1,200\n2,32,0.12,190\n4,32,0.13,180\n"
+SOLUTION = "# Objective value = 7200\njob0_wait 1\njob1_wait 1\n"
 NAN = math.nan
 OBJECT = object()
 
@@ -38,6 +39,8 @@ BEYOND: dict[tuple[str, str], tuple[object, ...]] = {
     ("solve", "threads"): (0,),
     ("solve", "seed"): (-1, 2**31),
     ("solve", "prove"): (-1, math.inf, 10**400),
+    ("import_solution", "gap"): (-1, 1, 10**400),
+    ("import_solution", "prove"): (-1, math.inf, 10**400),
     ("pareto", "time_limit"): (0, -1, 10**400),
     ("pareto", "points"): (1, -3),
     ("generate", "jobs"): (0, 10**8),
@@ -93,6 +96,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     write_json(folder / "round.json", instance)
     result = wattsched.solve(instance)
     write_json(folder / "result.json", result)
+    (folder / "round.sol").write_text(SOLUTION)
     experiment = wattsched.read_experiment(folder / "nodes.csv", folder / "tasks.csv")
     traces = wattsched.JobSource(folder / "jobs.csv").traces(homogeneous_cluster(2, 8))
     outcomes = [outcome for _, outcome in wattsched.replay_jobs(traces, ["fifo"])]
@@ -119,6 +123,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "export_topology": ((instance,), {}),
         "fit_profile": ((folder / "steps.csv", "m", "G"), {}),
         "generate": (("uniform",), {"jobs": 2}),
+        "import_solution": ((instance, folder / "round.sol"), {}),
         "import_trace": (("itp", folder / "itp.csv"), {}),
         "json_schema": ((), {}),
         "pareto": ((day, 3), {}),

@@ -25,7 +25,8 @@ Attack = tuple[str, bytes]
 
 def attacks(name: str, content: bytes) -> Iterator[Attack]:
     """Hostile files of a kind, with what they are called."""
-    of_kind = {".json": documents, ".csv": tables, ".conf": topologies}[Path(name).suffix]
+    kinds = {".json": documents, ".csv": tables, ".conf": topologies, ".sol": solutions}
+    of_kind = kinds[Path(name).suffix]
     yield from anything(content)
     yield from of_kind(content.decode())
 
@@ -176,6 +177,30 @@ def spoilt_cells(text: str) -> Iterator[Attack]:
                     f"{column} in row {row}: {value[:20]!r}",
                     "\n".join(lines).encode(errors="surrogatepass"),
                 )
+
+
+def solutions(text: str) -> Iterator[Attack]:
+    """Hostile solutions of a program, in the forms of all solvers."""
+    heads = {
+        "HiGHS": text[: text.index("pattern")],
+        "SCIP": "solution status: optimal\nobjective value: 1\n",
+        "CBC": "Optimal - objective value 1\n",
+        "GLPK": "s mip 8 11 o 1\n",
+        "a report": "Problem: x\nStatus: OPTIMAL\nObjective: cost = 1\n   No. Column name\n----\n",
+        "Gurobi": "# Objective value = 1\n",
+    }
+    lines = {
+        **{f"a value {value[:9]}": f"pattern_0_ {value}\n" for value in NUMBERS},
+        **{f"a name {word[:9]!r}": f"1 {word} 1 0\n{word} 1\n" for word in WORDS},
+        "places": "".join(f"j {place} 1\n" for place in ("-1", "0", "9" * 5000, "x", "1.5")),
+        "names": "".join(f"n{i} 1\n" for i in range(MANY)),
+        "a long line": "x " * MB,
+        "words": "1 * B NL\n" * LONG,
+    }
+    for solver, head in heads.items():
+        yield f"{solver}, nothing", head.encode()
+        for what, more in lines.items():
+            yield f"{solver}, {what}", (head + more).encode("utf-8", "surrogatepass")
 
 
 def topologies(text: str) -> Iterator[Attack]:

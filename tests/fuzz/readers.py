@@ -187,6 +187,26 @@ SwitchName=s0 Nodes=n[00-03],m1 LinkSpeed=100
 SwitchName=s1 Nodes=x[1-2]y[0-1]
 SwitchName=top Switches=s[0-1]
 """
+SOLUTION = """Model status
+Optimal
+
+# Primal solution values
+Feasible
+Objective 0.1131018518519
+# Columns 11
+pattern_0_ 0
+pattern_1_ 1
+pattern_2_ 1
+placement_0_ 0
+placement_1_ 1
+placement_2_ 1
+placement_3_ 0
+placement_4_ 1
+waiting_0_ 0
+waiting_1_ 0
+waiting_2_ 0
+# Rows 8
+"""
 SMI = "timestamp, index, power.draw [W], clocks.current.sm [MHz], power.limit [W], utilization.gpu [%]\n"
 SMI += "".join(
     f"2026/11/03 08:30:{s:02d}.125, {g}, {250 + s}.50 W, 1410 MHz, 400.00 W, {97 * (s > 3)} %\n"
@@ -279,6 +299,7 @@ def valid_files() -> dict[str, bytes]:
     documents |= {"sacct.json": SACCT, "kubectl.json": KUBECTL, "query.json": QUERY}
     files = {name: json.dumps(document) for name, document in documents.items()}
     files |= TABLES | {"topology.conf": SLURM}
+    files |= {"solution.sol": SOLUTION}
     return {name: text.encode() for name, text in files.items()}
 
 
@@ -418,6 +439,12 @@ def _read_cluster(file: Path, valid: Path) -> object:
     return pools_of(read_cluster(file, "A100", 4))
 
 
+def _read_solution(file: Path, valid: Path) -> object:
+    from wattsched import import_solution
+
+    return import_solution(valid / "sharing.json", file)
+
+
 def _read_accounting(file: Path, valid: Path) -> object:
     from wattsched.adapters.slurm.trace import Said, recorded
     from wattsched.inputs import read_text
@@ -484,6 +511,7 @@ READERS = (
     Reader("tables.json", _read_jobs(tables=True), (f"replay jobs.csv --tables @ {REPLAYED}",)),
     Reader("sacct.json", _read_accounting),
     Reader("kubectl.json", _read_objects),
+    Reader("solution.sol", _read_solution, ("import solution sharing.json @ --json",)),
     Reader("measured.csv", _fit, ("fit @",)),
     Reader("smi.csv", _fit_log, ("fit @ --jobs logged.csv",)),
     Reader("zeus.csv", _fit_log, ("fit @ --jobs logged.csv",)),

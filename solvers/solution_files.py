@@ -1,0 +1,286 @@
+"""Files in which HiGHS, SCIP, CBC, GLPK and Gurobi write a solution, as a point of the program exported.
+
+Columns that a file leaves out are 0: SCIP and CBC write only the others. GLPK's plain form has numbers in
+place of names, which are the places of the columns in the exported file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.formulations.program import Program
+from wattsched.formulations.tolerances import FEASIBILITY
+from wattsched.solvers.export import Column, Exported, exported
+from wattsched.solvers.points import feasible_point
+from wattsched.topology.arrays import FloatArray
+
+INTEGRALITY = 1e-5
+"""So far from a whole number are integer columns of solvers, at most."""
+
+PRINTED = 1e-5
+"""What a row or the objective may be off by, relative to its size: some files have six digits."""
+
+MOST_TOLD = 10
+"""Columns or rows of which the same is told."""
+
+_CBC = re.compile(r"^(\w[\w ,()-]*?) - objective value\s+(\S+)")
+_NOTHING = ("infeasible", "unbounded", "undefined", "none", "no solution available", "not set", "empty")
+
+
+@dataclass(frozen=True)
+class SolutionFile:
+    """What a file says.
+
+    Attributes
+    ----------
+    solver : str
+        Whose form it has.
+    values : dict of str to float
+        By column, under the name that the exported file has for it.
+    objective : float, optional
+        The cost, as stated.
+    """
+
+    solver: str
+    values: dict[str, float]
+    objective: float | None = None
+
+    def point(self, program: Program) -> tuple[FloatArray | None, list[str]]:
+        """The point of a program, its integer columns exact and the others the best for them.
+
+        Returns
+        -------
+        point : float array, shape (n_columns,), optional
+            None where there are faults.
+        faults : list of str
+            Columns that the program does not have, and those, and rows, whose limits the values break.
+        """
+        table = exported(program)
+        names = [column.name for column in table.columns]
+        strange = [name for name in self.values if name not in set(names)]
+        if strange:
+            return None, [f"column '{name}': the program has none of that name" for name in _few(strange)]
+        x = np.array([self.values.get(name, 0.0) for name in names])
+        loose = list(_broken_columns(table.columns, x)) or list(_broken_rows(table, x))
+        if loose:
+            return None, list(_few(loose))
+        point = feasible_point(program, x[: program.n_columns])
+        if point is None:
+            point = program.rounded(x[: program.n_columns])
+            if program.violation(point) > FEASIBILITY:
+                rounded = np.concatenate([point, x[program.n_columns :]])
+                broken = list(_broken_rows(table, rounded, FEASIBILITY))
+                return None, list(_few(broken)) or ["no values of the continuous columns satisfy the rows"]
+        cost = program.objective(point)
+        if self.objective is not None and abs(cost - self.objective) > PRINTED * max(1.0, abs(cost)):
+            return None, [f"objective: the file says {self.objective:.10g}, its columns cost {cost:.10g}"]
+        return point, []
+
+
+def read_solution(text: str, columns: Sequence[str]) -> SolutionFile:
+    """Read a file that a solver has written.
+
+    Parameters
+    ----------
+    text : str
+    columns : sequence of str
+        Names of the exported file's columns, in its order.
+
+    Raises
+    ------
+    ValueError
+        For a form that is not known, a damaged file, and one that holds no solution.
+    """
+    lines = [line.rstrip() for line in text.splitlines()]
+    first = next((line.strip() for line in lines if line.strip()), "")
+    return _reader(first)(lines, columns)
+
+
+def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
+    """Who reads a file, by its first line."""
+    if first == "Model status":
+        return _highs
+    if first.startswith(("solution status:", "objective value:", "no solution available")):
+        return _scip
+    if first.startswith("Problem:"):
+        return _glpk_report
+    if re.match(r"(c|s (mip|bas|ipt))\b", first):
+        return _glpk
+    if _CBC.match(first):
+        return _cbc
+    if first.startswith(("#", "=obj=")):
+        return _gurobi
+    forms = "the forms of HiGHS (raw), SCIP, CBC, GLPK (of -w and of -o), and Gurobi"
+    raise ValueError(f"is no solution that is known here, which are {forms}")
+
+
+def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    status = next((line for line in lines[1:] if line), "none")
+    at = next((i for i, line in enumerate(lines) if line.startswith("# Primal solution")), len(lines))
+    if at + 1 >= len(lines) or lines[at + 1] != "Feasible":
+        raise _no_solution(status)
+    objective, number = (
+        _after("Objective", lines[at + 2 : at + 3]),
+        _after("# Columns", lines[at + 3 : at + 4]),
+    )
+    if number is None:
+        raise ValueError("the line '# Columns' is missing after '# Primal solution values'")
+    rest = lines[at + 4 :]
+    listed = rest[: next((i for i, line in enumerate(rest) if line.startswith("#")), len(rest))]
+    values = _values("HiGHS", (line.split() for line in listed if line))
+    if len(values) != number:
+        raise ValueError(
+            f"the file ends early: {number:g} columns are said to follow, there are {len(values)}"
+        )
+    return SolutionFile("highs", values, objective)
+
+
+def _scip(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    told = [line for line in lines if line]
+    status = next((line.partition(":")[2].strip() for line in told if line.startswith("solution status")), "")
+    objective = _after("objective value:", told)
+    if objective is None or objective in (math.inf, -math.inf):
+        raise _no_solution(status or told[0])
+    rows = (line.split()[:2] for line in told if not line.startswith(("solution status", "objective value")))
+    return SolutionFile("scip", _values("SCIP", rows), objective)
+
+
+def _cbc(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    first, *rest = [line for line in lines if line.strip()]
+    found = _CBC.match(first)
+    assert found is not None
+    status, objective = found[1], _number("CBC", found[2])
+    if status.lower().startswith(("infeasible", "integer infeasible", "unbounded")):
+        raise _no_solution(status)
+    # Two asterisks stand before what CBC itself calls infeasible: it is looked at like the rest.
+    rows = (line.replace("**", "", 1).split()[1:3] for line in rest)
+    return SolutionFile("cbc", _values("CBC", rows), objective)
+
+
+def _glpk(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """The form of ``glpsol -w``: columns by number."""
+    parts = [line.split() for line in lines if line and not line.startswith("c")]
+    head = next((part for part in parts if part[0] == "s"), [])
+    # s mip ROWS COLUMNS STATUS OBJECTIVE; of an LP there are two statuses.
+    if len(head) < 6 or not head[3].isdigit():
+        raise ValueError("GLPK's line 's' is missing or damaged")
+    if int(head[3]) != len(columns):
+        raise ValueError(f"it is of a program with {head[3]} columns, this one has {len(columns)}")
+    if set(head[4:-1]) <= {"u", "n", "i"}:
+        raise _no_solution({"n": "infeasible"}.get(head[4], "undefined"))
+    at = 3 if head[1] == "bas" else 2
+    rows = []
+    for part in parts:
+        if part[0] == "j":
+            place = int(part[1]) if len(part) > at and part[1].isdigit() else 0
+            if not 1 <= place <= len(columns):
+                raise ValueError(f"GLPK's line '{' '.join(part):.80}' names no column")
+            rows.append([columns[place - 1], part[at]])
+    if len(rows) != len(columns):
+        raise ValueError(f"the file ends early: {len(rows)} of {len(columns)} columns are there")
+    return SolutionFile("glpk", _values("GLPK", rows), _number("GLPK", head[-1]))
+
+
+def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """The form of ``glpsol -o``: a table, in which long names have lines of their own."""
+    status = next((line.partition(":")[2].strip() for line in lines if line.startswith("Status:")), "")
+    if "OPTIMAL" not in status and "FEASIBLE" not in status.replace("INFEASIBLE", ""):
+        raise _no_solution(status.lower())
+    told = next((line.partition("=")[2].split() for line in lines if line.startswith("Objective:")), [])
+    begin = next((i for i, line in enumerate(lines) if re.match(r" +No\. +Column name", line)), len(lines))
+    rows, name = [], ""
+    for line in lines[begin + 2 :]:
+        if not line.strip():
+            break
+        parts = line.split()
+        # NUMBER NAME [STATUS] ACTIVITY ..., or the same in two lines.
+        if not name:
+            name, parts = parts[1] if len(parts) > 1 else "", parts[2:]
+        if parts:
+            marked = parts[0] in ("*", "B", "NL", "NU", "NF", "NS")
+            rows.append([name, *parts[marked : marked + 1]])
+            name = ""
+    if len(rows) != len(columns):
+        raise ValueError(f"the file ends early: {len(rows)} of {len(columns)} columns are there")
+    return SolutionFile("glpk", _values("GLPK", rows), _number("GLPK", told[0]) if told else None)
+
+
+def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
+    """Gurobi's form, and that of MIPLIB: a name and a value in each line."""
+    said = [line.lstrip("# ") for line in lines if line.startswith("#")]
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    objective = _after("Objective value =", said)
+    if rows and rows[0][0] == "=obj=":
+        objective, rows = _number("Gurobi", rows[0][-1]), rows[1:]
+    if not rows and objective is None:
+        raise _no_solution("empty")
+    return SolutionFile("gurobi", _values("Gurobi", rows), objective)
+
+
+def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
+    """Columns by name."""
+    values: dict[str, float] = {}
+    for row in rows:
+        if len(row) != 2:
+            raise ValueError(f"'{' '.join(row):.80}' is not a column and its value, as {solver} writes them")
+        name, value = row
+        if name in values:
+            raise ValueError(f"column '{name:.80}' stands there twice")
+        values[name] = _number(solver, value)
+        if not math.isfinite(values[name]):
+            raise ValueError(f"column '{name:.80}' has no finite value: {value:.80}")
+    return values
+
+
+def _number(solver: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"'{text:.80}' is not a number, as {solver} writes them") from None
+
+
+def _after(label: str, lines: Iterable[str]) -> float | None:
+    """Number behind a label at the beginning of a line."""
+    found = next((line.removeprefix(label).strip() for line in lines if line.startswith(label)), None)
+    return None if found is None else _number("a solver", found)
+
+
+def _no_solution(status: str) -> ValueError:
+    said = status.lower().rstrip(".")
+    told = said if any(word in said for word in _NOTHING) else f"{said}, without a feasible point"
+    return ValueError(f"the file holds no solution: the solver said '{told}'")
+
+
+def _broken_columns(columns: Iterable[Column], x: FloatArray) -> Iterator[str]:
+    """Columns whose values are beyond their bounds, or no whole numbers."""
+    for column, value in zip(columns, x.tolist(), strict=True):
+        name, _, low, high, whole = column
+        if whole and abs(value - round(value)) > INTEGRALITY:
+            yield f"column '{name}': is {value:.10g}, and must be a whole number"
+        elif value < low - PRINTED * max(1.0, abs(low)):
+            yield f"column '{name}': is {value:.10g}, below its bound {low:.10g}"
+        elif value > high + PRINTED * max(1.0, abs(high)):
+            yield f"column '{name}': is {value:.10g}, above its bound {high:.10g}"
+
+
+def _broken_rows(table: Exported, x: FloatArray, tolerance: float = PRINTED) -> Iterator[str]:
+    """Rows whose limits are exceeded, by the tolerance relative to their size or to what adds up to them."""
+    activity: FloatArray = np.asarray(table.matrix @ x)
+    gross: FloatArray = np.asarray(abs(table.matrix) @ np.abs(x))
+    for (name, low, high), value, size in zip(table.rows, activity.tolist(), gross.tolist(), strict=True):
+        limit, word = (high, "most") if value > high else (low, "least")
+        if (low <= value <= high) or abs(value - limit) <= tolerance * max(1.0, abs(limit), size):
+            continue
+        told = f"exactly {limit:.10g}" if low == high else f"at {word} {limit:.10g}"
+        yield f"row '{name}': is {value:.10g}, and must be {told}"
+
+
+def _few(told: Sequence[str]) -> Iterator[str]:
+    yield from told[:MOST_TOLD]
+    if len(told) > MOST_TOLD:
+        yield f"and {len(told) - MOST_TOLD} more"

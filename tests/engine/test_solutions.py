@@ -1,0 +1,132 @@
+"""Solvers that are not ours read exported programs, and what they find comes back as a checked result."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import highspy
+import numpy as np
+import pytest
+
+import wattsched
+from wattsched.documents import check
+from wattsched.engine import model_of
+from wattsched.formulations.program import Program
+from wattsched.solutions import RefusedSolutionError, import_solution
+from wattsched.solvers import highs
+from wattsched.solvers.export import exported
+from wattsched.solvers.solution import Limits
+
+GAP = 1e-6
+
+
+def by_highs(model: Path, answer: Path) -> None:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.readModel(str(model))
+    solver.run()
+    solver.writeSolution(str(answer), 0)
+
+
+def by_scip(model: Path, answer: Path) -> None:
+    pyscipopt = pytest.importorskip("pyscipopt", reason="pyscipopt is not installed")
+    solver = pyscipopt.Model()
+    solver.hideOutput()
+    solver.readProblem(str(model))
+    solver.optimize()
+    solver.writeBestSol(str(answer))
+
+
+def by_cbc(model: Path, answer: Path) -> None:
+    run("cbc", str(model), "-ratioGap", "0", "-solve", "-solution", str(answer))
+
+
+def by_glpk(model: Path, answer: Path) -> None:
+    run("glpsol", "--lp" if model.suffix == ".lp" else "--freemps", str(model), "-w", str(answer))
+
+
+def by_glpk_report(model: Path, answer: Path) -> None:
+    run("glpsol", "--lp" if model.suffix == ".lp" else "--freemps", str(model), "-o", str(answer))
+
+
+def run(*command: str) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+SOLVERS = {"highs": by_highs, "scip": by_scip, "cbc": by_cbc, "glpk": by_glpk, "glpk -o": by_glpk_report}
+
+INSTANCES = {
+    "mckp": (("uniform", {"jobs": 6, "gpus": 8, "seed": 1}), None, None),
+    "rack caps": (("hetero", {"jobs": 6, "seed": 2}), None, None),
+    "makespan": (("uniform", {"jobs": 4, "gpus": 8, "seed": 3, "budget": "power"}), "mckp", "makespan"),
+    "assignment": (("sia-like", {"jobs": 4, "gpus": 8, "seed": 4}), "assignment", None),
+    "shifting": (("shifting", {"jobs": 2, "slots": 4, "seed": 1}), "time-indexed", None),
+    "sharing": (("sharing", {"jobs": 6, "seed": 1}), None, None),
+    "placement": (("placement", {"jobs": 6, "seed": 1}), "assignment", None),
+}
+
+
+@pytest.fixture(scope="module", params=INSTANCES)
+def case(request: pytest.FixtureRequest):
+    (family, options), formulation, objective = INSTANCES[request.param]
+    instance = wattsched.generate(family, **options)
+    names = {"formulation": formulation, "objective": objective}
+    best = wattsched.solve(instance, **names, gap=GAP)
+    assert best.decision is not None
+    return instance, names, best
+
+
+@pytest.mark.filterwarnings("ignore:.*generated columns only")
+@pytest.mark.parametrize("form", ["mps", "lp"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_what_others_find_is_checked_and_as_good(case, solver: str, form: str, tmp_path: Path) -> None:
+    instance, names, best = case
+    model, answer = tmp_path / f"model.{form}", tmp_path / "answer.sol"
+    model.write_text(wattsched.export_program(instance, form, **names))
+    SOLVERS[solver](model, answer)
+    result = import_solution(instance, answer, **names, gap=GAP)
+    assert result.solver == f"file:{solver.partition(' ')[0]}"
+    assert not check(instance, result).faults
+    assert result.objective == pytest.approx(best.objective, rel=1e-5)
+    assert result.proven_gap is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*generated columns only")
+def test_one_choice_that_is_missing_is_refused_with_its_row(case, tmp_path: Path) -> None:
+    instance, names, best = case
+    model = model_of(instance, **names)
+    assert isinstance(model.program, Program)
+    x = highs.solve(model.program, Limits(gap=GAP)).x
+    columns = [column.name for column in exported(model.program).columns]
+    values = [*x.tolist(), *[1.0] * (len(columns) - len(x))]
+    lines = {name: f"{name} {value!r}\n" for name, value in zip(columns, values, strict=True) if value}
+    head = f"# Objective value = {model.program.objective(x)!r}\n"
+    file = tmp_path / "answer.sol"
+    file.write_text(head + "".join(lines.values()))
+    assert import_solution(instance, file, **names).objective == pytest.approx(best.objective, rel=1e-6)
+    first = int(np.flatnonzero(x)[0])
+    group = int((model.program.group_start <= first).sum()) - 1
+    del lines[columns[first]]
+    file.write_text(head + "".join(lines.values()))
+    told = f"row 'choice_{group}': is 0, and must be exactly 1" if model.program.n_groups else "row '"
+    with pytest.raises(RefusedSolutionError, match=told):
+        import_solution(instance, file, **names)
+
+
+def test_a_capacity_that_is_exceeded_is_named_with_what_it_has(tmp_path: Path) -> None:
+    instance = wattsched.generate("sia-like", jobs=6, gpus=16, seed=1)
+    columns = [column.name for column in exported(model_of(instance).program).columns]
+    widest = [
+        max((c for c in columns if f"job{j}_A40" in c), key=lambda c: int(c.split("_")[2][:-1]))
+        for j in range(6)
+    ]
+    (tmp_path / "wrong.sol").write_text("# Objective value = 0\n" + "".join(f"{c} 1\n" for c in widest))
+    told = "row 'gpus_A40': is 48, and must be at most 8"
+    with pytest.raises(RefusedSolutionError, match=told):
+        import_solution(instance, tmp_path / "wrong.sol")

@@ -1,0 +1,199 @@
+"""What solvers write is read back as the point that it is; what breaks a program is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from wattsched.formulations.program import Block
+from wattsched.solvers import highs
+from wattsched.solvers.export import exported
+from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution_files import read_solution
+
+
+def raw_highs(names, x, cost):
+    head = ["Model status", "Optimal", "", "# Primal solution values", "Feasible", f"Objective {cost!r}"]
+    columns = [f"{name} {value!r}" for name, value in zip(names, x, strict=True)]
+    return [*head, f"# Columns {len(x)}", *columns, "# Rows 1", "r 1", "", "# Dual solution values", "None"]
+
+
+def scip(names, x, cost):
+    rows = [f"{n}    {v!r} \t(obj:1)" for n, v in zip(names, x, strict=True) if v]
+    return ["solution status: optimal solution found", f"objective value:     {cost!r}", *rows]
+
+
+def cbc(names, x, cost):
+    rows = [f"{i:7} {n:30} {v:15.12g} 0" for i, (n, v) in enumerate(zip(names, x, strict=True)) if v]
+    return [f"Optimal - objective value {cost:.8f}", *rows]
+
+
+def glpk(names, x, cost):
+    rows = [f"j {number} {value!r}" for number, value in enumerate(x, start=1)]
+    return ["c Problem:", f"s mip 1 {len(x)} o {cost!r}", "i 1 3", *rows, "e o f"]
+
+
+def glpk_report(names, x, cost):
+    lines = [
+        "Problem:    wattsched",
+        "Status:     INTEGER OPTIMAL",
+        f"Objective:  cost = {cost:.10g} (MINimum)",
+    ]
+    lines += ["", "   No. Column name       Activity     Lower bound   Upper bound", "------ ------------"]
+    for number, (name, value) in enumerate(zip(names, x, strict=True), start=1):
+        short = len(name) <= 12
+        begin = f"{number:6} {name:12}" if short else f"{number:6} {name}"
+        lines += [begin + f" *  {value:13.6g} 0 1"] if short else [begin, f"{'':20}*  {value:13.6g} 0 1"]
+    return [*lines, "", "Integer feasibility conditions:"]
+
+
+def gurobi(names, x, cost):
+    rows = [f"{name} {value!r}" for name, value in zip(names, x, strict=True)]
+    return ["# Solution for model wattsched", f"# Objective value = {cost!r}", *rows]
+
+
+def miplib(names, x, cost):
+    return [f"=obj= {cost!r}", *(f"{name} {value!r}" for name, value in zip(names, x, strict=True) if value)]
+
+
+FORMS = {
+    "highs": raw_highs,
+    "scip": scip,
+    "cbc": cbc,
+    "glpk": glpk,
+    "glpk-report": glpk_report,
+    "gurobi": gurobi,
+    "miplib": miplib,
+}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def written(form, program, x, cost=None):
+    """Text of a point of a program, and the names of its columns."""
+    columns = exported(program).columns
+    values = [*np.asarray(x, dtype=float).tolist(), *[1.0] * (len(columns) - program.n_columns)]
+    names = [column.name for column in columns]
+    cost = program.objective(np.asarray(x, dtype=float)) if cost is None else cost
+    return "\n".join(FORMS[form](names, values, float(cost))) + "\n", names
+
+
+def optimum(program):
+    """An optimal point, None where there is no point."""
+    return highs.solve(program, Limits(gap=0.0)).x
+
+
+@forms
+@settings(max_examples=25)
+@given(data=st.data())
+def test_points_are_read_back(programs, form, data):
+    program = data.draw(programs)
+    x = optimum(program)
+    assume(x is not None)
+    point, faults = read_solution(*written(form, program, x)).point(program)
+    assert not faults
+    assert program.violation(point) <= 1e-9
+    assert point[program.integer] == pytest.approx(x[program.integer])
+    assert program.objective(point) == pytest.approx(program.objective(x), rel=1e-6, abs=1e-6)
+
+
+@forms
+@settings(max_examples=25)
+@given(data=st.data())
+def test_what_breaks_a_row_is_refused_with_its_name(programs, form, data):
+    program = data.draw(programs)
+    x = optimum(program)
+    assume(x is not None)
+    wrong = x.copy()
+    column = data.draw(st.integers(0, program.n_choices - 1))
+    wrong[column] = 1.0 - wrong[column]
+    group = int(np.searchsorted(program.group_start, column, side="right")) - 1
+    point, faults = read_solution(*written(form, program, wrong)).point(program)
+    assert point is None
+    assert f"row 'choice_{group}': is {2 if wrong[column] else 0}, and must be exactly 1" in faults
+
+
+@forms
+@settings(max_examples=25)
+@given(data=st.data())
+def test_all_rows_that_a_solution_breaks_are_named(programs, form, data):
+    program = data.draw(programs)
+    assume(program.bottleneck is None and program.integer.all())
+    start = program.group_start[:-1]
+    taken = start + [data.draw(st.integers(0, int(size) - 1)) for size in np.diff(program.group_start)]
+    x = np.where(np.isin(np.arange(program.n_columns), taken), 1.0, 0.0)
+    table = exported(program)
+    activity = (program.matrix @ x).tolist()
+    broken = [
+        row.name
+        for row, value in zip(table.rows, activity, strict=False)
+        if not row.low - 1e-4 <= value <= row.high + 1e-4
+    ]
+    point, faults = read_solution(*written(form, program, x)).point(program)
+    assert (point is None) == bool(broken)
+    assert [re.match("row '(.*)'", fault)[1] for fault in faults] == broken
+
+
+@forms
+def test_other_faults_of_a_solution_are_named(knapsack, form):
+    program = knapsack(4, 3)
+    x = optimum(program)
+    half = np.where(x > 0, 0.5, x)
+    _, [fault, *_] = read_solution(*written(form, program, half)).point(program)
+    assert re.fullmatch(r"column '\w+': is 0.5, and must be a whole number", fault)
+    twice = np.where(x > 0, 2.0, x)
+    _, [fault, *_] = read_solution(*written(form, program, twice)).point(program)
+    assert re.fullmatch(r"column '\w+': is 2, above its bound 1", fault)
+    cost = program.objective(x)
+    _, [fault] = read_solution(*written(form, program, x, cost + 1 + abs(cost))).point(program)
+    assert fault.startswith("objective: the file says ")
+    other = dataclasses.replace(program, columns=(Block("y", program.n_columns),))
+    names = [column.name for column in exported(program).columns]
+    _, faults = read_solution(written(form, other, x)[0], names).point(program)
+    by_number = form == "glpk"  # which has no names
+    assert by_number or re.fullmatch(r"column 'y_\d+_': the program has none of that name", faults[0])
+
+
+NONE = {
+    "highs": "Model status\nInfeasible\n\n# Primal solution values\nNone\n",
+    "scip": "solution status: infeasible\nno solution available\n",
+    "cbc": "Infeasible - objective value 3.0\n      0 x  1 0\n",
+    "glpk": "s mip 1 1 n 0\ni 1 0\nj 1 0\ne o f\n",
+    "glpk-report": "Problem: a\nStatus:     INTEGER UNDEFINED\nObjective:  cost = 0 (MINimum)\n",
+    "gurobi": "# Solution for model x\n",
+}
+
+
+@pytest.mark.parametrize("form", NONE)
+def test_a_file_without_a_solution_says_so(form):
+    with pytest.raises(ValueError, match="the file holds no solution: the solver said '"):
+        read_solution(NONE[form], ["x"])
+
+
+@forms
+@settings(max_examples=25)
+@given(data=st.data())
+def test_damaged_files_are_refused_in_a_sentence(knapsack, form, data):
+    program = knapsack(3, 2)
+    text, names = written(form, program, optimum(program))
+    lines = text.splitlines()
+    at = data.draw(st.integers(0, len(lines) - 1))
+    junk = data.draw(
+        st.sampled_from(["", "x", "x nan", "7 x 1e999 0", "j 99 1", "j 1 x", "\x00", "a b c d e"])
+    )
+    damaged = "\n".join([*lines[:at], junk, *lines[at + data.draw(st.integers(0, 2)) :]])
+    try:
+        _, faults = read_solution(damaged, names).point(program)
+    except ValueError as error:
+        faults = [str(error)]
+    assert all(fault and "Traceback" not in fault for fault in faults)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "x 1\ny 2\n", "<?xml?>\n", "NAME wattsched FREE\nROWS\n"])
+def test_other_files_are_refused(text):
+    with pytest.raises(ValueError, match="the forms of HiGHS"):
+        read_solution(text, ["x", "y"])
