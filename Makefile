@@ -3,12 +3,12 @@ PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay serve adapters cli
+PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay library serve adapters cli
 SOURCES := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint imports types unit jitter fuzz bench results site dist clean
+.PHONY: help demo test lint imports types unit jitter fuzz bench library results site dist clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: $(VENV)/tools $(VENV)/package  ## Hostile files to every reader for an hou
 
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
 	$(BIN)/python benchmarks/suite.py --write $(BENCH)
+
+library: $(VENV)/bench $(VENV)/package  ## Six solvers on the library of instances, hours, resumed: LIBRARY='--limit 30 --dask local:2'
+	$(BIN)/python benchmarks/library.py --folder $(VENV)/library --write $(LIBRARY)
 
 results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, half an hour; needs WATTSCHED_DATA
 	$(BIN)/python benchmarks/results.py

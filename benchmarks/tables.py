@@ -123,6 +123,11 @@ TABLES = {
         "OMP_NUM_THREADS=1 python benchmarks/small_proofs.py --write",
         "model.md#certificate-trees",
     ),
+    "library": Table(
+        "Who solves what of the library of instances",
+        "python benchmarks/library.py --folder DIR --write",
+        "library.md#what-is-known-of-it",
+    ),
     "suite": Table(
         "All solvers and their peers on the same programs",
         "python benchmarks/suite.py --write",

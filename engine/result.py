@@ -177,6 +177,20 @@ class Result(Strict):
         """Whether there is a checked decision."""
         return self.decision is not None and self.checked
 
+    def as_proven(self, gap: float = 1e-4) -> Result:
+        """The result with the bound of its certificate alone, and with none where it has no certificate.
+
+        Parameters
+        ----------
+        gap : float
+            At which the decision counts as optimal.
+        """
+        proven = None if self.certificate is None else self.certificate.bound
+        optimal = self.proven_gap is not None and self.proven_gap <= gap
+        ended = TerminationReport(reason="optimal" if optimal else "feasible")
+        stated = {"bound": proven, "gap": self.proven_gap, "gap_asked": gap, "claimed": False}
+        return self.model_copy(update={**stated, "termination": ended})
+
     def to_frame(self) -> pd.DataFrame:
         """Decision as a table by job or task; of a job that runs several times, a row for every run.
 

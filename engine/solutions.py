@@ -22,7 +22,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, naming, require
-from wattsched.result import Result, TerminationReport
+from wattsched.result import Result
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Solution, Termination
 from wattsched.solvers.solution_files import read_solution
@@ -108,15 +108,4 @@ def import_solution(
     if answer.decision is None:
         raise RefusedSolutionError([answer.termination.detail.replace(f"'{_BY}'", "the file")], str(file))
     listed: Any = problem.listed(answer.decision)
-    return _as_proven(answer, gap).model_copy(update={"solver": f"file:{read.solver}", "decision": listed})
-
-
-def _as_proven(answer: Result, gap: float) -> Result:
-    """The answer with the bound of its certificate, whatever else was claimed."""
-    proven = None if answer.certificate is None else answer.certificate.bound
-    optimal = answer.proven_gap is not None and answer.proven_gap <= gap
-    ended = TerminationReport(
-        reason="optimal" if optimal else "feasible", detail=answer.termination.detail if optimal else ""
-    )
-    stated = {"bound": proven, "gap": answer.proven_gap, "claimed": False, "termination": ended}
-    return answer.model_copy(update=stated)
+    return answer.as_proven(gap).model_copy(update={"solver": f"file:{read.solver}", "decision": listed})

@@ -21,6 +21,8 @@ FAMILIES = {
     "hetero": "sizing:hetero_round",
     "philly-like": "sizing:philly_round",
     "sia-like": "sizing:sia_round",
+    "sets": "sets:sets_round",
+    "adversarial": "adversarial:adversarial_round",
     "shifting": "shifting:shifting_horizon",
     "sharing": "sharing:sharing_round",
     "placement": "placement:placement_window",

@@ -47,6 +47,50 @@ def test_rounds_are_valid_feasible_and_reproducible(family: str, jobs: int, tmp_
     assert len(instance.tables) <= 200
 
 
+@pytest.mark.parametrize("kind", ["correlated", "parity", "tight", "degenerate"])
+@pytest.mark.parametrize("jobs", [1, 2, 7, 40])
+def test_adversarial_rounds_are_of_whole_numbers_and_have_decisions(
+    kind: str, jobs: int, tmp_path: Path
+) -> None:
+    instance = generate("adversarial", jobs=jobs, seed=3, kind=kind)
+    write_json(tmp_path / "round.json", instance)
+    assert read_instance(tmp_path / "round.json") == instance
+    assert len(instance.jobs) == jobs
+    tables = [instance.table_of(job) for job in instance.jobs]
+    assert all(watts.is_integer() for table in tables for watts in table.power_w)
+    assert instance.budgets.power_w is not None
+    assert instance.budgets.power_w.is_integer()
+    result = wattsched.solve(instance, time_limit=20, gap=1e-3)
+    assert result.decision is not None
+    if kind == "parity":  # no decision uses up the cap
+        assert result.totals["power_w"] <= instance.budgets.power_w - 100
+    if kind == "tight":
+        assert not result.decision.waiting
+
+
+def test_the_cap_of_tight_rounds_is_just_above_what_no_decision_can_have() -> None:
+    instance = generate("adversarial", jobs=12, seed=5, kind="tight")
+    assert instance.budgets.power_w is not None
+    tables = [instance.table_of(job) for job in instance.jobs]
+    least_w = sum(min(table.power_w) for table in tables)
+    assert least_w < instance.budgets.power_w < sum(table.power_w[0] for table in tables)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9, 60])
+def test_sets_are_pairs_that_draw_less_than_apart(jobs: int, tmp_path: Path) -> None:
+    instance = generate("sets", jobs=jobs, seed=2)
+    write_json(tmp_path / "round.json", instance)
+    assert read_instance(tmp_path / "round.json") == instance
+    assert len(instance.sets) > 0 or jobs == 1
+    tables = {job.name: instance.table_of(job) for job in instance.jobs}
+    for one in instance.sets:
+        assert len(one.rates) == 2
+        for name, rate in one.rates.items():
+            row = tables[name].gpus.index(one.gpus)
+            assert 0.5 < rate / tables[name].rate[row] < 1
+    assert check(instance, everybody_waits(instance)).faults == []
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_hundred_thousand_jobs_are_generated(family: str) -> None:
     instance = generate(family, jobs=100_000)

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS = ROOT / "constraints.txt"
-DATA = ("py.typed", "perfmodels/catalogue.json", "report/html/page.html.jinja", "report/html/page.css")
+DATA = (
+    *("py.typed", "perfmodels/catalogue.json", "report/html/page.html.jinja", "report/html/page.css"),
+    *(f"library/{name}" for name in ("instances.json", "best_known.json", "results.zip")),
+)
 LEFT_OUT = ("tests", "benchmarks", "docs", "examples", "deploy")
 LIST = "job,arrival,duration,gpus\na,0,100,2\nb,10,200,1\n"
 

@@ -1,0 +1,306 @@
+"""``wattsched library``: the instances by which solvers are compared, and the best that is known of each."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wattsched.cli.completion import named
+from wattsched.cli.failures import CHECK_FAILED, BadInput, notice, refusing
+from wattsched.cli.files import (
+    STANDARD,
+    content_of,
+    counting,
+    read_document,
+    shown,
+    stray_output_to_stderr,
+    write,
+)
+from wattsched.cli.outputs import FC, Command, folder_option, json_option
+from wattsched.cli.parameters import Limits, Number, filling, limit_options
+from wattsched.report.terminal import Cell, console, line, table
+from wattsched.report.wording import count, gap_text
+
+if TYPE_CHECKING:
+    from wattsched.library.entries import Entry
+    from wattsched.library.records import Record
+    from wattsched.result import Result
+
+OWN = "best_known.json"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the instances are to be solved.
+
+    Parameters
+    ----------
+    formulation : str, optional
+        How to write the problem (default: its first one).
+    solver : str
+        Who solves them.
+    prove : float, optional
+        Seconds to prove case by case what prices alone do not (default: about half a second); 0 for none.
+    """
+
+    formulation: str | None = None
+    solver: str = "auto"
+    prove: float | None = None
+
+
+@click.group("library")
+def command() -> None:
+    """Instances by which solvers are compared, and the best that is known of each, with its proof.
+
+    NAMES are names of instances or of families; without any, all are meant.
+    """
+
+
+def selecting(callback: FC) -> FC:
+    """Argument and options that select entries."""
+    for option, told in (
+        ("tag", "Those with this tag alone."),
+        ("objective", "Those with this objective alone."),
+        ("problem", "Those of this problem alone."),
+    ):
+        callback = click.option(f"--{option}", metavar="NAME", help=told)(callback)
+    return click.argument("names", nargs=-1, metavar="[NAMES]...")(callback)
+
+
+def best_option(told: str) -> Callable[[FC], FC]:
+    """``--best FILE``."""
+    return click.option("--best", metavar="FILE", default=OWN, show_default=True, help=told)
+
+
+BEST = "Your own records, where they are better than those that come with wattsched."
+
+
+def _selected(names: Sequence[str], **having: str | None) -> list[Entry]:
+    from wattsched.library.entries import selected
+
+    with refusing():
+        found = selected(names, **having)
+    if not found:
+        raise BadInput("no instance of the library is like that")
+    return found
+
+
+@command.command("list", cls=Command)
+@selecting
+@click.option("--difficulty", type=click.Choice(["easy", "hard", "open"]), help="Those of this class alone.")
+@best_option(BEST)
+@json_option("the entries, with what is known of them,")
+def listing(names: tuple[str, ...], difficulty: str | None, best: str, as_json: bool, **having: Any) -> None:
+    """List instances: their size, the best that is known, and how much of it is proven."""
+    from wattsched.library.records import best_known
+
+    chosen, known = _selected(names, **having), best_known(best)
+    chosen = [entry for entry in chosen if difficulty in (None, _class(known.get(entry.name)))]
+    if as_json:
+        documents = [_document(entry, known.get(entry.name)) for entry in chosen]
+        return write(None, json.dumps(documents, indent=1) + "\n")
+    out = console()
+    columns = ["instance", "objective", ">jobs", ">GPUs", ">columns", "class", ">best known", ">gap proven"]
+    table(out, columns, [_row(entry, known.get(entry.name)) for entry in chosen], gives_way=("columns",))
+    proven = sum(known[entry.name].closed for entry in chosen if entry.name in known)
+    line(out, f"{count(len(chosen), 'instance')}, {proven} proven to a gap of 0.01 %")
+
+
+def _class(record: Record | None) -> str:
+    return "open" if record is None else record.difficulty
+
+
+def _row(entry: Entry, record: Record | None) -> list[Cell]:
+    size = entry.card.size
+    counts = [size.get("jobs", size.get("tasks", 0)), size["gpus"], size.get("columns", 0)]
+    best = "" if record is None else f"{record.objective:,.8g}"
+    gap = "" if record is None else gap_text(record.gap).removeprefix("gap ")
+    return [entry.name, entry.objective, *(f"{n:,}" if n else "" for n in counts), _class(record), best, gap]
+
+
+def _document(entry: Entry, record: Record | None) -> dict[str, Any]:
+    """Entry and record in one object."""
+    known = None if record is None else record.model_dump(mode="json", exclude={"result", "name", "digest"})
+    return entry.model_dump(mode="json", exclude_defaults=True) | {"best_known": known}
+
+
+@command.command("get", cls=Command)
+@selecting
+@click.option("--mps", is_flag=True, help="Write the program of each, too, and the best known result.")
+@folder_option("Folder for the files (default: one instance goes to standard output).")
+def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any) -> None:
+    """Make instances again, the same to the last digit, or refuse to.
+
+    Those of public traces need WATTSCHED_DATA, and are left out with a note without it.
+    """
+    from wattsched.exchange import export_program
+    from wattsched.instances.io import document_text
+    from wattsched.library.records import best_known, result_of_record
+
+    chosen = _selected(names, **having)
+    if output is None and (len(chosen) > 1 or mps):
+        raise BadInput("-o: say into which folder, there are several files to write")
+    known = best_known()
+    for entry in chosen:
+        if (instance := _made(entry)) is None:
+            continue
+        if output is None:
+            return write(None, document_text(instance))
+        Path(output).mkdir(exist_ok=True)
+        write(str(Path(output) / f"{entry.name}.json"), document_text(instance))
+        if mps:
+            write(str(Path(output) / f"{entry.name}.mps"), export_program(instance))
+            result = result_of_record(known[entry.name])
+            write(str(Path(output) / f"{entry.name}.best.json"), document_text(result))
+    return None
+
+
+def _made(entry: Entry) -> Any:
+    """The instance; None with a note where its trace is not there."""
+    from wattsched.library.recipes import MissingDataError
+
+    try:
+        with refusing():
+            return entry.instance()
+    except MissingDataError as error:
+        notice(f"{entry.name}: left out: {error}")
+        return None
+
+
+@command.command("run", cls=Command)
+@selecting
+@filling("asked", Asked, **named("formulation", "solver"), prove={"metavar": "SECONDS", "type": Number(0)})
+@limit_options
+@best_option(BEST)
+@folder_option("Folder for the results, which 'submit' takes.")
+def running(
+    names: tuple[str, ...], asked: Asked, limits: Limits, best: str, output: str | None, **having: Any
+) -> None:
+    """Solve instances, and hold what is found against the best that is known.
+
+    A plus is better than what is known: 'submit' keeps it.
+    """
+    from wattsched.engine import solve
+    from wattsched.library.records import best_known
+
+    chosen, known = _selected(names, **having), best_known(best)
+    limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
+    rows: list[list[Cell]] = []
+    with counting() as show, stray_output_to_stderr():
+        for done, entry in enumerate(chosen):
+            show(entry.name, done, len(chosen))
+            if (instance := _made(entry)) is None:
+                continue
+            with refusing():
+                result = solve(
+                    instance,
+                    formulation=asked.formulation,
+                    solver=asked.solver,
+                    prove=asked.prove,
+                    gap=limits.gap,
+                    time_limit=limit_s,
+                    threads=limits.threads,
+                    seed=limits.seed,
+                )
+            rows.append(_outcome(entry, result, known.get(entry.name)))
+            if output is not None:
+                Path(output).mkdir(exist_ok=True)
+                write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
+    columns = ["instance", "ended", ">objective", ">off the best", ">gap", ">gap proven", ">seconds"]
+    table(console(), columns, rows)
+
+
+def _outcome(entry: Entry, result: Result, record: Record | None) -> list[Cell]:
+    """How a run ended, and how far from the best known objective its decision is."""
+    from wattsched.library.records import betters
+
+    better = record is not None and any(betters(result, record))
+    off = "" if record is None or result.objective is None else _off(result.objective, record)
+    gaps = [gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap)]
+    value = "-" if result.objective is None else f"{result.objective:,.8g}"
+    ended, seconds = result.termination.reason.replace("_", " "), f"{result.time_s['total']:.2f}"
+    return [entry.name, ended, value + "+" * better, off, *gaps, seconds]
+
+
+def _off(objective: float, record: Record) -> str:
+    worse = objective - record.objective if record.sense == "min" else record.objective - objective
+    return f"{100 * worse / max(1e-9, abs(record.objective)):.3f} %"
+
+
+@command.command("verify", cls=Command)
+@selecting
+@best_option(BEST)
+@json_option("what is found")
+def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -> int:
+    """Make instances again, and check the decision and the certificate of everything that is known.
+
+    Exit code 1 if anything does not hold.
+    """
+    from wattsched.library.proofs import verify
+    from wattsched.library.records import PROVEN_GAP
+
+    chosen, found = _selected(names, **having), []
+    with counting() as show:
+        for verified in verify(chosen, best):
+            found.append(verified)
+            show(verified.name, len(found), len(chosen))
+    wrong = [one for one in found if one.faults]
+    if as_json:
+        documents = [
+            {"name": one.name, "faults": one.faults, "skipped": one.skipped, "proven_gap": one.gap}
+            for one in found
+        ]
+        write(None, json.dumps(documents, indent=1) + "\n")
+        return CHECK_FAILED if wrong else 0
+    out = console()
+    for one in wrong:
+        for fault in one.faults:
+            line(out, (f"{one.name}: ", "bold red"), fault)
+    skipped = [one for one in found if one.skipped]
+    for why in dict.fromkeys(one.skipped for one in skipped):
+        line(out, (f"skipped: {count(sum(o.skipped == why for o in skipped), 'instance')}: {why}", "dim"))
+    valid = len(found) - len(wrong) - len(skipped)
+    proven = sum(one.gap is not None and one.gap <= PROVEN_GAP for one in found)
+    line(out, f"{valid} of {count(len(found), 'instance')} verified, {proven} proven to a gap of 0.01 %")
+    return CHECK_FAILED if wrong else 0
+
+
+@command.command("submit", cls=Command)
+@click.argument("result_file", metavar="RESULT")
+@best_option("Your own records, which this result goes into if it is better; made where there are none.")
+def submitting(result_file: str, best: str) -> int:
+    """Check RESULT, and keep it in place of what is known of its instance if it is better.
+
+    The better decision and the better bound are kept, whichever result has them. Exit code 1 if the result
+    does not hold.
+    """
+    from wattsched.cli.check import print_verdict
+    from wattsched.documents import result_of
+    from wattsched.library.proofs import RefusedResultError, submit
+    from wattsched.library.recipes import MissingDataError
+    from wattsched.verification.claims import Verdict
+
+    if best == STANDARD or not best.endswith(".json"):
+        raise BadInput(f"--best: '{best}' must end in .json")
+    result = result_of(read_document(result_file), shown(result_file))
+    try:
+        with refusing(best):
+            done = submit(result, best, shown(result_file))
+    except RefusedResultError as error:
+        return print_verdict(Verdict(error.faults), [], required=False)
+    except MissingDataError as error:
+        raise BadInput(str(error)) from None
+    out = console()
+    if not done.better:
+        line(out, f"{done.entry.name}: nothing is better than what is known; {best} is as it was")
+        return 0
+    for told in done.better:
+        line(out, (f"{done.entry.name}: ", "bold green"), told)
+    line(out, f"Written to {best}: {gap_text(done.record.gap)}")
+    return 0

@@ -1,0 +1,164 @@
+"""The instances of the library: their names, digests, recipes and cards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from wattsched.inputs import meant
+from wattsched.instances.digest import digest_of
+from wattsched.library.recipes import Imported, Recipe
+from wattsched.problems import PROBLEMS
+from wattsched.topology.fields import Name, Strict
+
+FORMAT = "wattsched-library/1"
+FILE = "instances.json"
+
+Class = Literal["easy", "hard", "open"]
+
+
+class ChangedInstanceError(ValueError):
+    """An instance that was made again is not the one that was frozen."""
+
+
+class Card(Strict):
+    """What is known of an instance before it is solved.
+
+    Attributes
+    ----------
+    size : dict of str to int
+        Jobs or tasks, GPUs, options, and columns, rows and nonzeros of the default formulation's program.
+    tags : list of str
+        What is in it: budgets, kinds of rows, how it was made.
+    binding : list of str
+        Rows with a price at the best bound by prices, the kinds of them: such as ``power_w``, ``gpus``.
+    lp_gap : float, optional
+        What the best bound by prices alone is off the best known objective, relative to it.
+    """
+
+    size: dict[str, int]
+    tags: list[str]
+    binding: list[str] = Field(default_factory=list)
+    lp_gap: float | None = None
+
+
+class Entry(Strict):
+    """An instance of the library with its objective; the same instance may be there with several.
+
+    Attributes
+    ----------
+    name : str
+        Of the entry, and of the instance.
+    digest : str
+        SHA-256 of the instance (`instances.digest`); its objective is not in it.
+    """
+
+    name: Name
+    family: Name
+    problem: Name
+    objective: Name
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    recipe: Recipe
+    card: Card
+
+    def instance(self) -> Any:
+        """Make the instance again, with its objective.
+
+        Raises
+        ------
+        MissingDataError
+            Where it is of a public trace that is not there.
+        ChangedInstanceError
+            If it is not the one that was frozen.
+        """
+        made = self.recipe.made(self.name).model_copy(update={"objective": self.objective})
+        if (found := digest_of(made)) != self.digest:
+            told = f"was frozen with the digest {self.digest:.12}, and is made with {found:.12} now"
+            raise ChangedInstanceError(f"{self.name}: {told}: another trace, or another generator")
+        return made
+
+    @property
+    def public(self) -> bool:
+        """Whether it is of a public trace."""
+        return isinstance(self.recipe, Imported)
+
+
+class Library(Strict):
+    """The file of the entries."""
+
+    format: Literal["wattsched-library/1"] = "wattsched-library/1"
+    version: str
+    instances: list[Entry]
+
+
+@cache
+def library() -> Library:
+    """The library that comes with this version."""
+    text = files("wattsched.library").joinpath(FILE).read_text(encoding="utf-8")
+    return Library.model_validate(json.loads(text))
+
+
+def entries() -> Mapping[str, Entry]:
+    """All entries by name."""
+    return {entry.name: entry for entry in library().instances}
+
+
+def selected(names: Sequence[str] = (), **having: str | None) -> list[Entry]:
+    """Entries of some names, or all, that have what is asked for.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of entries or of families.
+    **having : str, optional
+        ``family``, ``problem``, ``objective`` and ``tag``.
+
+    Raises
+    ------
+    ValueError
+        For a name that nothing has.
+    """
+    known = entries()
+    families = {entry.family for entry in known.values()}
+    choices = {
+        "family": families,
+        "problem": set(PROBLEMS),
+        "objective": {entry.objective for entry in known.values()},
+        "tag": {tag for entry in known.values() for tag in entry.card.tags},
+    }
+    for field, value in having.items():
+        if value is not None and value not in choices[field]:
+            listed = ", ".join(sorted(choices[field]))
+            raise ValueError(
+                f"{field}: '{value}' is none of the library's{meant(value, choices[field])}; {listed}"
+            )
+    for name in names:
+        if name not in known and name not in families:
+            near = meant(name, [*known, *families])
+            raise ValueError(
+                f"'{name}' is no instance of the library{near}; 'wattsched library list' lists them"
+            )
+    return [entry for entry in known.values() if _has(entry, names, having)]
+
+
+def _has(entry: Entry, names: Sequence[str], having: Mapping[str, str | None]) -> bool:
+    if names and entry.name not in names and entry.family not in names:
+        return False
+    for field, value in having.items():
+        if value is None:
+            continue
+        if field == "tag" and value not in entry.card.tags:
+            return False
+        if field != "tag" and getattr(entry, field) != value:
+            return False
+    return True
+
+
+def entry_of(digest: str, objective: str) -> Entry | None:
+    """Entry of an instance with an objective."""
+    return next((e for e in library().instances if (e.digest, e.objective) == (digest, objective)), None)

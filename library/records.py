@@ -1,0 +1,281 @@
+"""The best that is known of each instance: a decision, a bound, who found them, and a result that proves it.
+
+The records of a version are `best_known.json`, and their results `results.zip`, one for each. A file of a
+user has the records that are better than these, each with its result in it; it is read over the others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from pydantic import Field
+
+from wattsched.comparisons.run import LIBRARIES
+from wattsched.documents import result_of
+from wattsched.instances.errors import InputError, validated
+from wattsched.instances.io import parse_json, read_json, write_json
+from wattsched.library.entries import Class, Entry, entries, library
+from wattsched.result import Result
+from wattsched.solvers.solution import relative_gap
+from wattsched.topology.fields import Name, Strict
+from wattsched.version import __version__
+
+FORMAT = "wattsched-best-known/1"
+FILE, RESULTS = "best_known.json", "results.zip"
+OWN = "best_known.json"
+"""Where a user's records are, unless something else is said."""
+
+SAME = 1e-9
+"""So close, relative to their size, two objectives or bounds are the same."""
+
+PROVEN_GAP = 1e-4
+"""Instances whose gap is proven to be no larger are closed."""
+
+_WHEN = (1980, 1, 1, 0, 0, 0)
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Finder(Strict):
+    """Who found a decision or a bound: formulation, solver, versions, and seconds of the call.
+
+    `version` names wattsched and the libraries of solvers with their versions where the result was taken in;
+    `decided_by` is who made the decision where that was not the solver asked for.
+    """
+
+    formulation: str
+    solver: str
+    version: str
+    seconds: Finite
+    decided_by: str = ""
+
+    @classmethod
+    def of(cls, result: Result) -> Finder:
+        """The one of a result."""
+        return cls(
+            formulation=result.formulation,
+            solver=result.solver,
+            version=versions(),
+            seconds=round(result.time_s.get("total", 0.0), 3),
+            decided_by=result.decided_by,
+        )
+
+
+@cache
+def versions() -> str:
+    """Versions of wattsched and of the libraries that solve, in words."""
+    installed = [f"{name} {version(name)}" for name in LIBRARIES if find_spec(name)]
+    return ", ".join([f"wattsched {__version__}", *installed])
+
+
+class Record(Strict):
+    """The best that is known of an entry.
+
+    Attributes
+    ----------
+    objective : float
+        Of the best decision, as the checker computes it.
+    bound : float, optional
+        What no decision is better than, by the certificate of the result.
+    gap : float, optional
+        Between the two, relative to the objective.
+    difficulty : {"easy", "hard", "open"}
+        Whether a general solver has solved it within a minute, only wattsched's own has, or nobody has.
+    solved_by : dict of str to float
+        Solvers that say that they have reached a gap of 1e-4, and their seconds.
+    result : dict, optional
+        In a user's file: the result itself.
+    """
+
+    name: Name
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    objective_name: Name
+    sense: Literal["min", "max"]
+    objective: Finite
+    bound: Finite | None = None
+    gap: Finite | None = None
+    difficulty: Class = "open"
+    solved_by: dict[str, Finite] = Field(default_factory=dict)
+    decision_by: Finder
+    bound_by: Finder | None = None
+    result: dict[str, Any] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the certificate proves the decision to a gap of 1e-4."""
+        return self.gap is not None and self.gap <= PROVEN_GAP
+
+
+class BestKnown(Strict):
+    """The file of the records."""
+
+    format: Literal["wattsched-best-known/1"] = "wattsched-best-known/1"
+    library: str
+    records: list[Record]
+
+
+@cache
+def shipped() -> Mapping[str, Record]:
+    """Records that come with this version, by name."""
+    text = files("wattsched.library").joinpath(FILE).read_text(encoding="utf-8")
+    return {record.name: record for record in BestKnown.model_validate(json.loads(text)).records}
+
+
+def own_records(file: str | Path) -> dict[str, Record]:
+    """Records of a user's file by name, none where there is no file.
+
+    Raises
+    ------
+    InputError
+        For a file that is none of records, or has some of what is not in the library.
+    """
+    if not Path(file).exists():
+        return {}
+    found = validated(BestKnown, read_json(file), str(file))
+    known = entries()
+    faults = [
+        f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
+        for i, record in enumerate(found.records)
+        if record.name not in known or record.digest != known[record.name].digest
+    ]
+    faults += [
+        f"records[{i}]: '{record.name}' has no result, which proves it"
+        for i, record in enumerate(found.records)
+        if record.result is None
+    ]
+    if faults:
+        raise InputError(faults, str(file))
+    return {record.name: record for record in found.records}
+
+
+def best_known(file: str | Path | None = None) -> dict[str, Record]:
+    """Best of the records that come with this version and those of a user's file."""
+    own = {} if file is None else own_records(file)
+    return {**shipped(), **own}
+
+
+def result_of_record(record: Record) -> Result:
+    """The result that proves a record.
+
+    Raises
+    ------
+    InputError
+        If it is damaged.
+    """
+    if record.result is not None:
+        return result_of(record.result, f"the result of {record.name}")
+    with ZipFile(BytesIO(_shipped_results())) as archive:
+        content = archive.read(f"{record.name}.json")
+    return result_of(parse_json(content), f"the result of {record.name}")
+
+
+@cache
+def _shipped_results() -> bytes:
+    return files("wattsched.library").joinpath(RESULTS).read_bytes()
+
+
+def record_of(entry: Entry, result: Result, found: Finder, before: Record | None = None) -> Record:
+    """Record of a result that has been checked.
+
+    Parameters
+    ----------
+    found : Finder
+        Who found what is better than before; what is as good keeps its finder.
+    """
+    assert result.objective is not None
+    decision_by, bound_by = found, None if result.certificate is None else found
+    if before is not None and _same(before.objective, result.objective):
+        decision_by = before.decision_by
+    if before is not None and before.bound is not None and _same(before.bound, result.bound):
+        bound_by = before.bound_by
+    return Record(
+        name=entry.name,
+        digest=entry.digest,
+        objective_name=result.objective_name,
+        sense=result.sense,
+        objective=result.objective,
+        bound=result.bound,
+        gap=result.proven_gap,
+        difficulty="open" if before is None else before.difficulty,
+        solved_by={} if before is None else before.solved_by,
+        decision_by=decision_by,
+        bound_by=bound_by,
+    )
+
+
+def merged(first: Result, second: Result) -> Result:
+    """Result with the better decision and the better certificate of two of the same instance."""
+    sign = 1.0 if first.sense == "min" else -1.0
+    by_cost = sorted((first, second), key=lambda r: math.inf if r.objective is None else sign * r.objective)
+    by_bound = sorted(
+        (first, second), key=lambda r: math.inf if r.certificate is None else -sign * r.certificate.bound
+    )
+    decided, proven = by_cost[0], by_bound[0]
+    if decided is proven or proven.certificate is None:
+        return decided.as_proven()
+    stated = {"certificate": proven.certificate, "prices": proven.prices}
+    bound = proven.certificate.bound
+    if decided.objective is not None:
+        stated["proven_gap"] = relative_gap(decided.objective, bound)
+    return decided.model_copy(update=stated).as_proven()
+
+
+def betters(result: Result, record: Record) -> Iterator[str]:
+    """What of a record a checked result betters, in words."""
+    sign = 1.0 if record.sense == "min" else -1.0
+    if _better(sign, result.objective, record.objective):
+        yield f"the decision is worth {result.objective:.10g}, was {record.objective:.10g}"
+    proven = None if result.certificate is None else result.certificate.bound
+    if _better(-sign, proven, record.bound):
+        was = "nothing was" if record.bound is None else f"was {record.bound:.10g}"
+        yield f"a bound of {proven:.10g} is proven, {was}"
+
+
+def _better(sign: float, value: float | None, known: float | None) -> bool:
+    """Whether a value, times the sign, is less than what is known, by more than rounding."""
+    if value is None or known is None:
+        return value is not None
+    return not _same(value, known) and sign * value < sign * known
+
+
+def _same(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return abs(first - second) <= SAME * max(1.0, abs(first), abs(second))
+
+
+def archive_of(results: Mapping[str, Result]) -> bytes:
+    """Results as the archive that comes with a version; equal ones give equal bytes."""
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(results):
+            text = json.dumps(document_of(results[name]), separators=(",", ":"))
+            info = ZipInfo(f"{name}.json", _WHEN)
+            info.compress_type = ZIP_DEFLATED
+            archive.writestr(info, text, compresslevel=9)
+    return buffer.getvalue()
+
+
+def document_of(result: Result) -> dict[str, Any]:
+    """A result without what has its default."""
+    document: dict[str, Any] = result.model_dump(mode="json", exclude_defaults=True, exclude={"decision"})
+    decision: Any = result.decision
+    kept = {} if decision is None else {"decision": decision.model_dump(mode="json", exclude_defaults=True)}
+    return {"format": result.format, **document, **kept}
+
+
+def write_own(records: Mapping[str, Record], file: str | Path) -> None:
+    """Write a user's file of records, in one step."""
+    known = BestKnown(library=library().version, records=[records[name] for name in sorted(records)])
+    text = json.dumps(known.model_dump(mode="json", exclude_defaults=True) | {"format": FORMAT}, indent=1)
+    write_json(file, text + "\n")

@@ -1,0 +1,91 @@
+"""The benchmark of the library makes what was frozen, resumes, and writes a page of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from wattsched.library.entries import entries
+from wattsched.library.records import result_of_record, shipped
+
+ONE, OTHER = "tight-15-1", "degenerate-15-1"
+
+
+@pytest.fixture(scope="module")
+def library(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("library")
+
+
+def test_the_drafts_are_what_was_frozen(library: ModuleType) -> None:
+    drafts = list(library.drafts())
+    known = entries()
+    assert [draft.name for draft in drafts] == list(known)
+    for draft in drafts:
+        entry = known[draft.name]
+        assert entry.recipe == draft.recipe
+        assert entry.family == draft.family
+        assert entry.card.tags == list(draft.tags)
+        assert entry.objective == (draft.objective or entry.objective)
+
+
+def test_freezing_again_changes_nothing(library: ModuleType) -> None:
+    few = [
+        draft for draft in library.drafts() if draft.name in (ONE, OTHER, "sia-20-free", "shifting-4-8-late")
+    ]
+    for entry in library.frozen(few, entries()):
+        assert entry == entries()[entry.name]
+
+
+def test_solvers_are_compared_and_runs_are_resumed(
+    library: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        "--only",
+        ONE,
+        "--only",
+        OTHER,
+        "--solvers",
+        "highs,auto",
+        "--limit",
+        "20",
+        "--folder",
+        str(tmp_path),
+    ]
+    monkeypatch.setattr("sys.argv", ["library.py", *asked])
+    library.main()
+    first = capsys.readouterr()
+    assert "| `highs` | 2 of 2 |" in first.out
+    assert f"`{ONE}`" in first.out
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+    library.main()
+    again = capsys.readouterr()
+    assert again.out == first.out
+
+
+def test_who_has_solved_an_instance_makes_it_easy_or_hard(library: ModuleType) -> None:
+    record = shipped()[ONE].model_copy(update={"solved_by": {}, "difficulty": "open"})
+    from wattsched.comparisons.compare import compare
+
+    instance = entries()[ONE].instance()
+    by_ours, by_highs = (compare(instance, solvers=solver).runs for solver in ("price", "highs"))
+    assert library.with_solvers(record, by_ours).difficulty == "hard"
+    assert library.with_solvers(record, by_highs).difficulty == "easy"
+    unsolved = record.model_copy(update={"gap": 0.5})
+    assert library.with_solvers(unsolved, []).difficulty == "open"
+
+
+def test_better_results_are_kept_in_records_and_proofs(library: ModuleType) -> None:
+    import wattsched
+
+    instance = entries()[ONE].instance()
+    rough = wattsched.solve(instance, solver="greedy", prove=0)
+    records, proofs = {}, {}
+    library.improved(records, proofs, [(ONE, rough)])
+    before = records[ONE]
+    library.improved(records, proofs, [(ONE, result_of_record(shipped()[ONE]))])
+    assert records[ONE].objective <= before.objective
+    assert records[ONE].bound >= before.bound
+    assert proofs[ONE].objective == records[ONE].objective

@@ -1,0 +1,93 @@
+"""`wattsched library`: lists, makes, runs, verifies and takes results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import wattsched
+from wattsched.library.entries import entries
+
+ONE, OTHER = "tight-15-1", "degenerate-15-1"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WATTSCHED_DATA", raising=False)
+
+
+def test_list_shows_what_is_known(run):
+    listed = run("library", "list")
+    assert listed.exit_code == 0
+    assert f"{len(entries())} instances" in listed.stdout
+    some = json.loads(run("library", "list", "sia", "--tag", "power-cap", "--json").stdout)
+    assert {one["family"] for one in some} == {"sia"}
+    assert all(one["best_known"]["objective"] > 0 for one in some)
+    classes = {name: run("library", "list", "--difficulty", name).stdout for name in ("easy", "open")}
+    assert classes["easy"] != classes["open"] or not any(classes.values())
+    wrong = run("library", "list", "tigt-15-1")
+    assert wrong.exit_code == 2
+    assert "did you mean 'tight-15-1'?" in wrong.stderr
+
+
+def test_get_writes_the_instance_with_its_digest(run, tmp_path):
+    printed = run("library", "get", ONE)
+    assert printed.exit_code == 0
+    assert json.loads(printed.stdout)["name"] == ONE
+    assert run("library", "get", ONE, OTHER).exit_code == 2
+    made = run("library", "get", ONE, "--mps", "-o", "out")
+    assert made.exit_code == 0, made.stderr
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {f"{ONE}.json", f"{ONE}.mps", f"{ONE}.best.json"}
+    assert wattsched.check(f"out/{ONE}.json", f"out/{ONE}.best.json").faults == []
+
+
+def test_traces_that_are_not_there_are_left_out_with_a_note(run):
+    public = next(entry.name for entry in entries().values() if entry.public)
+    for command in (("get", "-o", "out"), ("run",)):
+        done = run("library", command[0], public, *command[1:])
+        assert done.exit_code == 0
+        assert f"{public}: left out: set WATTSCHED_DATA" in done.stderr
+    done = run("library", "verify", public, ONE)
+    assert done.exit_code == 0
+    assert "skipped: 1 instance: set WATTSCHED_DATA" in done.stdout
+    assert "1 of 2 instances verified" in done.stdout
+
+
+def test_run_and_submit_keep_what_is_better(run, tmp_path):
+    done = run("library", "run", ONE, "--gap", "0", "--prove", "5", "-o", "out")
+    assert done.exit_code == 0, done.stderr
+    assert ONE in done.stdout
+    submitted = run("library", "submit", f"out/{ONE}.json")
+    assert submitted.exit_code == 0, submitted.output
+    if "Written to best_known.json" in submitted.stdout:
+        assert json.loads(Path("best_known.json").read_text())["records"][0]["name"] == ONE
+    again = run("library", "submit", f"out/{ONE}.json")
+    assert "nothing is better than what is known" in again.stdout
+    assert run("library", "verify", ONE).exit_code == 0
+    document = json.loads(Path(f"out/{ONE}.json").read_text())
+    document["objective"] *= 0.9
+    Path("forged.json").write_text(json.dumps(document))
+    refused = run("library", "submit", "forged.json", "--best", "other.json")
+    assert refused.exit_code == 1
+    assert "not valid" in refused.stdout
+    assert not Path("other.json").exists()
+
+
+def test_verify_ends_with_1_where_a_record_does_not_hold(run):
+    run("library", "run", OTHER, "-o", "out")
+    Path("out.json").write_text('{"format": "wattsched-best-known/1", "library": "1", "records": []}')
+    assert run("library", "verify", OTHER, "--best", "out.json").exit_code == 0
+    document = json.loads(run("library", "list", OTHER, "--json").stdout)[0]
+    result = json.loads(Path(f"out/{OTHER}.json").read_text())
+    record = {"name": OTHER, "digest": document["digest"], "result": result, **document["best_known"]}
+    record["bound"] = 2 * record["bound"]
+    forged = {"format": "wattsched-best-known/1", "library": "1", "records": [record]}
+    Path("out.json").write_text(json.dumps(forged))
+    found = run("library", "verify", OTHER, "--best", "out.json")
+    assert found.exit_code == 1
+    assert f"{OTHER}: bound: the record says" in found.stdout
+    assert json.loads(run("library", "verify", OTHER, "--best", "out.json", "--json").stdout)[0]["faults"]

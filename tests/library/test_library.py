@@ -1,0 +1,220 @@
+"""Instances of the library are what was frozen, and all that is known of them is proven anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import wattsched
+from wattsched.instances.digest import digest_of
+from wattsched.instances.errors import InputError
+from wattsched.library.entries import ChangedInstanceError, entries, entry_of, selected
+from wattsched.library.frozen import frozen, short
+from wattsched.library.proofs import RefusedResultError, submit, verified
+from wattsched.library.recipes import MissingDataError
+from wattsched.library.records import (
+    Record,
+    archive_of,
+    best_known,
+    document_of,
+    merged,
+    own_records,
+    result_of_record,
+    shipped,
+)
+from wattsched.problems import PROBLEMS, problem
+
+ROOM = Path(wattsched.__file__).parent / "library"
+DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+SMALL_JOBS = 60
+SMALL = [
+    entry.name
+    for entry in entries().values()
+    if not entry.public and entry.card.size.get("jobs", entry.card.size.get("tasks", 0)) <= SMALL_JOBS
+]
+ONE = "tight-15-1"
+
+
+def test_there_are_instances_of_every_problem_in_many_families() -> None:
+    every = list(entries().values())
+    assert 150 <= len(every) <= 300
+    assert {entry.problem for entry in every} == set(PROBLEMS)
+    assert len({(entry.digest, entry.objective) for entry in every}) == len(every)
+    assert min(Counter(entry.family for entry in every).values()) >= 6
+    sizing = {entry.objective for entry in every if entry.problem == "sizing"}
+    assert sizing == set(problem("sizing").objectives)
+
+
+def test_every_instance_has_a_record_with_its_proof() -> None:
+    known = shipped()
+    assert set(known) == set(entries())
+    with ZipFile(ROOM / "results.zip") as archive:
+        assert {Path(name).stem for name in archive.namelist()} == set(entries())
+    for name, record in known.items():
+        assert (record.digest, record.objective_name) == (entries()[name].digest, entries()[name].objective)
+        assert record.bound is not None
+        assert record.gap is not None
+
+
+def test_what_is_shipped_is_small() -> None:
+    assert sum(file.stat().st_size for file in ROOM.glob("*.*") if file.suffix in (".json", ".zip")) < 2e6
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_instances_are_made_again_and_their_proofs_hold(name: str) -> None:
+    found = verified(entries()[name], shipped()[name])
+    assert not found.faults
+    assert not found.skipped
+
+
+@pytest.mark.slow
+def test_all_instances_are_made_again_and_their_proofs_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    if DATA.exists():
+        monkeypatch.setenv("WATTSCHED_DATA", str(DATA))
+    found = [verified(entry, shipped()[name]) for name, entry in entries().items()]
+    assert [one for one in found if one.faults] == []
+    skipped = {one.name for one in found if one.skipped}
+    assert skipped == (set() if DATA.exists() else {e.name for e in entries().values() if e.public})
+
+
+def test_an_instance_of_a_trace_that_is_not_there_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    public = next(entry for entry in entries().values() if entry.public)
+    monkeypatch.delenv("WATTSCHED_DATA", raising=False)
+    with pytest.raises(MissingDataError, match="set WATTSCHED_DATA to the folder of public traces"):
+        public.instance()
+    monkeypatch.setenv("WATTSCHED_DATA", "/nonexistent")
+    found = verified(public, shipped()[public.name])
+    assert found.skipped.startswith("WATTSCHED_DATA has no ")
+    assert not found.faults
+
+
+def test_an_instance_that_changed_is_refused() -> None:
+    entry = entries()[ONE].model_copy(update={"digest": "0" * 64})
+    with pytest.raises(ChangedInstanceError, match=f"{ONE}: was frozen with the digest 000000000000"):
+        entry.instance()
+    assert "was frozen" in verified(entry, shipped()[ONE]).faults[0]
+
+
+def test_instances_name_no_models_and_are_frozen_once() -> None:
+    instance = entries()["philly-like-30-a100-power7"].instance()
+    assert {job.model for job in instance.jobs} == {None}
+    assert digest_of(frozen(instance, instance.name)) == digest_of(instance)
+    made = wattsched.generate("philly-like", jobs=30, seed=30, power_fraction=0.7)
+    free, listed = (wattsched.solve(one, objective="goodput", gap=1e-6) for one in (made, instance))
+    assert listed.objective == pytest.approx(free.objective, rel=1e-4)
+
+
+def test_numbers_are_short() -> None:
+    assert short(123456.789) == 123457.0
+    assert short(0.000123456789) == 0.000123457
+
+
+def test_entries_are_found_by_family_tag_and_digest() -> None:
+    every = list(entries().values())
+    assert selected() == every
+    assert [entry.name for entry in selected([ONE])] == [ONE]
+    assert {entry.family for entry in selected(["sia", "sets"])} == {"sia", "sets"}
+    assert all("racks" in entry.card.tags for entry in selected(tag="racks"))
+    assert entry_of(entries()[ONE].digest, entries()[ONE].objective) == entries()[ONE]
+    assert entry_of(entries()[ONE].digest, "makespan") is None
+    with pytest.raises(ValueError, match=r"'sai' is no instance of the library \(did you mean 'sia'\?\)"):
+        selected(["sai"])
+    with pytest.raises(ValueError, match="problem: 'sizes' is none of the library's"):
+        selected(problem="sizes")
+
+
+def tampered(record: Record, **changes: object) -> Record:
+    return record.model_copy(update=changes)
+
+
+@pytest.mark.parametrize("field", ["objective", "bound"])
+def test_a_record_that_says_more_than_its_result_is_refused(field: str) -> None:
+    record = shipped()[ONE]
+    found = verified(entries()[ONE], tampered(record, **{field: 1.001 * (getattr(record, field) or 0.0)}))
+    assert any(fault.startswith(f"{field}: the record says ") for fault in found.faults)
+
+
+def test_a_forged_result_is_refused() -> None:
+    record = shipped()[ONE]
+    document = document_of(result_of_record(record))
+    document["certificate"]["bound"] *= 1.01
+    found = verified(entries()[ONE], tampered(record, result=document))
+    assert found.faults
+    document = document_of(result_of_record(record))
+    document["decision"]["jobs"][0]["gpus"] *= 2
+    assert verified(entries()[ONE], tampered(record, result=document)).faults
+
+
+def test_a_better_result_takes_the_place_of_a_worse_one(tmp_path: Path) -> None:
+    file, instance = tmp_path / "own.json", entries()[ONE].instance()
+    best = wattsched.solve(instance, gap=0.0, prove=5)
+    assert best.objective is not None
+    known = shipped()[ONE]
+    worse = wattsched.solve(instance, solver="greedy", prove=0)
+    assert submit(worse, file).better == []
+    assert not file.exists()
+    done = submit(best, file)
+    if known.gap is not None and known.gap > 1e-7:
+        assert done.better
+        assert own_records(file)[ONE].gap < known.gap
+        assert not verified(entries()[ONE], best_known(file)[ONE]).faults
+    again = submit(best, file)
+    assert again.better == []
+
+
+def test_the_better_decision_and_the_better_bound_are_kept() -> None:
+    instance = entries()[ONE].instance()
+    rough = wattsched.solve(instance, solver="greedy", prove=0)
+    fine = wattsched.solve(instance, gap=0.0, prove=5)
+    for pair in ((rough, fine), (fine, rough)):
+        both = merged(*pair)
+        assert both.objective == min(one.objective for one in pair)
+        assert both.bound == max(one.certificate.bound for one in pair)
+        assert wattsched.check(instance, both).faults == []
+
+
+def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
+    file, instance = tmp_path / "own.json", entries()[ONE].instance()
+    result = wattsched.solve(instance)
+    with pytest.raises(RefusedResultError, match="objective"):
+        submit(result.model_copy(update={"objective": 1.0}), file)
+    other = wattsched.solve(wattsched.generate("uniform", jobs=3))
+    with pytest.raises(RefusedResultError, match="is no instance of the library"):
+        submit(other, file)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d: d["records"][0].pop("result"), "has no result, which proves it"),
+        (lambda d: d["records"][0].update(name="other"), "'other' is no instance of the library"),
+        (lambda d: d["records"][0].update(digest="0" * 64), "is no instance of the library, or not this one"),
+        (lambda d: d.update(format="x"), "format: must be"),
+        (lambda d: d["records"][0].update(objective="x"), "records\\[0\\].objective"),
+    ],
+)
+def test_a_damaged_file_of_records_is_refused(tmp_path: Path, change: object, told: str) -> None:
+    record = tampered(shipped()[ONE], result=document_of(result_of_record(shipped()[ONE])))
+    document = {
+        "format": "wattsched-best-known/1",
+        "library": "1",
+        "records": [record.model_dump(mode="json")],
+    }
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(document))
+    assert own_records(file) == {ONE: record}
+    change(document)  # type: ignore[operator]
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=told):
+        own_records(file)
+
+
+def test_equal_results_make_equal_archives() -> None:
+    results = {name: result_of_record(shipped()[name]) for name in (ONE, "sia-20-free")}
+    assert archive_of(results) == archive_of(dict(reversed(results.items())))
