@@ -24,6 +24,8 @@ DIFFICULTIES = ("easy", "hard", "open")
 def content(comparison: Comparison, records: Mapping[str, Record], cards: Mapping[str, Entry]) -> str:
     """The tables, one after the other."""
     runs, settings = comparison.runs, comparison.settings
+    tried = {run.instance for run in runs}
+    records = {name: record for name, record in records.items() if name in tried}
     parts = [
         ("Solved", _solved(comparison)),
         ("Families", _families(runs, records, cards)),
@@ -32,7 +34,7 @@ def content(comparison: Comparison, records: Mapping[str, Record], cards: Mappin
     ]
     limit = "no limit" if settings.time_limit_s is None else f"{settings.time_limit_s:g} s"
     about = (
-        f"{len({run.instance for run in runs})} instances; gap {settings.gap:g}, {limit} for each run, "
+        f"{len(tried)} of {len(cards)} instances; gap {settings.gap:g}, {limit} for each run, "
         f"{settings.threads} thread, wattsched {__version__}, on {machine()}."
     )
     if wrong := [*comparison.disagreements, *comparison.failures]:
@@ -93,6 +95,8 @@ def _families(runs: Sequence[Run], records: Mapping[str, Record], cards: Mapping
         classes = Counter(record.difficulty for record in mine)
         proven = sum(record.closed for record in mine)
         told = [classes[kind] for kind in DIFFICULTIES]
+        if not mine:
+            continue
         rows.append([family, len(mine), *told, proven, *(won[family, solver] for solver in solvers)])
     header = ["family", "instances", *DIFFICULTIES, "proven by certificate", *(f"`{s}`" for s in solvers)]
     return table(header, rows)
