@@ -189,7 +189,7 @@ class Result(Strict):
         optimal = self.proven_gap is not None and self.proven_gap <= gap
         ended = TerminationReport(reason="optimal" if optimal else "feasible")
         stated = {"bound": proven, "gap": self.proven_gap, "gap_asked": gap, "claimed": False}
-        return self.model_copy(update={**stated, "termination": ended})
+        return self.model_copy(update={**stated, "termination": ended, "solver_answer": None})
 
     def to_frame(self) -> pd.DataFrame:
         """Decision as a table by job or task; of a job that runs several times, a row for every run.
