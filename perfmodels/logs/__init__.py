@@ -64,6 +64,6 @@ def read_log(path: str | Path) -> Samples:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if (log := log_of(text)) is None:
-        known = ", ".join(log.name for log in LOGS)
+        known = "; ".join(log.name for log in LOGS)
         raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
     return Samples.of(path, log.read(text, str(path)))

@@ -20,8 +20,8 @@ from wattsched.inputs import echo, json_in, listed
 from wattsched.perfmodels.logs.dcgm import METRICS, Point, joined
 from wattsched.perfmodels.logs.samples import Sample, lines_of, reading
 
-TEXT = "dcgm-exporter"
-ANSWER = "Prometheus"
+TEXT = "dcgm-exporter (text of metrics)"
+ANSWER = "Prometheus (JSON of query_range)"
 SERIES = re.compile(r"(\w+)\{(.*)\}\s+(\S+)(?:\s+(-?\d+))?\s*")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 ESCAPED = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}

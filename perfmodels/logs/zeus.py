@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from wattsched.inputs import echo, json_in, listed
 from wattsched.perfmodels.logs.samples import MOST_W, Sample, lines_of, reading
 
-WINDOWS = "Zeus"
-PROFILE = "Zeus, power limits"
+WINDOWS = "Zeus (CSV of windows)"
+PROFILE = "Zeus (JSON of power limits)"
 HEADER = ("start_time", "window_name", "elapsed_time")
 ENERGY = re.compile(r"gpu(\d+)_energy")
 OPTIMISER = re.compile(r"(__\w*PowerLimitOptimizer)_(\d+)")

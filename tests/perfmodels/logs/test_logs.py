@@ -315,7 +315,7 @@ BAD = {
     "no energy": (zeus([("a", 1.0, [2.0])]).replace("gpu0_energy", "joules"), "no columns of energies"),
     "no duration": (zeus([("a", 0.0, [2.0])]), "column 'elapsed_time': 0.0 must be above 0"),
     "no limit": ('{"measurements": [{"power_limit": "x"}]}', r"measurements\[0\]: is no object with"),
-    "no log": ("hello\n", "17.log is no log of GPUs that is known"),
+    "no log": ("hello\n", r"17.log is no log of GPUs that is known \(Zeus \(CSV of windows\); Zeus \(JSON"),
     "empty": ("", "17.log is no log of GPUs"),
     "binary": ("\0\1", "17.log: is a binary file"),
 }
