@@ -160,7 +160,12 @@ def _print(report: FitReport) -> None:
         "power": (error.power_mean, error.power_max),
         "step time, unseen": (report.held_out_mean, report.held_out_max),
     }
-    known = [(n, percent(a), percent(b)) for n, (a, b) in errors.items() if a is not None and b is not None]
+    # Less than a millionth is rounding.
+    known = [
+        (name, *(percent(round(part, 6)) for part in (mean, largest)))
+        for name, (mean, largest) in errors.items()
+        if mean is not None and largest is not None
+    ]
     table(out, ["", ">", ">"], known, header=False)
     if report.held_out_note:
         line(out, report.held_out_note, indent=2)

@@ -13,6 +13,8 @@ from wattsched.inputs import listed
 from wattsched.perfmodels.logs.jobs import LoggedRun
 from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
 from wattsched.perfmodels.power import (
+    CLOCKS_FOR_EXPONENT,
+    USUAL_EXPONENT,
     FrequencyModel,
     PowerLimitTable,
     PowerModel,
@@ -26,6 +28,7 @@ from wattsched.perfmodels.throughput import (
     ThroughputFit,
     fit_throughput,
     held_out_error,
+    tells_sync,
 )
 from wattsched.topology.arrays import FloatArray
 
@@ -52,7 +55,7 @@ class FitReport:
     held_out_note : str
         Why there is no such error; empty where there is one.
     notes : tuple of str
-        What was left out, and why.
+        What was left out or cannot be told, and why.
     runs : tuple of LoggedRun
         What jobs did according to logs, one for each measurement before any was left out.
     """
@@ -158,7 +161,7 @@ def fit_profile(
         model=model,
         gpu_type=gpu_type,
         throughput=fitted.throughput,
-        power=_power(m, fitted, limits, power),
+        power=_power(m, fitted, limits, power, _board_limit_w(runs)),
         frequency=_frequency(m, fitted),
         power_limits=limits,
         efficiency=efficiency,
@@ -186,7 +189,7 @@ def fit_profile(
         None if held_out is None else float(held_out.mean()),
         None if held_out is None else float(held_out.max()),
         "" if held_out is not None else _too_few(m, timed, folds),
-        (*notes, *incomplete),
+        (*notes, *incomplete, *_untold(m)),
         runs,
     )
 
@@ -267,6 +270,29 @@ def _complete(m: Measurements) -> tuple[Measurements, list[str]]:
     return m.rows(kept), notes
 
 
+def _untold(m: Measurements) -> list[str]:
+    """Notes of what the measurements cannot tell, what is taken instead, and what would tell it."""
+    told = []
+    if (gpus := m.gpus[0]) > 1 and not tells_sync(m):
+        told.append(
+            f"all measurements are of {gpus:g} GPUs, which do not tell synchronisation from computation: "
+            "it counts as computation; measure 1 GPU or another count, too, or give sync_time_s"
+        )
+    clocks = 1 if m.frequency_mhz is None else len(np.unique(m.frequency_mhz))
+    if m.power_w is not None and 1 < clocks < CLOCKS_FOR_EXPONENT:
+        told.append(
+            f"{clocks} clocks do not tell the exponent of the watts, which is taken as {USUAL_EXPONENT:g}; "
+            f"{CLOCKS_FOR_EXPONENT} are enough"
+        )
+    return told
+
+
+def _board_limit_w(runs: Sequence[LoggedRun]) -> float | None:
+    """Highest power limit that logs tell, which no GPU exceeds but by a little; None where none does."""
+    limits = [max(run.power_limit_w, run.power_w) for run in runs if not np.isnan(run.power_limit_w)]
+    return max(limits, default=None)
+
+
 def _power_limits(m: Measurements) -> PowerLimitTable:
     one = m.gpus == 1
     if m.power_w is None or m.power_limit_w is None or not one.any():
@@ -284,18 +310,23 @@ def _frequency(m: Measurements, fitted: ThroughputFit) -> FrequencyModel | None:
 
 
 def _power(
-    m: Measurements, fitted: ThroughputFit, limits: PowerLimitTable | None, given: PowerModel | None
+    m: Measurements,
+    fitted: ThroughputFit,
+    limits: PowerLimitTable | None,
+    given: PowerModel | None,
+    max_power_w: float | None,
 ) -> PowerModel:
     if m.power_w is None:
         assert given is not None
         return given
     if limits is not None:
         lowest = min(min(row) for row in limits.power_w)
-        sync_w = lowest if given is None else given.sync_w
-        return PowerModel(static_w=limits.power_w[-1][-1], dynamic_w=0.0, sync_w=sync_w)
+        waiting_w = lowest if given is None else given.sync_w
+        return PowerModel(static_w=limits.power_w[-1][-1], dynamic_w=0.0, sync_w=waiting_w)
     x = np.ones(len(m)) if m.frequency_mhz is None else m.frequency_mhz / m.frequency_mhz.max()
     share = fitted.memory_bound_share or 0.0
     grad_s = fitted.throughput.grad_time_s(m.local_batch, share + (1.0 - share) / x)
+    sync_w = None if given is None else given.sync_w
     return fit_power_frequency(
-        x, m.power_w, grad_s / fitted.predicted_s, sync_w=None if given is None else given.sync_w
+        x, m.power_w, grad_s / fitted.predicted_s, sync_w=sync_w, max_power_w=max_power_w
     )

@@ -19,7 +19,11 @@ def _increasing(values: list[float], field: ValidationInfo) -> list[float]:
     return values
 
 
-EXPONENTS = (1.0, 5.0)
+EXPONENTS, USUAL_EXPONENT = (1.0, 5.0), 3.0
+CLOCKS_FOR_EXPONENT = 4
+"""Of fewer clocks, static and dynamic watts and an exponent meet the measurements whatever these are."""
+TOTAL_WEIGHT = 1e4
+"""Weight of the sum of all watts, where that is a board's limit, against relative errors of the watts."""
 INCREASING = (Field(min_length=1), AfterValidator(_increasing))
 Counts = Annotated[list[Count], *INCREASING]
 
@@ -81,7 +85,7 @@ class PowerModel(Strict):
 
     static_w: NonNegative
     dynamic_w: NonNegative
-    exponent: Positive = 3.0
+    exponent: Positive = USUAL_EXPONENT
     sync_w: NonNegative
 
     def computing_w(self, relative_frequency: ArrayLike = 1.0) -> FloatArray:
@@ -189,10 +193,12 @@ def fit_power_frequency(
     computing_share: ArrayLike = 1.0,
     *,
     sync_w: float | None = None,
+    max_power_w: float | None = None,
 ) -> PowerModel:
     """Fit ``P = share (static + dynamic x^exponent) + (1 - share) sync`` to measured watts of a GPU.
 
-    Least squares of the relative errors with non-negative watts; exponent between 1 and 5.
+    Least squares of the relative errors with non-negative watts, of which waiting draws no more than
+    computing at the highest clock; exponent 3 below `CLOCKS_FOR_EXPONENT` clocks, else 1 to 5.
 
     Parameters
     ----------
@@ -205,6 +211,8 @@ def fit_power_frequency(
     sync_w : float, optional
         Draw while waiting in communication. Default: fitted where some share is below 0.95,
         otherwise the static draw.
+    max_power_w : float, optional
+        The board's limit, above which it draws nothing.
 
     Raises
     ------
@@ -219,23 +227,31 @@ def fit_power_frequency(
     for name, values in (("power_w", p), ("relative_frequency", x)):
         if not (np.isfinite(values) & (values > 0)).all():
             raise ValueError(f"{name} must be finite and above 0")
-    several_clocks = bool(np.ptp(x) > 0)
+    clocks = len(np.unique(x))
     fit_sync = sync_w is None and bool(share.min() < 0.95)
     target = (p - (1.0 - share) * (0.0 if sync_w is None else sync_w)) / p
+    # Parts of the draw at the highest clock: static or dynamic ones, which a waiting GPU draws or not.
+    static, waits = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    meant = np.array([True, clocks > 1, fit_sync, fit_sync and clocks > 1])
 
     def watts(exponent: float) -> tuple[FloatArray, float]:
-        columns = [share, share * x**exponent if several_clocks else np.zeros_like(p)]
-        columns.append(1.0 - share if fit_sync else np.zeros_like(p))
-        solution, residual = nnls(np.stack(columns, axis=1) / p[:, None], target)
-        return np.asarray(solution), float(residual)
+        computing = share[:, None] * np.where(static, 1.0, x[:, None] ** exponent)
+        columns = (computing + (1.0 - share)[:, None] * waits) * meant / p[:, None]
+        solution = np.asarray(nnls(columns, target)[0])
+        if max_power_w is not None and solution.sum() > max_power_w:
+            spent = np.full((1, 4), TOTAL_WEIGHT / max_power_w)
+            solution = np.asarray(nnls(np.vstack([columns, spent]), np.append(target, TOTAL_WEIGHT))[0])
+            solution *= min(1.0, max_power_w / solution.sum())
+        return solution, float(np.linalg.norm(columns @ solution - target))
 
-    exponent = 3.0
-    if several_clocks:
+    exponent = USUAL_EXPONENT
+    if clocks >= CLOCKS_FOR_EXPONENT:
         exponent = float(minimize_scalar(lambda e: watts(e)[1], bounds=EXPONENTS, method="bounded").x)
-    static, dynamic, fitted_sync = watts(exponent)[0].tolist()
+    found = watts(exponent)[0]
+    static_w, dynamic_w = float(found @ static), float(found @ (1.0 - static))
     if sync_w is None:
-        sync_w = fitted_sync if fit_sync else static
-    return PowerModel(static_w=static, dynamic_w=dynamic, exponent=exponent, sync_w=sync_w)
+        sync_w = float(found @ waits) if fit_sync else static_w
+    return PowerModel(static_w=static_w, dynamic_w=dynamic_w, exponent=exponent, sync_w=sync_w)
 
 
 def fit_memory_bound_share(relative_frequency: ArrayLike, slowdown: ArrayLike) -> float:

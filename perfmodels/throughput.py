@@ -154,7 +154,8 @@ def fit_throughput(measurements: Measurements) -> ThroughputFit:
 
     Minimises AdaptDL's loss ``RMSE(log T_grad) + RMSE(log T_iter) + 1e-3 ((gamma-1)^2 + (gamma_c-1)^2) +
     1e-2 ((beta_n/alpha_n)^2 + (beta_r/alpha_r)^2)``; the first term needs `sync_time_s`. A regime
-    without measurements costs nothing, but across nodes at least 1.1 times as much as inside one.
+    without measurements costs nothing, but across nodes at least 1.1 times as much as inside one. Where all
+    measurements are of one GPU count and none has `sync_time_s`, synchronisation counts as computation.
     ``gamma_c`` stays 1 below five different local batches. Of several clocks, the largest is taken as the
     one at which the parameters hold.
 
@@ -201,6 +202,11 @@ def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0)
     return np.abs(error)
 
 
+def tells_sync(m: Measurements) -> bool:
+    """Whether measurements tell synchronisation from computation: by its time, or by several GPU counts."""
+    return m.sync_time_s is not None or bool(np.ptp(m.gpus) > 0)
+
+
 def _clock(m: Measurements) -> FloatArray:
     return np.ones(len(m)) if m.frequency_mhz is None else m.frequency_mhz.max() / m.frequency_mhz
 
@@ -215,7 +221,8 @@ class _Steps:
         self.grad_known = grad_s > 0.01 * m.step_time_s
         self.grad_s = grad_s[self.grad_known]
         # Which of `TIMES` and `SHAPES` the measurements say anything about.
-        regimes = [bool(term.any()) for term in self.sync_terms.T > 0]
+        told = tells_sync(m)
+        regimes = [told and bool(term.any()) for term in self.sync_terms.T > 0]
         several_batches = len(np.unique(m.local_batch)) >= BATCHES_FOR_GAMMA_C
         self.free = np.array([True, True, *regimes, any(regimes), several_batches, (clock > 1).any()])
 

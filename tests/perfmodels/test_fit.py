@@ -5,6 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from strategies.profiles import CLOCKED, LIMITED
 
 from wattsched.perfmodels.fit import fit_profile
@@ -127,3 +129,43 @@ def test_it_is_always_said_what_is_known_of_unseen_data(tmp_path):
     assert fit_profile(tmp_path / "steps.csv", "net", "A").held_out_note == ""
     none = fit_profile(tmp_path / "steps.csv", "net", "A", folds=0)
     assert none.held_out_note == "no error on unseen data was asked for"
+
+
+def on_one_count(gpus, clocks, watts):
+    """Steps on one GPU count at some clocks, with watts of a GPU."""
+    n = len(clocks)
+    times = 0.2 + 0.3 * max(clocks) / np.array(clocks)
+    counts = np.full(n, float(gpus))
+    frequency = np.array(clocks, dtype=float)
+    return Measurements(
+        counts, np.ceil(counts / 8), np.full(n, 64.0), times, None, frequency, None, np.array(watts)
+    )
+
+
+@given(
+    st.sampled_from([2, 8, 16]),
+    st.lists(st.integers(900, 1980), min_size=2, max_size=3, unique=True),
+    st.floats(60, 300),
+    st.floats(10, 400),
+    st.floats(1, 5),
+    st.randoms(),
+)
+def test_one_gpu_count_does_not_tell_what_waiting_draws(gpus, clocks, static_w, dynamic_w, exponent, random):
+    x = np.array(clocks) / max(clocks)
+    noise = np.array([random.uniform(0.97, 1.03) for _ in clocks])
+    watts = (static_w + dynamic_w * x**exponent) * noise
+    report = fit_profile(on_one_count(gpus, clocks, watts), "net", "A")
+    power, throughput = report.profile.power, report.profile.throughput
+    assert power.exponent == 3.0
+    assert power.sync_w == power.static_w
+    assert (throughput.alpha_r, throughput.beta_r, throughput.alpha_n, throughput.beta_n) == (0, 0, 0, 0)
+    assert report.profile.fit_error.power_max < 0.2
+    # On every GPU count, and with every batch.
+    drawn = report.profile.iteration([[1], [2], [8], [64]], [[1], [1], [1], [8]], [1, 64, 1e6], None, None)
+    assert (drawn.gpu_power_w <= 1.2 * watts.max()).all()
+    counted, exponent_note = report.notes
+    assert counted.startswith(f"all measurements are of {gpus} GPUs, which do not tell synchronisation")
+    assert (
+        exponent_note
+        == f"{len(clocks)} clocks do not tell the exponent of the watts, which is taken as 3; 4 are enough"
+    )

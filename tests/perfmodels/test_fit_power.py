@@ -75,3 +75,40 @@ def test_watts_are_the_nearest_that_a_higher_limit_never_lowers(values):
         max(min(np.mean(values[a : b + 1]) for b in range(i, n)) for a in range(i + 1)) for i in range(n)
     ]
     assert distance == pytest.approx(np.sum((np.array(expected) - values) ** 2))
+
+
+SHARES = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=6)
+
+
+@given(
+    SHARES,
+    st.lists(st.floats(0.3, 1.0), min_size=1, max_size=6),
+    st.floats(300, 700),
+    st.randoms(),
+    st.booleans(),
+)
+def test_no_watts_are_stated_that_a_board_cannot_draw(shares, clocks, limit_w, random, limited):
+    """However few measurements there are, and whatever they are made of."""
+    rows = np.array(list(product(shares, clocks)))
+    x, share = rows[:, 1] / rows[:, 1].max(), rows[:, 0]
+    watts = np.array([random.uniform(50.0, limit_w) for _ in x])
+    fit = fit_power_frequency(x, watts, share, max_power_w=limit_w if limited else None)
+    most_w = limit_w if limited else max(watts / share / x**5)
+    assert fit.computing_w(1.0) <= most_w * (1 + 1e-9)
+    assert fit.sync_w <= fit.computing_w(1.0) * (1 + 1e-9)
+    if len(np.unique(x)) < 4:
+        assert fit.exponent == 3.0
+
+
+@given(
+    st.floats(0, 300), st.floats(0, 300), st.floats(1, 5), st.floats(0, 1), st.sampled_from([1.0, 1.5, None])
+)
+def test_a_limit_that_is_kept_changes_nothing(static, dynamic, exponent, waiting, room):
+    true = PowerModel(static_w=static + 20, dynamic_w=dynamic, exponent=exponent, sync_w=0)
+    true = true.model_copy(update={"sync_w": waiting * float(true.computing_w())})
+    share = np.tile([1.0, 0.7, 0.4], 10)
+    watts = share * true.computing_w(CLOCK) + (1 - share) * true.sync_w
+    limit_w = None if room is None else room * float(true.computing_w())
+    fit = fit_power_frequency(CLOCK, watts, share, max_power_w=limit_w)
+    np.testing.assert_allclose(fit.computing_w(CLOCK), true.computing_w(CLOCK), rtol=1e-2)
+    assert fit.sync_w == pytest.approx(true.sync_w, rel=1e-2, abs=2.0)
