@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from wattsched.perfmodels.profile import Profile, find, models
+from wattsched.perfmodels.profile import Profile, catalogue, find, models
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Profiles:
     def models(self) -> tuple[str, ...]:
         """Names of the models, sorted."""
         return tuple(sorted({*models(), *(profile.model for profile in self.given)}))
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Names of the GPU types, sorted."""
+        return tuple(sorted({profile.gpu_type for profile in (*catalogue(), *self.given)}))
 
     @cached_property
     def training(self) -> tuple[str, ...]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from wattsched.inputs import listed, meant
+from wattsched.instances.clusters import spelt_as_known
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
+
+MOST_REASONS = 4
+"""Why jobs cannot start, that a message tells."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Roster:
     Raises
     ------
     ValueError
-        When the catalogue has no profile for any GPU type of the cluster, or for the one that is named.
+        When the catalogue has no profile for any GPU type of the cluster, or for the one that is named, and
+        when a GPU type of the cluster names a `profile` that is not known.
     """
 
     def __init__(
@@ -54,6 +61,11 @@ class Roster:
         reference: str | None = None,
         profiles: Profiles = CATALOGUE,
     ):
+        for name, kind in cluster.gpu_types.items():
+            if kind.profile is not None and kind.profile not in profiles.gpu_types:
+                near = meant(kind.profile, profiles.gpu_types)
+                told = f"'{kind.profile}' is not known{near}, profiles are of {', '.join(profiles.gpu_types)}"
+                raise ValueError(f"cluster: the profile of GPU type '{name}': {told}")
         self.cluster, self.pools, self.profiles = cluster, pools, profiles
         self.of_type = cache(self._of_type)
         self._start = cache(self._make)
@@ -74,7 +86,12 @@ class Roster:
         self._largest = max(alike, key=lambda pool: pool.largest_block)
 
     def _of_type(self, gpu_type: str | None) -> Roster:
-        """Roster of jobs whose durations were recorded on a GPU type; where none is named, this one."""
+        """Roster of jobs whose durations were recorded on a GPU type; where none is named, this one.
+
+        The case of its name does not matter, unless the cluster has both.
+        """
+        if gpu_type is not None and gpu_type not in self.cluster.gpu_types:
+            gpu_type = spelt_as_known(gpu_type, self.cluster.gpu_types)
         if gpu_type in (None, self.reference):
             return self
         return Roster(self.cluster, self.pools, gpu_type, self.profiles)
@@ -104,11 +121,26 @@ class Roster:
         ValueError
             When the catalogue has no profile of it there, or no batch of it fits.
         """
-        if self.profile(model, self.reference) is None:
-            raise ValueError(f"the catalogue has no profile of '{model}' on {self.reference}")
         for start in self._runnable((model,), batch_size, asked_gpus):
             return start
-        raise ValueError(f"no batch of '{model}' fits on {asked_gpus} {self.reference}")
+        raise ValueError(self._why_not(model, asked_gpus))
+
+    def _why_not(self, model: str, asked_gpus: int) -> str:
+        """Why a model does not run on the GPUs asked for, and what would help."""
+        profile, kind = self.profile(model, self.reference), self.reference
+        if profile is None:
+            there = [name for name in self.profiles.models if self.profile(name, kind) is not None]
+            told = (
+                f"the catalogue has no profile of '{model}' on {kind}, but of {listed(there, '', len(there))}"
+            )
+            return f"{told}; name one of these, or leave the model empty"
+        gpus, least = min(asked_gpus, self._largest.largest_block), profile.gpu_counts[0]
+        if gpus < least:
+            told = f"the profile of '{model}' on {kind} begins at {least} GPUs"
+            return f"{told}, and {gpus} are what can be had; measure {gpus}, too"
+        told = f"no batch of '{model}' fits on {gpus} {kind}, where {profile.max_local_batch} fit on one GPU"
+        most = gpus * profile.max_local_batch
+        return f"{told}; measure {gpus} GPUs with batches of {most} or less, or larger ones on one GPU"
 
     def on(self, pool: Pool, wanted: Start) -> Start | None:
         """Start of the same job in a pool; None when the model does not run there on that many GPUs."""
@@ -133,6 +165,8 @@ class Roster:
         """Those models that run on the GPUs asked for, cut to what profiles and blocks reach."""
         pool = self._largest
         profiles = [p for model in names if (p := self.profile(model, self.reference)) is not None]
+        if not profiles:
+            return []
         gpus = min(asked_gpus, pool.largest_block, max(p.gpu_counts[-1] for p in profiles))
         while gpus:
             told = (pool.gpus_per_node, gpus, batch_size)
@@ -171,8 +205,8 @@ class Roster:
         return Start(model, gpus, batch, frequency, limit, rate, customary)
 
 
-def start_of(roster: Roster, job: TraceJob, seed: int) -> Start:
-    """How the user of a job starts it.
+def starts_of(roster: Roster, jobs: Iterable[TraceJob], seed: int) -> list[Start]:
+    """How the users of jobs start them.
 
     Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
     that run on the GPU count asked for.
@@ -180,15 +214,23 @@ def start_of(roster: Roster, job: TraceJob, seed: int) -> Start:
     Raises
     ------
     ValueError
-        When a model that the trace names does not run on the cluster, or it has no such GPUs.
+        With all jobs whose models do not run on the cluster, or whose GPU type it has not.
     """
-    try:
-        roster = roster.of_type(job.gpu_type)
-        if job.model is None:
-            return roster.start(model_hash(seed, job.name), job.gpus)
-        return roster.start_of(job.model, job.batch_size, job.gpus)
-    except ValueError as error:
-        raise ValueError(f"job '{job.name}': {error}") from None
+    found, without = list[Start](), defaultdict[str, list[str]](list)
+    for job in jobs:
+        try:
+            there = roster.of_type(job.gpu_type)
+            if job.model is None:
+                found.append(there.start(model_hash(seed, job.name), job.gpus))
+            else:
+                found.append(there.start_of(job.model, job.batch_size, job.gpus))
+        except ValueError as error:
+            without[str(error)].append(job.name)
+    if without:
+        told = [f"job{'s' * (len(names) > 1)} {listed(names)}: {why}" for why, names in without.items()]
+        more = f"; and {len(told) - MOST_REASONS:,} reasons more" if len(told) > MOST_REASONS else ""
+        raise ValueError("; ".join(told[:MOST_REASONS]) + more)
+    return found
 
 
 def model_hash(seed: int, job: str) -> int:

@@ -17,7 +17,7 @@ from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.traces.recorded import TraceJob, busiest_s, using_gpus
-from wattsched.instances.traces.roster import Roster, Start, start_of
+from wattsched.instances.traces.roster import Roster, Start, starts_of
 from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.buddy import block_size, free_by_level
 from wattsched.topology.cluster import Cluster
@@ -94,7 +94,7 @@ def first_come_round(
 ) -> Instance:
     """Scheduling round of a queue that was served first come, first served so far.
 
-    Each job trains a model of the catalogue (`start_of`). Its remaining work is its remaining seconds times
+    Each job trains a model of the catalogue (`starts_of`). Its remaining work is its remaining seconds times
     the model's rate on these GPUs, of the cluster's reference type. It may use from a quarter of what was
     asked for to four times as much, at most 64 GPUs. A count that profiles or blocks do not reach is cut to
     their largest.
@@ -118,7 +118,7 @@ def first_come_round(
     """
     pools = pools_of(cluster)
     roster = Roster(cluster, pools)
-    starts = [start_of(roster, job, seed) for job in queue]
+    starts = starts_of(roster, queue, seed)
     placed = _serve(pools, roster, [job.name for job in queue], starts)
     jobs = []
     for job, start in zip(queue, starts, strict=True):

@@ -19,7 +19,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.validity import why_no_option
 from wattsched.instances.traces.recorded import TraceJob, using_gpus
-from wattsched.instances.traces.roster import Roster, Start, start_of
+from wattsched.instances.traces.roster import Roster, Start, starts_of
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
@@ -233,7 +233,7 @@ def trace_of_durations(
     """Make a trace of jobs of which only duration and GPU count are known.
 
     Each trains the model that the trace names, or one of the catalogue that runs on the GPUs asked for,
-    chosen by a hash of the seed and its name (`instances.traces.roster.start_of`). Its work is what that
+    chosen by a hash of the seed and its name (`instances.traces.roster.starts_of`). Its work is what that
     model does on these GPUs, of the type that the trace names or the cluster's reference type, at the
     customary batch and the highest setting, in the time recorded.
 
@@ -252,16 +252,14 @@ def trace_of_durations(
     """
     recorded = sorted(using_gpus(recorded), key=lambda j: (j.submitted_s, j.name))
     roster = Roster(cluster, pools_of(cluster), profiles=profiles)
-    jobs, requested = [], []
-    for job in recorded:
-        start = start_of(roster, job, seed)
-        requested.append(start.gpus)
+    starts, jobs = starts_of(roster, recorded, seed), []
+    for job, start in zip(recorded, starts, strict=True):
         try:
             jobs.append(_job_of(job, start, roster.of_type(job.gpu_type), elasticity))
         except ValidationError:
             told = f"a duration of {job.duration_s:g} s is beyond what can be replayed"
             raise ValueError(f"job '{job.name}': {told}") from None
-    arrivals = [job.submitted_s for job in recorded]
+    arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
     trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
     users = tuple(job.user for job in recorded)
     return replace(trace, users=users if any(users) else ())
@@ -276,7 +274,7 @@ def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:
         remaining_work=job.duration_s * start.rate,
         min_gpus=max(1, start.gpus // elasticity),
         max_gpus=min(elasticity * start.gpus, MOST_GPUS),
-        pools=[job.gpu_type] if elasticity == 1 and job.gpu_type is not None else None,
+        pools=[there.reference] if elasticity == 1 and job.gpu_type is not None else None,
         gpu_counts=None if powers_only else there.counts_with(start),
         batch_sizes=there.batches_with(start),
     )

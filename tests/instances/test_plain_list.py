@@ -197,6 +197,41 @@ def test_jobs_that_are_not_elastic_stay_on_their_gpus(kind: str, gpus: int, elas
     assert (set(rows.gpus.tolist()) == {gpus}) == (elasticity == 1)
 
 
+@given(st.sampled_from(["A100", "a100", "My-Gpu"]), st.integers(1, 8), st.sampled_from([1, 4]))
+def test_the_case_of_a_gpu_type_does_not_matter(name: str, gpus: int, elasticity: int) -> None:
+    kind = GPU_TYPES["A100"].model_copy(update={"profile": "A100"})
+    cluster = homogeneous_cluster(2, 8, name, kind=kind)
+    found = [
+        trace_of_durations(cluster, [TraceJob("j", 0, 60, gpus, gpu_type=spelt)], elasticity=elasticity)
+        for spelt in (name, name.lower(), name.upper(), name.swapcase())
+    ]
+    assert len({(trace.work[0], len(trace.configurations), *trace.request[0]) for trace in found}) == 1
+
+
+@given(st.integers(1, 30), st.integers(0, 5))
+def test_all_jobs_whose_models_do_not_run_are_told_with_the_models_that_do(bad: int, good: int) -> None:
+    jobs = [TraceJob(f"b{i}", i, 10, 1 + i % 8, "bert") for i in range(bad)]
+    jobs += [TraceJob(f"g{i}", i, 10, 1, "resnet50") for i in range(good)]
+    with pytest.raises(
+        ValueError, match="the catalogue has no profile of 'bert' on H100, but of "
+    ) as refused:
+        trace_of_durations(homogeneous_cluster(2, 8, "H100"), jobs)
+    told = str(refused.value)
+    assert "resnet50, stable-diffusion" in told
+    assert "or leave the model empty" in told
+    assert "'g" not in told
+    named = re.findall("'(b[0-9]+)'", told)
+    more = re.search(r"and ([0-9]+) more", told)
+    assert len(named) + int(more[1] if more else 0) == bad
+    assert len(named) <= 8
+
+
+def test_a_profile_that_nobody_has_is_named_with_its_gpu_type() -> None:
+    kind = GPU_TYPES["H100"].model_copy(update={"profile": "H1000"})
+    with pytest.raises(ValueError, match=r"GPU type 'h100': 'H1000' is not known .did you mean 'H100'"):
+        trace_of_durations(homogeneous_cluster(1, 8, "h100", kind=kind), [TraceJob("j", 0, 10, 1)])
+
+
 def test_a_gpu_type_that_the_cluster_lacks_is_refused() -> None:
     jobs = [TraceJob("j", 0, 10, 1, gpu_type="H100")]
     for make in (trace_of_durations, lambda cluster, jobs: round_at(jobs, 0, cluster)):
