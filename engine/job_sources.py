@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wattsched.arguments import require_types
-from wattsched.inputs import meant
+from wattsched.inputs import listed, meant
 from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
@@ -24,6 +24,7 @@ from wattsched.topology.cluster import Cluster
 
 File = str | Path
 
+MOST_MODELS_TOLD = 4
 LIST = "csv"
 """The format of lists of one's own, of which those that tell work are read by `replay.jobs.listing`."""
 
@@ -117,10 +118,10 @@ class JobSource:
             given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles}
             found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
-            self._notice_cuts(jobs, found[seeds[0]])
+            self._notice_cuts(jobs, found[seeds[0]], profiles)
         return found
 
-    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace) -> None:
+    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace, profiles: Profiles) -> None:
         """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
         asked = {job.name: job for job in jobs}
         given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
@@ -129,8 +130,11 @@ class JobSource:
             lost_h = sum((job.gpus - gpus) * job.duration_s for job, gpus in cut) / S_PER_H
             told = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
             why = "the profile of their model or the largest block of the cluster has no more"
-            hours = f"{lost_h:,.0f} GPU hours less"
-            warnings.warn(f"{self.file}: assumed: {told} ({hours}): {why}", NoticeWarning, stacklevel=3)
+            job, gpus = max(cut, key=lambda one: one[0].gpus)
+            most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
+            lacking = _unmeasured(cut, profiles)
+            told = f"{told} ({lost_h:,.0f} GPU hours less; {most}): {why}{lacking}"
+            warnings.warn(f"{self.file}: assumed: {told}", NoticeWarning, stacklevel=3)
 
     @property
     def draws(self) -> bool:
@@ -181,3 +185,17 @@ class JobSource:
             last = f"the last one arrives on day {max(days) - first:.4g}"
             raise ValueError(f"no job between `from_day` and `to_day`; {last}")
         return within
+
+
+def _unmeasured(cut: Sequence[tuple[TraceJob, int]], profiles: Profiles) -> str:
+    """GPU counts that jobs ask for beyond those at which their user's own models were measured."""
+    most = {profile.model: profile.gpu_counts[-1] for profile in profiles.given}
+    asked: dict[str, set[int]] = {}
+    for job, gpus in cut:
+        if job.model is not None and gpus == most.get(job.model):
+            asked.setdefault(job.model, set()).add(job.gpus)
+    told = [
+        f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(counts)), '')}, too"
+        for model, counts in asked.items()
+    ]
+    return "".join(f"; {line}" for line in told[:MOST_MODELS_TOLD])

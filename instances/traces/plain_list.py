@@ -6,7 +6,7 @@ Columns, in any order; others are not looked at:
 ``job``       name, unique
 ``arrival``   seconds from any moment on, or dates in all rows: ``2026-11-03 08:30``, ``...T08:30:00Z``
 ``duration``  seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
-``gpus``      whole GPUs that it held
+``gpus``      whole GPUs that it held, at most as many as a cluster may have
 ``gpu_type``  optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
 ``watts``     optional: mean draw of its GPUs together, as measured
 ``user``      optional
@@ -32,6 +32,7 @@ from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
 
 LONGEST_S = 100 * 366 * 86_400.0
@@ -96,7 +97,7 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         name=read("job", Row.text, ""),
         submitted_s=arrival_s,
         duration_s=read("duration", _duration_s, 0.0),
-        gpus=read("gpus", Row.count, 0),
+        gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", Row.text),
         power_w=read.optional("watts", Row.number),
         user=read.optional("user", Row.text) or "",

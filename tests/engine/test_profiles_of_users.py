@@ -14,6 +14,7 @@ from wattsched import JobSource, fit_profile, generate, replay_jobs
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.profiles import read_profiles
+from wattsched.instances.traces.plain_list import read_plain
 from wattsched.perfmodels.profile import Profile, catalogue, find, models
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.replay.jobs.outcome import Summary, summary
@@ -124,3 +125,33 @@ def test_notices_are_what_they_were(tmp_path: Path) -> None:
     path = written(tmp_path, resnet().model_dump(mode="json"))
     with pytest.warns(NoticeWarning, match="jobs can run at other batch sizes"):
         JobSource(tmp_path / "t.csv", profiles=path).traces(CLUSTER)
+
+
+def test_it_is_said_what_to_measure_for_jobs_on_other_gpu_counts(tmp_path: Path) -> None:
+    ours = resnet().model_copy(update={"model": "ours", "gpu_counts": [4]})
+    path = written(tmp_path, ours.model_dump(mode="json"))
+
+    def notices(rows: str) -> str:
+        (tmp_path / "t.csv").write_text(f"job,arrival,duration,gpus,model\n{rows}")
+        with pytest.warns(NoticeWarning) as said:
+            JobSource(tmp_path / "t.csv", profiles=path).traces(CLUSTER)
+        return "\n".join(str(one.message) for one in said)
+
+    cut = notices("a,0,60,16,ours\nb,0,60,8,ours\nc,0,60,4,ours\nd,0,60,1000000,bert\n")
+    assert "3 of 4 jobs run as long on fewer GPUs" in cut
+    assert "'d', which asks for most, runs on 16 instead of 1,000,000" in cut
+    assert "'ours' was measured on 4 GPUs at most, measure 8, 16, too" in cut
+    with pytest.raises(
+        ValueError, match="'ours' on A100 begins at 4 GPUs, and 2 are what can be had; measure 2"
+    ):
+        notices("a,0,60,2,ours\n")
+    most = ours.max_local_batch
+    large = ours.model_copy(
+        update={"gpu_counts": [1, 4], "batch_sizes": [4 * most], "default_batch": 4 * most}
+    )
+    path = written(tmp_path, large.model_dump(mode="json"))
+    with pytest.raises(ValueError, match=f"on 2 A100, .* measure 2 GPUs with batches of {2 * most} or less"):
+        notices("a,0,60,2,ours\n")
+    (tmp_path / "t.csv").write_text("job,arrival,duration,gpus\na,0,60,1e12\n")
+    with pytest.raises(InputError, match="column 'gpus': must be at most 10,000,000, got 1e12"):
+        read_plain(tmp_path / "t.csv")
