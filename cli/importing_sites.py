@@ -14,6 +14,7 @@ from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import content_of, named_input, shown, write
 from wattsched.cli.outputs import Command, ParamType, folder_option
 from wattsched.cli.parameters import refuse_given
+from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -84,7 +85,11 @@ def _finish(recorded: Recorded, output: str) -> None:
         raise BadInput(f"{cluster} {told}: name their file, too, or another folder")
     Path(output).mkdir(exist_ok=True)
     for target, content in contents.items():
+        before = target.read_bytes() if target.is_file() else None
         write(str(target), content)
+        if before not in (None, target.read_bytes()):
+            told = "held something else before, which is replaced"
+            click.echo(f"note: {printable(str(target))} {told}", err=True)
     for line in recorded.lines():
         click.echo(line)
 

@@ -59,7 +59,10 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
         )
         told = f"as fast as {STAND_IN}, with its watts times {most_w:g}/{full_w:g}"
     else:
-        kind, told = _standing_in(STAND_IN, name, memory), f"is not known and counts as {STAND_IN}"
+        known_names = [*GPU_TYPES, *BOARD_POWER_W]
+        # h1oo, with letters for noughts, is an H100.
+        near = meant(name, known_names) or meant(name.lower().replace("o", "0"), known_names)
+        kind, told = _standing_in(STAND_IN, name, memory), f"is not known{near} and counts as {STAND_IN}"
     return kind, told
 
 

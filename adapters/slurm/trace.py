@@ -14,7 +14,7 @@ from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
-from wattsched.inputs import echo
+from wattsched.inputs import echo, listed
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
@@ -172,6 +172,8 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
     seen, vague, shared = Counter[str](), 0, 0
+    strange = Counter[str]()
+    there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     for job in jobs:
         if reason := _why_not(job):
             found.left_out[reason] += 1
@@ -179,6 +181,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         seen[job.id] += 1
         kind, power_w = _gpu_type(job, nodes), None
         vague += kind is None
+        strange.update(name for name in job.gpu_types if there and name.lower() not in there)
         if job.energy_j is not None and _alone(job, nodes):
             power_w = job.energy_j / job.elapsed_s
         shared += job.energy_j is not None and power_w is None
@@ -203,6 +206,9 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if running := sum(found.ended[state.lower()] for state in STILL_RUN):
         told = f"{count(running, 'job')} still running: what it has run is all of it"
         found.assumed.append(told)
+    if strange:
+        told = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
+        found.notes.append(f"no node has GPUs of type {told}; nodes have {listed(there.values())}")
     if vague:
         found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
     if shared:

@@ -50,6 +50,24 @@ def test_a_trace_never_comes_to_stand_beside_the_cluster_of_another(run, tmp_pat
     assert (site / "cluster.json").read_bytes() == before["cluster.json"]
 
 
+def test_it_is_said_which_files_of_an_earlier_import_are_replaced_by_others(run, tmp_path):
+    again = ("import", "slurm", *SITE, "--time-zone", "UTC", "-o", tmp_path / "site")
+    cluster = tmp_path / "site" / "cluster.json"
+    assert "note:" not in run(*again).stderr
+    assert "note:" not in run(*again).stderr
+    cluster.write_text(cluster.read_text().replace("200", "3200"))
+    notes = [line for line in run(*again).stderr.splitlines() if line.startswith("note:")]
+    assert notes == [f"note: {cluster} held something else before, which is replaced"]
+
+
+def test_gpu_types_of_jobs_that_no_node_has_are_told(run, tmp_path, write):
+    nodes = write(SITE[1].read_text().replace("A100", "A1oo"), "nodes.txt")
+    said = run("import", "slurm", SITE[0], nodes, "--time-zone", "UTC", "-o", tmp_path / "site").stdout
+    assert "no node has GPUs of type 'a100', which " in said
+    assert "nodes have " in said
+    assert "is not known (did you mean 'A100'?) and counts as A100" in said
+
+
 def test_a_kubernetes_cluster_is_imported(run, tmp_path):
     done = run("import", "kubernetes", EXAMPLES / "kubernetes.json", "-o", tmp_path / "site")
     assert done.exit_code == 0
