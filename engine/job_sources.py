@@ -195,7 +195,7 @@ def _unmeasured(cut: Sequence[tuple[TraceJob, int]], profiles: Profiles) -> str:
         if job.model is not None and gpus == most.get(job.model):
             asked.setdefault(job.model, set()).add(job.gpus)
     told = [
-        f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(counts)), '')}, too"
-        for model, counts in asked.items()
+        f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(n)), '')}"
+        for model, n in asked.items()
     ]
     return "".join(f"; {line}" for line in told[:MOST_MODELS_TOLD])
