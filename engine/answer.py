@@ -183,7 +183,8 @@ class Evidence:
         """What the solver asked for found by itself; `cost` is its decision's, where that was checked."""
         call, asked, bound = self.call, self.asked, self._own_bound
         if cost is None:
-            cost = next((one.cost for one in call.of_solution(call.solver, self.model, asked)), None)
+            found = call.of_solution(call.solver, self.model, asked)
+            cost = next((one.cost for one in found if np.isfinite(one.cost)), None)
         reason, gap = asked.termination.reason, None
         if cost is not None:
             bound = min(bound, cost) if bound <= _highest(cost) else -np.inf

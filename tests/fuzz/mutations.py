@@ -29,8 +29,8 @@ def mutated(draw: random.Random, name: str, content: bytes) -> bytes:
     content : bytes
         The valid file.
     """
-    change = {".json": mutated_document, ".csv": mutated_table, ".conf": mutated_lines}[Path(name).suffix]
-    spoilt = change(draw, content.decode())
+    kinds = {".json": mutated_document, ".csv": mutated_table, ".conf": mutated_lines, ".sol": mutated_lines}
+    spoilt = kinds[Path(name).suffix](draw, content.decode())
     if draw.random() < FEW:
         spoilt = mutated_bytes(draw, spoilt)
     if draw.random() < FEW:
