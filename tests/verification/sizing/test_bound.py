@@ -71,7 +71,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     exact = least_costs(rational, paid).total
     rounded = least_costs(double, paid, chunk=chunk).total
     assert least_costs(rational, paid, near=double).total == exact
-    terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
+    terms = sum(abs(Fraction(p) * (rows[name].limit + rows[name].standing)) for name, p in charged.items())
     watts = sum(price for use, price in paid.items() if use[0] == "watt")
     assert rounded.low <= exact.low <= exact.high <= rounded.high
     room = abs(exact.high) + terms + watts * 1000 + len(instance.jobs) * 100

@@ -41,7 +41,7 @@ def test_whatever_the_prices_are_no_decision_beats_the_bound(case: Priced) -> No
 
 
 def ends_at_a_deadline(instance: Instance) -> bool:
-    """Whether a job of a set ends at its deadline to the last digits: doubles leave in doubt whether it may."""
+    """Whether a job of a set ends at its deadline to the last digits, which leaves doubles in doubt."""
     due_s = {job.name: (job.deadline_s, job.restart_s, job.remaining_work) for job in instance.jobs}
     for one in instance.sets:
         for name, rate in one.rates.items():
@@ -73,11 +73,13 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     exact = least_costs(rational, paid).total
     rounded = least_costs(double, paid, chunk=chunk).total
     assert least_costs(rational, paid, near=double).total == exact
-    terms = sum(Fraction(price) * (rows[name].limit + rows[name].standing) for name, price in charged.items())
+    terms = sum(abs(Fraction(p) * (rows[name].limit + rows[name].standing)) for name, p in charged.items())
     watts = sum(price for use, price in paid.items() if use[0] == "watt")
     shares = sum(abs(price) for use, price in paid.items() if use[0] == "share")
     assert rounded.low <= exact.low <= exact.high <= rounded.high
     room = abs(exact.high) + terms + watts * 1000 + len(instance.jobs) * 100 + shares
+    if instance.objective in ("energy", "carbon", "money"):  # of hundreds of watts for the round
+        room += len(instance.jobs) * 500 * Fraction(instance.round_s)
     assert rounded.high - rounded.low <= room * Fraction(1, 2**43)
 
 
