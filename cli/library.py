@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from wattsched.cli.files import (
 )
 from wattsched.cli.outputs import FC, Command, folder_option, json_option
 from wattsched.cli.parameters import Limits, Number, filling, limit_options
+from wattsched.library import OWN
 from wattsched.report.terminal import Cell, console, line, table
 from wattsched.report.wording import count, gap_text
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from wattsched.library.entries import Entry
     from wattsched.library.records import Record
     from wattsched.result import Result
-
-OWN = "best_known.json"
 
 
 @dataclass(frozen=True)
@@ -152,12 +150,13 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
             continue
         if output is None:
             return write(None, document_text(instance))
-        Path(output).mkdir(exist_ok=True)
-        write(str(Path(output) / f"{entry.name}.json"), document_text(instance))
+        contents = {"json": document_text(instance)}
         if mps:
-            write(str(Path(output) / f"{entry.name}.mps"), export_program(instance))
-            result = result_of_record(known[entry.name])
-            write(str(Path(output) / f"{entry.name}.best.json"), document_text(result))
+            contents["mps"] = export_program(instance)
+            contents["best.json"] = document_text(result_of_record(known[entry.name]))
+        Path(output).mkdir(exist_ok=True)
+        for suffix, content in contents.items():
+            write(str(Path(output) / f"{entry.name}.{suffix}"), content)
     return None
 
 
@@ -190,7 +189,6 @@ def running(
     from wattsched.library.records import best_known
 
     chosen, known = _selected(names, **having), best_known(best)
-    limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
     rows: list[list[Cell]] = []
     with counting() as show, stray_output_to_stderr():
         for done, entry in enumerate(chosen):
@@ -198,16 +196,7 @@ def running(
             if (instance := _made(entry)) is None:
                 continue
             with refusing():
-                result = solve(
-                    instance,
-                    formulation=asked.formulation,
-                    solver=asked.solver,
-                    prove=asked.prove,
-                    gap=limits.gap,
-                    time_limit=limit_s,
-                    threads=limits.threads,
-                    seed=limits.seed,
-                )
+                result = solve(instance, **asdict(asked), **asdict(limits))
             rows.append(_outcome(entry, result, known.get(entry.name)))
             if output is not None:
                 Path(output).mkdir(exist_ok=True)

@@ -25,7 +25,7 @@ class TerminationReport(Strict):
     detail: str = ""
 
 
-class SolverAnswer(Strict):
+class SolverAnswer(TerminationReport):
     """What the solver asked for found by itself, before the engine added a decision or a bound to it.
 
     Attributes
@@ -37,9 +37,6 @@ class SolverAnswer(Strict):
         says of it otherwise; its bound is its word.
     """
 
-    reason: Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
-    limit: Literal["time", "gap", "nodes", "stopped"] | None = None
-    detail: str = ""
     objective: Finite | None = None
     bound: Finite | None = None
     gap: Finite | None = None

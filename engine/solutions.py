@@ -96,9 +96,9 @@ def import_solution(
     except InfeasibleError as error:
         raise ValueError(f"there is no program: {error.detail}") from None
     with naming(file):
-        columns = [column.name for column in exported(model.listed).columns]
-        read = read_solution(read_text(file), columns)
-    x, faults = read.point(model.listed)
+        table = exported(model.listed)
+        read = read_solution(read_text(file), [column.name for column in table.columns])
+    x, faults = read.point(model.listed, table)
     if x is None:
         raise RefusedSolutionError(faults, str(file))
     cost = model.listed.objective(x)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from wattsched.documents import check
 from wattsched.instances.errors import InputError
+from wattsched.library import OWN
 from wattsched.library.entries import ChangedInstanceError, Entry, entry_of
 from wattsched.library.recipes import MissingDataError
 from wattsched.library.records import (
-    OWN,
     Finder,
     Record,
     best_known,

@@ -32,9 +32,6 @@ from wattsched.version import __version__
 
 FORMAT = "wattsched-best-known/1"
 FILE, RESULTS = "best_known.json", "results.zip"
-OWN = "best_known.json"
-"""Where a user's records are, unless something else is said."""
-
 SAME = 1e-9
 """So close, relative to their size, two objectives or bounds are the same."""
 

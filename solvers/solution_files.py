@@ -15,7 +15,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.tolerances import FEASIBILITY
-from wattsched.solvers.export import Column, Exported, exported
+from wattsched.solvers.export import Column, Exported
 from wattsched.solvers.points import feasible_point
 from wattsched.topology.arrays import FloatArray
 
@@ -50,8 +50,14 @@ class SolutionFile:
     values: dict[str, float]
     objective: float | None = None
 
-    def point(self, program: Program) -> tuple[FloatArray | None, list[str]]:
+    def point(self, program: Program, table: Exported) -> tuple[FloatArray | None, list[str]]:
         """The point of a program, its integer columns exact and the others the best for them.
+
+        Parameters
+        ----------
+        program : Program
+        table : Exported
+            What is exported of it.
 
         Returns
         -------
@@ -60,10 +66,8 @@ class SolutionFile:
         faults : list of str
             Columns that the program does not have, and those, and rows, whose limits the values break.
         """
-        table = exported(program)
-        names = [column.name for column in table.columns]
-        strange = [name for name in self.values if name not in set(names)]
-        if strange:
+        names = {column.name: None for column in table.columns}
+        if strange := [name for name in self.values if name not in names]:
             return None, [f"column '{name}': the program has none of that name" for name in _few(strange)]
         x = np.array([self.values.get(name, 0.0) for name in names])
         loose = list(_broken_columns(table.columns, x)) or list(_broken_rows(table, x))

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.readers import READERS, Reader, valid_files
+from fuzz.readers import READERS, Reader
+from fuzz.valid_files import valid_files
 
 MOST_S = 20.0
 MOST_MIB = 400

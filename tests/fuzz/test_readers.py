@@ -15,7 +15,8 @@ import pytest
 from fuzz.attacks import attacks, spoilt_values
 from fuzz.limited import Child, write_valid_files
 from fuzz.mutations import mutated
-from fuzz.readers import READERS, Reader, valid_files
+from fuzz.readers import READERS, Reader
+from fuzz.valid_files import valid_files
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "12"))
 LONG = "FUZZ_SECONDS" in os.environ

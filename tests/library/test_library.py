@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -199,7 +201,9 @@ def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
         (lambda d: d["records"][0].update(objective="x"), "records\\[0\\].objective"),
     ],
 )
-def test_a_damaged_file_of_records_is_refused(tmp_path: Path, change: object, told: str) -> None:
+def test_a_damaged_file_of_records_is_refused(
+    tmp_path: Path, change: Callable[[Any], object], told: str
+) -> None:
     record = tampered(shipped()[ONE], result=document_of(result_of_record(shipped()[ONE])))
     document = {
         "format": "wattsched-best-known/1",
@@ -209,7 +213,7 @@ def test_a_damaged_file_of_records_is_refused(tmp_path: Path, change: object, to
     file = tmp_path / "own.json"
     file.write_text(json.dumps(document))
     assert own_records(file) == {ONE: record}
-    change(document)  # type: ignore[operator]
+    change(document)
     file.write_text(json.dumps(document))
     with pytest.raises(InputError, match=told):
         own_records(file)

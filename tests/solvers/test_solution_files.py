@@ -87,14 +87,20 @@ def optimum(program):
     return highs.solve(program, Limits(gap=0.0)).x
 
 
+def with_optimum(data, programs):
+    """A program that has points, and an optimal one."""
+    program = data.draw(programs)
+    x = optimum(program)
+    assume(x is not None)
+    return program, x
+
+
 @forms
 @settings(max_examples=25)
 @given(data=st.data())
 def test_points_are_read_back(programs, form, data):
-    program = data.draw(programs)
-    x = optimum(program)
-    assume(x is not None)
-    point, faults = read_solution(*written(form, program, x)).point(program)
+    program, x = with_optimum(data, programs)
+    point, faults = read_solution(*written(form, program, x)).point(program, exported(program))
     assert not faults
     assert program.violation(point) <= 1e-9
     assert point[program.integer] == pytest.approx(x[program.integer])
@@ -105,14 +111,12 @@ def test_points_are_read_back(programs, form, data):
 @settings(max_examples=25)
 @given(data=st.data())
 def test_what_breaks_a_row_is_refused_with_its_name(programs, form, data):
-    program = data.draw(programs)
-    x = optimum(program)
-    assume(x is not None)
+    program, x = with_optimum(data, programs)
     wrong = x.copy()
     column = data.draw(st.integers(0, program.n_choices - 1))
     wrong[column] = 1.0 - wrong[column]
     group = int(np.searchsorted(program.group_start, column, side="right")) - 1
-    point, faults = read_solution(*written(form, program, wrong)).point(program)
+    point, faults = read_solution(*written(form, program, wrong)).point(program, exported(program))
     assert point is None
     assert f"row 'choice_{group}': is {2 if wrong[column] else 0}, and must be exactly 1" in faults
 
@@ -133,7 +137,7 @@ def test_all_rows_that_a_solution_breaks_are_named(programs, form, data):
         for row, value in zip(table.rows, activity, strict=False)
         if not row.low - 1e-4 <= value <= row.high + 1e-4
     ]
-    point, faults = read_solution(*written(form, program, x)).point(program)
+    point, faults = read_solution(*written(form, program, x)).point(program, exported(program))
     assert (point is None) == bool(broken)
     assert [re.match("row '(.*)'", fault)[1] for fault in faults] == broken
 
@@ -143,17 +147,19 @@ def test_other_faults_of_a_solution_are_named(knapsack, form):
     program = knapsack(4, 3)
     x = optimum(program)
     half = np.where(x > 0, 0.5, x)
-    _, [fault, *_] = read_solution(*written(form, program, half)).point(program)
+    _, [fault, *_] = read_solution(*written(form, program, half)).point(program, exported(program))
     assert re.fullmatch(r"column '\w+': is 0.5, and must be a whole number", fault)
     twice = np.where(x > 0, 2.0, x)
-    _, [fault, *_] = read_solution(*written(form, program, twice)).point(program)
+    _, [fault, *_] = read_solution(*written(form, program, twice)).point(program, exported(program))
     assert re.fullmatch(r"column '\w+': is 2, above its bound 1", fault)
     cost = program.objective(x)
-    _, [fault] = read_solution(*written(form, program, x, cost + 1 + abs(cost))).point(program)
+    _, [fault] = read_solution(*written(form, program, x, cost + 1 + abs(cost))).point(
+        program, exported(program)
+    )
     assert fault.startswith("objective: the file says ")
     other = dataclasses.replace(program, columns=(Block("y", program.n_columns),))
     names = [column.name for column in exported(program).columns]
-    _, faults = read_solution(written(form, other, x)[0], names).point(program)
+    _, faults = read_solution(written(form, other, x)[0], names).point(program, exported(program))
     by_number = form == "glpk"  # which has no names
     assert by_number or re.fullmatch(r"column 'y_\d+_': the program has none of that name", faults[0])
 
@@ -187,7 +193,7 @@ def test_damaged_files_are_refused_in_a_sentence(knapsack, form, data):
     )
     damaged = "\n".join([*lines[:at], junk, *lines[at + data.draw(st.integers(0, 2)) :]])
     try:
-        _, faults = read_solution(damaged, names).point(program)
+        _, faults = read_solution(damaged, names).point(program, exported(program))
     except ValueError as error:
         faults = [str(error)]
     assert all(fault and "Traceback" not in fault for fault in faults)
