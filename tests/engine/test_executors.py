@@ -57,7 +57,8 @@ def told(run: Run) -> dict[str, Any]:
     Workers have one thread for linear algebra, this process has all the machine's: last digits differ, with
     them ties, and where a solver stops that may leave a gap.
     """
-    path = {"columns", "rows", "nonzeros", "objective", "bound", "gap"}
+    found = {"objective", "bound", "gap"}
+    path = {"columns", "rows", "nonzeros", *found, *(f"solver_{name}" for name in found)}
     return {
         name: value for name, value in asdict(run).items() if not name.endswith("_s") and name not in path
     }
