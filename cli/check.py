@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("instance_file", metavar="INSTANCE")
-@click.argument("result_file", metavar="RESULT")
+@click.argument("result_file", metavar="[RESULT]", required=False)
 @click.option(
     "--require-gap",
     type=Number(0, below=1),
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
 @dask_option("the proof of the bound of a large round of sizing")
 @json_option("the verdict")
 def command(
-    instance_file: str, result_file: str, require_gap: float | None, dask: str | None, as_json: bool
+    instance_file: str, result_file: str | None, require_gap: float | None, dask: str | None, as_json: bool
 ) -> int:
     """Check RESULT, a result file, a frontier or a bare decision, against INSTANCE.
 
     Recomputes GPUs, blocks, budgets and the objective from the two files alone, and proves the bound again
     from the certificate, without any code of the formulations and solvers. Exit code 0 when the decision and
     every claim about it hold, 1 when not, 5 when they hold as far as that is proven, and the rest of the
-    bound, or that there is no decision, is the solver's word.
+    bound, or that there is no decision, is the solver's word. A bound of ``replay --bound`` is checked alone.
     """
+    if result_file is None:
+        return _check_bound(instance_file, as_json)
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
     from wattsched.documents import answer_of, verdict_on
@@ -66,6 +68,33 @@ def command(
     told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
     required = verdict.requiring(require_gap)
     return print_verdict(required, told, required=require_gap is not None, as_json=as_json)
+
+
+def _check_bound(file: str, as_json: bool) -> int:
+    """Check a bound on the schedules of a trace, which needs no other file."""
+    from wattsched.replay_bounds import is_replay_bound, replay_bound_of
+    from wattsched.report.terminal import progress
+    from wattsched.report.wording import count, duration
+    from wattsched.verification.claims import Verdict
+    from wattsched.verification.clairvoyant import faults_of
+    from wattsched.verification.report import Proof
+
+    document = read_document(file)
+    if not is_replay_bound(document):
+        raise BadInput(
+            f"{shown(file)}: is no bound of replay --bound, which is checked alone; give RESULT, too"
+        )
+    bound = replay_bound_of(document, shown(file))
+    with progress(f"checking {shown(file)}"):
+        faults = faults_of(bound)
+    jobs, gpus = count(len(bound.jobs.name), "job"), count(sum(bound.pools.values()), "GPU")
+    mean = duration(bound.mean_completion_s)
+    told = [
+        f"prices prove that no schedule of {jobs} on {gpus} takes less than {mean}",
+        "from arrival to completion on average",
+    ]
+    verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
+    return print_verdict(verdict, told, required=False, as_json=as_json)
 
 
 def _refusing(dask: str | None) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import noticed, refusing
-from wattsched.cli.files import counting, named_input, save_plot, shown, write
+from wattsched.cli.files import content_of, counting, named_input, save_plot, shown, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
     FC,
@@ -38,13 +38,16 @@ from wattsched.cli.parameters import (
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
+from wattsched.replay.jobs.policies import shares
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
-from wattsched.report.replays import GIVES_WAY, about, tables_of
-from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.replays import GIVES_WAY, about, bound_table, tables_of
+from wattsched.report.terminal import Told, console, heading, line, table
+from wattsched.report.wording import duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattsched.instances.clairvoyant import ClairvoyantBound
     from wattsched.replay.jobs.outcome import Outcome, Summary
     from wattsched.replay.jobs.simulation import Replay
     from wattsched.replay.jobs.trace import Trace
@@ -231,8 +234,10 @@ TIMES: dict[str, dict[str, Any]] = {
     metavar="A-B",
     help="One replay for each, which draws the models of jobs where the trace does not tell.",
 )
+@click.option("--bound", is_flag=True, help="Prove which mean completion no schedule is below; see bound.md.")
+@click.option("--energy-bound", is_flag=True, help="Prove that, and least energies at the policies' means.")
 @dask_option("the replays")
-@folder_option("Write jobs, rounds, power and segments (.csv).")
+@folder_option("Write jobs, rounds, power and segments (.csv), and with --bound its proof (.json).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
 @report_option("the figures, and the watts and GPUs of the first seed over time,")
 @filling(
@@ -247,6 +252,8 @@ def command(
     policies: list[str],
     settings: ReplaySettings,
     seeds: list[int],
+    bound: bool,
+    energy_bound: bool,
     dask: str | None,
     report: str | None,
     output: Output,
@@ -286,6 +293,11 @@ def command(
                 _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
+    bounds = _bounds(traces, found, settings, energy=energy_bound) if bound or energy_bound else {}
+    if output.output is not None:
+        for seed, proof in bounds.items():
+            write(str(Path(output.output) / f"bound-{seed}.json"), content_of(proof, None))
+    against = [bound_table(found, list(bounds.values()), shares)] if bounds else []
     assumed += cluster.tell()
     if output.plot is not None:
         from wattsched.plot.replays import replay_figure
@@ -297,16 +309,49 @@ def command(
 
         title = shown(Path(source.file).name)
         told = about(traces[seeds[0]], found, settings.round_s)
-        write(report, rendered(page_of(title, told, found, drawn, command_line(), assumed)))
+        write(report, rendered(page_of(title, told, found, drawn, command_line(), assumed, against)))
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
-    document = json.dumps({"seeds": seeds, "policies": figures}) + "\n"
+    stated = {"bounds": [_stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
+    document = json.dumps({"seeds": seeds, "policies": figures, **stated}) + "\n"
     if output.output is not None:
         write(str(Path(output.output) / SUMMARY), document)
     if output.as_json:
         write(None, document)
         return
 
-    print_replays(console(), traces[seeds[0]], found, settings.round_s)
+    print_replays(console(), traces[seeds[0]], found, settings.round_s, against)
+
+
+def _bounds(
+    traces: Mapping[int, Trace],
+    found: Mapping[str, Sequence[Summary]],
+    settings: ReplaySettings,
+    *,
+    energy: bool,
+) -> dict[int, ClairvoyantBound]:
+    """Bounds on every schedule of each seed, and with `energy` on that at the mean of each policy."""
+    from wattsched.replay_bounds import replay_bound
+
+    bounds = {}
+    with counting() as show, refusing():
+        for number, (seed, trace) in enumerate(traces.items()):
+            means_s = [runs[number].jct_mean_s for name, runs in found.items() if not shares(name)]
+
+            def told(mean_s: float, slots: int, seed: int = seed, done: int = number) -> None:
+                show(f"bound, seed {seed}: {duration(mean_s)} in {slots:,} slots", done, len(traces))
+
+            completion_s = means_s if energy else []
+            bounds[seed] = replay_bound(trace, settings=settings, completion_s=completion_s, progress=told)
+    return bounds
+
+
+def _stated(
+    bound: ClairvoyantBound, found: Mapping[str, Sequence[Summary]], number: int
+) -> dict[str, float | dict[str, float]]:
+    """What a bound says of the runs of a seed."""
+    own = {name: runs[number].jct_mean_s for name, runs in found.items() if not shares(name)}
+    energy = {name: bound.energy_j(mean_s) for name, mean_s in own.items()} if len(bound.proofs) > 1 else {}
+    return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}
 
 
 def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
@@ -322,9 +367,15 @@ def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> N
             write(f"{file}.csv", csv_text(columns))
 
 
-def print_replays(out: Console, trace: Trace, found: Mapping[str, Sequence[Summary]], round_s: float) -> None:
-    """Print the tables of completion times, of the cluster and of the decisions."""
+def print_replays(
+    out: Console,
+    trace: Trace,
+    found: Mapping[str, Sequence[Summary]],
+    round_s: float,
+    more: Sequence[Told] = (),
+) -> None:
+    """Print the tables of completion times, of the cluster and of the decisions, and more."""
     line(out, about(trace, found, round_s))
-    for title, note, columns, rows in tables_of(found):
+    for title, note, columns, rows in [*tables_of(found), *more]:
         heading(out, title, note)
         table(out, columns, rows, gives_way=GIVES_WAY)

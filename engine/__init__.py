@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from wattsched.perfmodels.fit import fit_profile as fit_profile
     from wattsched.placements import place_tasks as place_tasks
     from wattsched.placements import read_experiment as read_experiment
+    from wattsched.replay_bounds import read_replay_bound as read_replay_bound
+    from wattsched.replay_bounds import replay_bound as replay_bound
     from wattsched.replays import Journal as Journal
     from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
@@ -78,7 +80,9 @@ _HOMES = {
     "read_cluster": "wattsched.exchange",
     "read_experiment": "wattsched.placements",
     "read_instance": "wattsched.documents",
+    "read_replay_bound": "wattsched.replay_bounds",
     "read_result": "wattsched.documents",
+    "replay_bound": "wattsched.replay_bounds",
     "replay_jobs": "wattsched.replays",
     "solve": "wattsched.engine",
     "time_shares": "wattsched.shares",

@@ -124,15 +124,23 @@ class ReplaySettings:
 
 
 @dataclass(frozen=True)
-class _Scene:
-    """A trace, and all that its replays under any policy have in common."""
+class Scene:
+    """A trace, and all that its replays under any policy have in common.
+
+    Attributes
+    ----------
+    context : PolicyContext
+    carbon : Carbon
+    sleep : Sleep, optional
+    """
 
     context: PolicyContext
     carbon: Carbon
     sleep: Sleep | None
 
     @classmethod
-    def of(cls, trace: Trace, settings: ReplaySettings) -> _Scene:
+    def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
+        """Read what settings name for a trace."""
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
         carbon = _over_time(settings.carbon, begin_s, settings.zone)
         context = PolicyContext(
@@ -147,6 +155,7 @@ class _Scene:
         return cls(context, carbon, sleep)
 
     def replay(self, name: str) -> Replay:
+        """Begin a replay under a policy."""
         context, policy = self.context, policy_of(name, self.context)
         return Replay(
             context.trace,
@@ -331,7 +340,7 @@ def replay_jobs(
     settings = settings or ReplaySettings()
     by_seed = {0: traces} if isinstance(traces, Trace) else traces
     require_range(bool(by_seed), "traces", "one at least", "none")
-    scenes = {seed: _Scene.of(trace, settings) for seed, trace in by_seed.items()}
+    scenes = {seed: Scene.of(trace, settings) for seed, trace in by_seed.items()}
     for policy in policies:
         next(iter(scenes.values())).replay(policy)
     for scene in scenes.values():
@@ -350,7 +359,7 @@ def replay_jobs(
 
 
 def _outcome(
-    scene: _Scene, policy: str, seed: int, journal: Journal | None, progress: Progress
+    scene: Scene, policy: str, seed: int, journal: Journal | None, progress: Progress
 ) -> tuple[int, Outcome]:
     """Seed and outcome of a replay."""
     replay = scene.replay(policy)

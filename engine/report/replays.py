@@ -34,6 +34,40 @@ def tables_of(found: Summaries) -> list[Told]:
     return told
 
 
+def bound_table(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str], bool]) -> Told:
+    """Table of policies beside what no schedule is below.
+
+    Parameters
+    ----------
+    found : mapping of str to sequence of Summary
+        By policy, seed by seed.
+    bounds : sequence of ClairvoyantBound
+        Of the seeds.
+    sharing : callable
+        Of which policies it says nothing, because their jobs share GPUs.
+    """
+    energy_too = len(bounds[0].proofs) > 1
+    columns = ["policy", ">mean completion", ">no schedule below", ">above it"]
+    columns += [">energy", ">none below", ">above that"] if energy_too else []
+
+    def cells(
+        reached: list[float], least: list[float], told: Callable[[float], str], known: bool
+    ) -> list[str]:
+        above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
+        return [told(float(np.mean(reached))), *([told(float(np.mean(least))), above] if known else ["", ""])]
+
+    rows = []
+    for policy, runs in found.items():
+        known, means_s = not sharing(policy), [run.jct_mean_s for run in runs]
+        rows.append([policy, *cells(means_s, [bound.mean_completion_s for bound in bounds], duration, known)])
+        if energy_too:
+            least_j = [bound.energy_j(mean_s) for bound, mean_s in zip(bounds, means_s, strict=True)]
+            rows[-1] += cells([run.energy_j for run in runs], least_j, energy, known)
+    note = "which knows all jobs to come, and preempts and resizes them at no cost"
+    note += "; energy at the policy's mean completion" if energy_too else ""
+    return "Against every schedule", note, columns, rows
+
+
 def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
     """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
 

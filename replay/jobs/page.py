@@ -12,6 +12,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
 from wattsched.report.replays import Summaries, tables_of
+from wattsched.report.terminal import Told
 from wattsched.report.wording import duration, energy
 
 _POINTS = 400
@@ -25,6 +26,7 @@ def page_of(
     drawn: Sequence[Outcome],
     command: str = "",
     assumed: Sequence[str] = (),
+    more: Sequence[Told] = (),
 ) -> Page:
     """Report of replays.
 
@@ -39,11 +41,13 @@ def page_of(
         That makes it again.
     assumed : sequence of str
         What was filled in that the trace does not tell.
+    more : sequence of Told
+        Tables behind the first.
     """
     best = min(found, key=lambda policy: _mean(found, policy, "jct_mean_s"))
     soonest = f"{best}: mean completion {duration(_mean(found, best, 'jct_mean_s'))}"
     parts: list[Part] = [text_table(*some) for some in tables_of(found)]
-    parts[1:1] = _pictures(drawn)
+    parts[1:1] = [*(text_table(*some) for some in more), *_pictures(drawn)]
     parts += [Lines("Assumed", assumed)] if assumed else []
     parts += [Lines("Make it again", [command], code=True)] if command else []
     return Page(

@@ -40,6 +40,14 @@ one line here.
 SPENDERS = ("sizing", "powerflow", "greenflow")
 """Policies that keep to a budget by themselves; any other is kept within it."""
 
+SHARERS = ("gandiva", "eaco")
+"""Policies under which jobs share GPUs."""
+
+
+def shares(name: str) -> bool:
+    """Whether jobs share GPUs under a policy, `+zeus` behind its name or not."""
+    return name.removesuffix(SUFFIX) in SHARERS
+
 
 def names() -> list[str]:
     """Names of the policies."""

@@ -1,0 +1,103 @@
+"""Bounds on what any policy could reach on a trace: `replay_bound`, `read_replay_bound`."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from wattsched.arguments import require_types
+from wattsched.documents import read_document
+from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
+from wattsched.instances.errors import InputError, require, require_range, shown, validated
+from wattsched.replay.jobs.clairvoyant import clairvoyant
+from wattsched.replay.jobs.trace import Trace
+from wattsched.replays import ReplaySettings, Scene
+from wattsched.verification.clairvoyant import faults_of
+
+
+def replay_bound(
+    trace: Trace,
+    *,
+    settings: ReplaySettings | None = None,
+    completion_s: Sequence[float] = (),
+    time_limit: float | None = None,
+    progress: Callable[[float, int], None] = lambda mean_s, slots: None,
+) -> ClairvoyantBound:
+    """Bound the mean completion time of every schedule of a trace, and its energy at given ones.
+
+    The schedules may preempt, move and resize jobs at any time and at no cost, and know all jobs to come. No
+    two jobs share GPUs, and each runs in configurations whose rates count the same progress.
+
+    Parameters
+    ----------
+    trace : Trace
+    settings : ReplaySettings, optional
+        Of the replays that are held against it; budget, carbon and sleep count.
+    completion_s : sequence of float
+        Mean completion times, of policies say, at which the energy of the cluster is bounded, too.
+    time_limit : float, optional
+        Seconds after which it ends with the bound that it has, which is true whenever it ends.
+    progress : callable
+        Told of the bound on the mean completion time, in seconds, and of the number of slots.
+
+    Raises
+    ------
+    ValueError
+        For a trace without jobs, values out of range, and jobs that draw less than idle GPUs where energy
+        counts.
+    """
+    require_types(replay_bound, locals())
+    require_range(len(trace) > 0, "trace", "of one job at least", "none")
+    for mean_s in completion_s:
+        require_range(0 < mean_s < math.inf, "completion_s", "above 0 and finite", mean_s)
+    require_range(time_limit is None or time_limit > 0, "time_limit", "above 0", time_limit)
+    scene = Scene.of(trace, settings or ReplaySettings())
+    until = math.inf if time_limit is None else time.monotonic() + time_limit
+    return clairvoyant(
+        trace,
+        scene.context.budget,
+        scene.sleep,
+        completion_s,
+        until=until,
+        progress=lambda total_s, slots: progress(total_s / len(trace), slots),
+    )
+
+
+def is_replay_bound(document: Any) -> bool:
+    """Whether a parsed document is a bound on the schedules of a trace."""
+    return isinstance(document, dict) and document.get("format") == FORMAT
+
+
+def replay_bound_of(document: Any, source: str = "") -> ClairvoyantBound:
+    """Validate a parsed document as a bound on the schedules of a trace.
+
+    Raises
+    ------
+    InputError
+        With one line per fault.
+    """
+    if not is_replay_bound(document):
+        found = shown(document.get("format")) if isinstance(document, dict) else "none"
+        raise InputError([f"format: expected '{FORMAT}', found {found}"], source)
+    return validated(ClairvoyantBound, document, source)
+
+
+def read_replay_bound(path: str | Path) -> ClairvoyantBound:
+    """Read a bound on the schedules of a trace, and prove it again from its prices.
+
+    Raises
+    ------
+    TypeError
+        For what is no path.
+    InputError
+        With one line per fault, or per claim that the prices do not prove.
+    """
+    require("path", path, (str, os.PathLike), "a path")
+    bound = replay_bound_of(read_document(path), str(path))
+    if faults := faults_of(bound):
+        raise InputError(faults, str(path))
+    return bound

@@ -1,0 +1,164 @@
+r"""Proving a bound on every schedule of a trace again, from its prices alone.
+
+At prices of GPU seconds, of the budget and of joules jobs do not interact. One with work w that arrives at r
+and completes in slot k, which begins at e, costs at least, whatever a unit of its work is worth,
+
+.. math:: e_k - r + \nu w - \sum_{i < k} \Delta_i \max_c (\nu s_c - \kappa_{ic})^+
+          - \Delta_k \max_c (\nu s_c - \kappa_{kc} - 1)^+,
+
+with speeds s and costs of a second :math:`\kappa` of what it may run as: a second of the slot in which it
+completes also counts for completion. The dearest of these bounds, over the worths :math:`\nu` of the file,
+and of these the least over the slots count for the job. Their sum, less what GPUs and budget are worth at
+their prices, bounds :math:`\sum_j (C_j - r_j) + q E`.
+
+No code of replays takes part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, pairwise
+
+import numpy as np
+
+from wattsched.instances.clairvoyant import ClairvoyantBound, PeriodBudget, SlotPrices
+from wattsched.instances.units import J_PER_KWH
+from wattsched.topology.arrays import FloatArray
+from wattsched.verification.claims import SAME_BOUND
+from wattsched.verification.report import ROUNDING
+
+
+def faults_of(bound: ClairvoyantBound) -> list[str]:
+    """Claims that the prices do not prove, one line each."""
+    return [
+        f"proofs.{number}.bound_s: claims {claimed:.9g} s, the prices prove {proven:.9g} s"
+        for number, (claimed, proven) in enumerate(
+            zip((proof.bound_s for proof in bound.proofs), map(Prover(bound), bound.proofs), strict=True)
+        )
+        if not claimed <= proven + SAME_BOUND * abs(proven)
+    ]
+
+
+class Prover:
+    """Bound in seconds that prices prove."""
+
+    def __init__(self, bound: ClairvoyantBound) -> None:
+        self.bound = bound
+        self._edge_s = np.array(bound.slot_edges_s)
+        self._width_s = np.diff(self._edge_s)
+        self._members: dict[str, list[int]] = {}
+        for job, name in enumerate(bound.jobs.options):
+            self._members.setdefault(name, []).append(job)
+
+    def __call__(self, proof: SlotPrices) -> float:
+        """Prove it, rounded to the safe side."""
+        joule = self._joule_prices(proof)
+        least, size = [], []
+        for name, members in self._members.items():
+            table = self._table(name, proof, joule)
+            for job in members:
+                cost, parts = self._least(table, job)
+                least.append(cost)
+                size.append(parts)
+        owed = [
+            gpus * math.fsum(np.array(proof.gpus.get(pool, [0.0])) * self._width_s)
+            for pool, gpus in self.bound.pools.items()
+        ]
+        owed += [price * spare for price, spare in zip(proof.budget, self._spare(), strict=False)]
+        rounding = ROUNDING * (math.fsum(size) + math.fsum(map(abs, owed)))
+        return math.fsum(least) - math.fsum(owed) - rounding
+
+    def _joule_prices(self, proof: SlotPrices) -> FloatArray:
+        """Least price of a joule in each slot."""
+        budget = self.bound.budget
+        if budget is None or not proof.budget:
+            return np.full(len(self._width_s), proof.joule_price)
+        return np.array(
+            [
+                proof.joule_price + min(_per_joule(budget, proof.budget, begin, end))
+                for begin, end in zip(self._edge_s[:-1].tolist(), self._edge_s[1:].tolist(), strict=True)
+            ]
+        )
+
+    def _spare(self) -> Iterator[float]:
+        """What the idle cluster leaves of the budget in each period."""
+        if (budget := self.bound.budget) is None:
+            return
+        for period in count():
+            begin_s = budget.begin_s + period * budget.period_s
+            yield budget.amount - self.bound.standing_w * _taken(budget, begin_s, begin_s + budget.period_s)
+
+    def _table(self, name: str, proof: SlotPrices, joule: FloatArray) -> _Table:
+        options, worth = self.bound.options[name], np.array(proof.worth[name])
+        slots, free = len(self._width_s), math.inf
+        most = np.zeros((len(worth), slots))
+        rows = zip(options.pool, options.gpus, options.rate, options.power_w, strict=True)
+        for pool, gpus, rate, power_w in rows:
+            paid = gpus * np.array(proof.gpus.get(pool, [0.0] * slots)) + power_w * joule
+            np.maximum(most, rate * worth[:, None] - paid, out=most)
+            free = min(free, (1.0 + power_w * proof.joule_price) / rate)
+        return _Table(worth, most, np.maximum(most - 1.0, 0.0), np.cumsum(most * self._width_s, axis=1), free)
+
+    def _least(self, table: _Table, job: int) -> tuple[float, float]:
+        """What a job costs at least, and the size of the numbers that this is the sum of."""
+        arrival_s, work = self.bound.jobs.arrival_s[job], self.bound.jobs.work[job]
+        first = int(np.searchsorted(self._edge_s, arrival_s, side="right")) - 1
+        part_s = self._edge_s[first + 1] - arrival_s
+        begun = table.worth * work - part_s * table.most[:, first]
+        found = [(table.worth * work - part_s * table.last[:, first]).max()]
+        if first + 1 < len(self._width_s):
+            between = table.before[:, first:-1] - table.before[:, first, None]
+            rest = between + self._width_s[first + 1 :] * table.last[:, first + 1 :]
+            by_slot = (begun[:, None] - rest).max(axis=0) + self._edge_s[first + 1 : -1] - arrival_s
+            found.append(by_slot.min())
+        # Without prices a second of work costs its time and its joules: more than that it is not worth.
+        still = table.worth <= table.free
+        whole = table.before[still, -1] - table.before[still, first]
+        after = np.append(0.0, begun[still] - whole).max() + self._edge_s[-1] - arrival_s
+        size = 4.0 * abs(min(after, *found)) + float(self._edge_s[-1] - arrival_s) * 1e-3
+        return float(min(after, *found)), size
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a second of work earns at each worth and in each slot, shape (n_worths, n_slots).
+
+    Attributes
+    ----------
+    most, last : float arrays
+        At most, and where the second counts for completion.
+    before : float array
+        Of all slots up to and with each.
+    free : float
+        Worth of a unit of work at which it just pays without prices.
+    """
+
+    worth: FloatArray
+    most: FloatArray
+    last: FloatArray
+    before: FloatArray
+    free: float
+
+
+def _per_joule(budget: PeriodBudget, prices: list[float], begin_s: float, end_s: float) -> Iterator[float]:
+    """Prices of a joule from a time to another, where they change."""
+    first, last = ((at_s - budget.begin_s) / budget.period_s for at_s in (begin_s, end_s))
+    periods = [budget.begin_s + n * budget.period_s for n in range(math.floor(first) + 1, math.ceil(last))]
+    changes = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
+    for at_s in [begin_s, *periods, *changes]:
+        period = math.floor((at_s - budget.begin_s) / budget.period_s + ROUNDING)
+        price = prices[period] if period < len(prices) else 0.0
+        yield price * budget.per_kwh[max(0, bisect_right(budget.time_s, at_s) - 1)] / J_PER_KWH
+
+
+def _taken(budget: PeriodBudget, begin_s: float, end_s: float) -> float:
+    """What a watt takes of the budget from a time to another."""
+    inside = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
+    times = [begin_s, *inside, end_s]
+    return math.fsum(
+        budget.per_kwh[max(0, bisect_right(budget.time_s, at_s) - 1)] * (until_s - at_s) / J_PER_KWH
+        for at_s, until_s in pairwise(times)
+    )
