@@ -163,6 +163,11 @@ TABLES = {
         "python benchmarks/new_gpus.py --write",
         "performance-models.md#todays-gpus",
     ),
+    "replay-bounds": Table(
+        "What no schedule of public traces is below, and how far policies are above",
+        f"{ONE_CORE}/replay_bounds.py --write",
+        "bound.md#public-traces",
+    ),
     "powerflow": Table(
         "PowerFlow's rule, baselines and `sizing` under energy budgets",
         "python benchmarks/budgets.py --part powerflow --write",

@@ -67,6 +67,11 @@ def clairvoyant(
     return bound_of(parts, completion_s, until=until, progress=progress)
 
 
+def workload_of(trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None) -> Workload:
+    """Jobs of a trace as the bound takes them; raises what `clairvoyant` does."""
+    return Workload.of(**_parts(trace, budget, sleep, energy=budget is not None))
+
+
 def bound_of(
     parts: Parts,
     completion_s: Sequence[float] = (),

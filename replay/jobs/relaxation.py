@@ -151,6 +151,8 @@ class Evaluation:
         Sums over their jobs.
     completing : int array, shape (n_slots,)
         How many of them complete in each slot.
+    worth : float array, shape (n_jobs,)
+        What a unit of each job's work is worth there, in seconds.
     """
 
     value: float
@@ -159,6 +161,7 @@ class Evaluation:
     completion_s: float
     energy_j: float
     completing: IntArray
+    worth: FloatArray
 
 
 class Relaxation:
@@ -190,8 +193,8 @@ class Relaxation:
         points : int
             Worths of work that are looked at, for each kind.
         """
-        paid = self._per_joule(prices)
-        used = _Used.none(*prices.gpus.shape)
+        paid = self.per_joule(prices)
+        used = _Used.none(len(prices.gpus), len(self.width_s), len(self.workload.work))
         total = sum(self._kind(kind, prices, points, used) for kind in self._kinds)
         owned = float((prices.gpus * self.workload.gpus[:, None] * self.width_s).sum())
         value = total - owned - float(prices.budget @ self.spare)
@@ -204,10 +207,16 @@ class Relaxation:
             - float(np.append(paid, prices.joule) @ used.joules)
         )
         return Evaluation(
-            value, used.gpu_s, periods, completion_s, float(used.joules.sum()), used.completing[:-1]
+            value,
+            used.gpu_s,
+            periods,
+            completion_s,
+            float(used.joules.sum()),
+            used.completing[:-1],
+            used.worth,
         )
 
-    def _per_joule(self, prices: Prices) -> FloatArray:
+    def per_joule(self, prices: Prices) -> FloatArray:
         """Price of a joule in each slot."""
         budget = np.append(prices.budget, 0.0)[self.period] * self.cost
         return np.asarray(budget + prices.joule)
@@ -215,7 +224,7 @@ class Relaxation:
     def _priced(self, kind: Kind, prices: Prices, points: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What a second in each row costs in each slot, worths of work, and what it costs afterwards."""
         cost = prices.gpus[kind.pool] * kind.gpus[:, None]
-        cost += self._per_joule(prices) * kind.power_w[:, None]
+        cost += self.per_joule(prices) * kind.power_w[:, None]
         beyond = (1.0 + prices.joule * kind.power_w) / kind.rate
         return cost, _worths(kind.rate, cost, self.width_s, float(beyond.min()), points), beyond
 
@@ -246,23 +255,28 @@ class Relaxation:
         # After the last slot there are no prices, so that no worth above that of work there bounds anything.
         after = edge_s[-1] - arrival_s + (before - supply.earned[:, -1])[: supply.beyond + 1]
         if after.max() < by_slot[k]:
-            supply.use_beyond(int(after.argmax()), first, begun_s, work, used)
-            return float(after.max())
-        supply.use(int(cost[:, k].argmax()), first, first + k, begun_s, work, used)
-        return float(by_slot[k])
+            at = int(after.argmax())
+            supply.use_beyond(at, first, begun_s, work, used)
+        else:
+            at = int(cost[:, k].argmax())
+            supply.use(at, first, first + k, begun_s, work, used)
+        used.worth[j] = supply.worth[at]
+        return float(min(by_slot[k], after.max()))
 
 
 @dataclass(frozen=True)
 class _Used:
-    """GPU seconds by pool and slot, joules and completions by slot and after the last."""
+    """GPU seconds by pool and slot; joules and completions by slot and after the last; worth by job."""
 
     gpu_s: FloatArray
     joules: FloatArray
     completing: IntArray
+    worth: FloatArray
 
     @classmethod
-    def none(cls, pools: int, slots: int) -> _Used:
-        return cls(np.zeros((pools, slots)), np.zeros(slots + 1), np.zeros(slots + 1, dtype=np.int64))
+    def none(cls, pools: int, slots: int, jobs: int) -> _Used:
+        ending = np.zeros(slots + 1, dtype=np.int64)
+        return cls(np.zeros((pools, slots)), np.zeros(slots + 1), ending, np.zeros(jobs))
 
 
 class _Supply:

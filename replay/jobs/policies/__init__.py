@@ -12,6 +12,7 @@ from wattsched.replay.jobs.policy import Policy, PolicyContext
 
 POLICIES = {
     "sizing": "sizing:Sizing",
+    "clairvoyant": "clairvoyant:Clairvoyant",
     "elastic": "elastic:Elastic",
     "elastic-makespan": "rollout:Rollout",
     "elastic-progress": "elastic:progress",
@@ -37,7 +38,7 @@ It is imported when the policy is asked for. Adding a policy is one file, or a c
 one line here.
 """
 
-SPENDERS = ("sizing", "powerflow", "greenflow")
+SPENDERS = ("sizing", "clairvoyant", "powerflow", "greenflow")
 """Policies that keep to a budget by themselves; any other is kept within it."""
 
 SHARERS = ("gandiva", "eaco")
