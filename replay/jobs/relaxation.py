@@ -31,6 +31,7 @@ import numpy as np
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Steps
+from wattsched.solvers.greedy import convex_frontiers
 from wattsched.topology.arrays import FloatArray, IntArray
 
 COARSE, FINE, EVENLY = 64, 128, 24
@@ -58,16 +59,26 @@ class Kind:
     power_w: FloatArray
     jobs: IntArray
 
-    def undominated(self, *, watts: bool) -> Kind:
-        """Leave out rows that do no more work for no less, with or without a look at their watts."""
-        power_w = self.power_w if watts else np.zeros(len(self.rate))
-        kept: list[int] = []
-        for row in np.lexsort((power_w, self.gpus, -self.rate, self.pool)).tolist():
-            faster = [k for k in kept if self.pool[k] == self.pool[row]]
-            if not any(self.gpus[k] <= self.gpus[row] and power_w[k] <= power_w[row] for k in faster):
-                kept.append(row)
-        rows = np.sort(kept)
-        return Kind(self.name, self.pool[rows], self.gpus[rows], self.rate[rows], power_w[rows], self.jobs)
+    def efficient(self, *, watts: bool) -> Kind:
+        """Leave out rows that never earn most, whatever GPUs cost, and with `watts` joules, too.
+
+        Those are below a mixture of doing nothing and of others: of the same pool by their GPUs, or of the
+        same pool and GPU count by their watts.
+        """
+        if watts:
+            group = np.unique(np.stack([self.pool, self.gpus]), axis=1, return_inverse=True)[1].reshape(-1)
+        else:
+            group = self.pool
+        groups = int(group.max()) + 1
+        nothing = np.zeros(groups)
+        group = np.append(group, np.arange(groups))
+        use = np.append(self.power_w if watts else self.gpus, nothing)
+        order = np.argsort(group, kind="stable")
+        gain, every = np.append(self.rate, nothing), np.ones(len(group), dtype=bool)
+        hull = order[convex_frontiers(use[order], -gain[order], group[order], every)]
+        rows = np.sort(hull[hull < len(self.rate)])
+        power_w = self.power_w[rows] if watts else np.zeros(len(rows))
+        return Kind(self.name, self.pool[rows], self.gpus[rows], self.rate[rows], power_w, self.jobs)
 
 
 @dataclass(frozen=True)
@@ -177,7 +188,7 @@ class Relaxation:
 
     def __init__(self, workload: Workload, edge_s: FloatArray, *, watts: bool) -> None:
         self.workload, self.edge_s, self.width_s = workload, edge_s, np.diff(edge_s)
-        self._kinds = [kind.undominated(watts=watts) for kind in workload.kinds]
+        self._kinds = [kind.efficient(watts=watts) for kind in workload.kinds]
         self._first = np.searchsorted(edge_s, workload.arrival_s, side="right") - 1
         self.period, self.cost, self.spare = _periods(workload, edge_s)
 
