@@ -21,7 +21,9 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
 
 
 @click.command("schema", cls=Command)
-@click.argument("document", type=click.Choice(["instance", "result", "frontier"]), default="instance")
+@click.argument(
+    "document", type=click.Choice(["instance", "result", "frontier", "bound"]), default="instance"
+)
 @click.option(
     "--problem",
     metavar="NAME",
@@ -30,7 +32,7 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
 )
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: Any, problem: str | None, output: str | None) -> None:
-    """Print the JSON Schema of an instance (default), a result, or a frontier of shifting."""
+    """Print the JSON Schema of an instance (default), a result, a frontier, or a replay's bound."""
     from wattsched.exchange import json_schema
 
     with refusing():

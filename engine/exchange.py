@@ -20,6 +20,7 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
+from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
 from wattsched.instances.errors import (
     InputError,
     NoticeWarning,
@@ -28,6 +29,7 @@ from wattsched.instances.errors import (
     require,
     require_known,
     require_range,
+    shown,
 )
 from wattsched.instances.gpu_names import stated_gpu_type
 from wattsched.instances.io import read_json
@@ -265,26 +267,30 @@ def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") 
 
 
 def json_schema(
-    document: Literal["instance", "result", "frontier"] = "instance", problem: str | None = None
+    document: Literal["instance", "result", "frontier", "bound"] = "instance", problem: str | None = None
 ) -> dict[str, Any]:
-    """JSON Schema of the files of a problem.
+    """JSON Schema of the files of a problem, or of a bound on the schedules of a trace.
 
     Parameters
     ----------
     problem : str, optional
-        Default: sizing, and of a frontier shifting.
+        Default: sizing, and of a frontier shifting; a bound is of none.
 
     Raises
     ------
     ValueError
-        For an unknown document or problem, and a problem that has no frontiers.
+        For an unknown document or problem, a problem that has no frontiers, and one of a bound.
     """
     from pydantic import create_model
 
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoPoint, ParetoResult
 
-    require_known("document", document, ("instance", "result", "frontier"))
+    require_known("document", document, ("instance", "result", "frontier", "bound"))
+    if document == "bound":
+        if problem is not None:
+            raise ValueError(f"bound: is of a trace, not of a `problem`, got {shown(problem)}")
+        return {"$schema": DRAFT, "$id": FORMAT, **ClairvoyantBound.model_json_schema()}
     if problem is None:
         problem = "shifting" if document == "frontier" else "sizing"
     rules = find_problem(problem)

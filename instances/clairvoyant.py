@@ -144,7 +144,7 @@ class ClairvoyantBound(Strict):
     def _together(self) -> Self:
         faults = [*_not_ascending("slot_edges_s", self.slot_edges_s)]
         if self.proofs[0].joule_price:
-            faults.append(f"proofs.0.joule_price: must be 0, got {self.proofs[0].joule_price:g}")
+            faults.append(f"proofs[0].joule_price: must be 0, got {self.proofs[0].joule_price:g}")
         if self.jobs.arrival_s and min(self.jobs.arrival_s) < self.slot_edges_s[0]:
             faults.append(f"slot_edges_s: begins at {self.slot_edges_s[0]:g}, after the first arrival")
         if self.jobs.arrival_s and max(self.jobs.arrival_s) >= self.slot_edges_s[-1]:
@@ -153,7 +153,7 @@ class ClairvoyantBound(Strict):
         for name, options in self.options.items():
             faults += unknown(f"options.{name}", "pool", options.pool, self.pools)
         for number, proof in enumerate(self.proofs):
-            faults += self._price_faults(f"proofs.{number}", proof)
+            faults += self._price_faults(f"proofs[{number}]", proof)
         refuse(faults)
         return self
 

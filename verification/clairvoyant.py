@@ -34,7 +34,7 @@ from wattsched.verification.report import ROUNDING
 def faults_of(bound: ClairvoyantBound) -> list[str]:
     """Claims that the prices do not prove, one line each."""
     return [
-        f"proofs.{number}.bound_s: claims {claimed:.9g} s, the prices prove {proven:.9g} s"
+        f"proofs[{number}].bound_s: claims {claimed:.9g} s, the prices prove {proven:.9g} s"
         for number, (claimed, proven) in enumerate(
             zip((proof.bound_s for proof in bound.proofs), map(Prover(bound), bound.proofs), strict=True)
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pandas as pd
 import pytest
 from click.testing import Result
@@ -76,6 +77,56 @@ def test_json_holds_the_figures(replay: Run) -> None:
     assert found["energy_j"] > found["jobs_energy_j"] > 0
     assert found["gap_max"] is None
     assert found["rho_max"] == pytest.approx(1.0)
+
+
+def test_a_bound_is_told_written_and_checked_alone(replay: Run, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    replayed = replay("--policy", "sizing,eaco", "--bound", "--json", "-o", out)
+    assert replayed.exit_code == 0, replayed.output
+    document = json.loads(replayed.stdout)
+    (stated,) = document["bounds"]
+    mean_s = document["policies"]["sizing"][0]["jct_mean_s"]
+    assert 0 < stated["mean_completion_s"] <= mean_s
+    assert stated["energy_j"] == {}
+    checked = run("check", out / "bound-0.json")
+    assert checked.exit_code == 0
+    assert "no schedule of 3 jobs on 16 GPUs takes less than" in " ".join(checked.stdout.split())
+    as_json = json.loads(run("check", out / "bound-0.json", "--json").stdout)
+    assert as_json["proven_bound"] == stated["mean_completion_s"]
+
+    forged = json.loads((out / "bound-0.json").read_text())
+    jsonschema.validate(forged, json.loads(run("schema", "bound").stdout))
+    forged["proofs"][0]["bound_s"] += 100.0
+    (out / "forged.json").write_text(json.dumps(forged))
+    refused = run("check", out / "forged.json")
+    assert refused.exit_code == 1
+    assert "proofs[0].bound_s: claims" in refused.stdout
+
+
+def test_energy_is_bounded_at_the_mean_of_each_policy_that_shares_no_gpus(
+    replay: Run, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    result = replay("--policy", "sizing,eaco", "--energy-bound", "--report", page)
+    assert result.exit_code == 0, result.output
+    lines = [line.split("  ") for line in result.stdout.partition("Against every schedule")[2].splitlines()]
+    cells = {line[1]: [cell for cell in line[2:] if cell.strip()] for line in lines if line[1:]}
+    assert len(cells["sizing"]) == 6
+    assert len(cells["eaco"]) == 2
+    assert "Against every schedule" in page.read_text()
+
+
+def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: Path) -> None:
+    assert run("generate", "uniform", "--jobs", 2, "-o", tmp_path / "round.json").exit_code == 0
+    result = run("check", tmp_path / "round.json")
+    assert result.exit_code == 2
+    assert "is no bound of replay --bound, which is checked alone; give RESULT, too" in result.stderr
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"format": "wattsched-replay-bound/1", "jobs": 3}')
+    result = run("check", damaged)
+    assert result.exit_code == 2
+    assert "jobs" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:

@@ -61,6 +61,8 @@ BEYOND: dict[tuple[str, str], tuple[object, ...]] = {
     ("place_tasks", "seeds"): ([], [-1], "42"),
     ("place_tasks", "processes"): (0,),
     ("place_tasks", "bound_gap"): (-1.0, 1.0),
+    ("replay_bound", "completion_s"): ([0.0], [math.inf], [NAN], ["1"]),
+    ("replay_bound", "time_limit"): (0, -1.0),
     ("replay_jobs", "policies"): ([], "fifo"),
     ("replay_jobs", "traces"): ({},),
     ("ReplaySettings", "budget"): (("energy_j",), ("energy_j", "1"), ("energy_j", NAN), ["energy_j", 5.0]),
@@ -100,6 +102,7 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     experiment = wattsched.read_experiment(folder / "nodes.csv", folder / "tasks.csv")
     traces = wattsched.JobSource(folder / "jobs.csv").traces(homogeneous_cluster(2, 8))
     outcomes = [outcome for _, outcome in wattsched.replay_jobs(traces, ["fifo"])]
+    write_json(folder / "bound.json", wattsched.replay_bound(traces[0]))
     trial = wattsched.place_tasks(experiment, ["fgd"], seeds=[1], bound_gap=None)
     plots = {
         "cluster_map": ((instance, result), {}),
@@ -133,6 +136,8 @@ def calls(folder: Path) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "read_instance": ((folder / "round.json",), {}),
         "read_result": ((folder / "result.json",), {}),
         "write_document": ((folder / "again.json", result), {}),
+        "read_replay_bound": ((folder / "bound.json",), {}),
+        "replay_bound": ((traces[0],), {}),
         "replay_jobs": ((traces, ["fifo"]), {}),
         "solve": ((instance,), {}),
         "JobSource": ((folder / "jobs.csv",), {}),

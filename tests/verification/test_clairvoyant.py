@@ -1,0 +1,90 @@
+"""Bounds on the schedules of a trace are proven from their prices alone; what goes beyond that is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies.replay import cluster_of, linear, trace_by_hand
+
+from wattsched.instances.clairvoyant import ClairvoyantBound
+from wattsched.instances.errors import InputError, validated
+from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.clairvoyant import clairvoyant
+from wattsched.verification.clairvoyant import Prover, faults_of
+
+JOBS = (0.0, 900.0, 2, linear(4)), (50.0, 500.0, 1, {1: 1.0, 2: 1.5}), (60.0, 300.0, 4, linear(2))
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    trace = trace_by_hand(cluster_of(4), *JOBS)
+    watts = Budget.of_energy(450.0 * 600.0, 600.0)
+    return json.loads(clairvoyant(trace, watts, None, [900.0]).model_dump_json())
+
+
+def read(document: dict[str, Any]) -> ClairvoyantBound:
+    return validated(ClairvoyantBound, json.loads(json.dumps(document)))
+
+
+def test_a_file_proves_itself(document: dict[str, Any]) -> None:
+    bound = read(document)
+    assert faults_of(bound) == []
+    assert len(bound.proofs) > 1
+    assert bound.mean_completion_s > 0
+
+
+@pytest.mark.parametrize("proof", [0, -1])
+def test_more_than_the_prices_prove_is_refused(document: dict[str, Any], proof: int) -> None:
+    forged = json.loads(json.dumps(document))
+    forged["proofs"][proof]["bound_s"] *= 1.001
+    (fault,) = faults_of(read(forged))
+    assert "bound_s: claims" in fault
+    assert fault.startswith(f"proofs[{proof % len(forged['proofs'])}].")
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_whatever_the_prices_are_the_bound_is_true(document: dict[str, Any], data: st.DataObject) -> None:
+    """Prices and worths of anybody prove something, and never more than what a schedule reaches."""
+    forged = json.loads(json.dumps(document))
+    first, scale = forged["proofs"][0], st.floats(0.0, 1e3)
+    first["gpus"]["G"] = [price * data.draw(scale) for price in first["gpus"]["G"]]
+    first["budget"] = [price * data.draw(scale) for price in first["budget"]]
+    first["worth"] = {name: [w * data.draw(scale) for w in worth] for name, worth in first["worth"].items()}
+    bound = read(forged)
+    reached_s = sum(work / max(rates.values()) for _, work, _, rates in JOBS) * len(JOBS)
+    assert Prover(bound)(bound.proofs[0]) <= reached_s
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda d: d["proofs"][0].update(joule_price=1.0), "proofs[0].joule_price: must be 0, got 1"),
+        (lambda d: d["proofs"][0]["gpus"]["G"].pop(), "proofs[0].gpus.G: has"),
+        (lambda d: d["proofs"][0]["gpus"].update(H=[]), "proofs[0].gpus names the unknown pool 'H'"),
+        (lambda d: d["proofs"][0]["worth"].pop("kind 0"), "proofs[0].worth: lacks 'kind 0'"),
+        (lambda d: d["proofs"][0]["worth"].update(x=[1.0]), "proofs[0].worth names the unknown options 'x'"),
+        (lambda d: d["proofs"][0]["gpus"]["G"].__setitem__(0, -1.0), "G[0]: must be greater than or equal"),
+        (lambda d: d["proofs"][0]["gpus"]["G"].__setitem__(0, float("nan")), "gpus.G[0]"),
+        (lambda d: d.update(budget=None), "proofs[0].budget: has prices, but there is no budget"),
+        (lambda d: d["jobs"]["work"].pop(), "work: has 2 rows, 'name' has 3"),
+        (lambda d: d["jobs"]["options"].__setitem__(0, "x"), "jobs names the unknown options 'x'"),
+        (lambda d: d["options"]["kind 0"]["pool"].__setitem__(0, "x"), "names the unknown pool 'x'"),
+        (lambda d: d["slot_edges_s"].__setitem__(1, -5.0), "slot_edges_s: -5 does not come after 0"),
+        (lambda d: d["slot_edges_s"].__setitem__(0, 1e-3), "slot_edges_s: begins at 0.001"),
+        (lambda d: d["jobs"]["arrival_s"].__setitem__(2, 1e9), "before the last arrival"),
+        (lambda d: d["jobs"].update(name=[], arrival_s=[], work=[], options=[]), "name: has no rows"),
+        (lambda d: d["budget"].update(time_s=[5.0, 1.0], per_kwh=[1.0, 1.0]), "1 does not come after 5"),
+        (lambda d: d.update(proofs=[]), "proofs"),
+    ],
+)  # fmt: skip
+def test_what_is_malformed_is_named(document: dict[str, Any], change: Any, fault: str) -> None:
+    forged = json.loads(json.dumps(document))
+    change(forged)
+    with pytest.raises(InputError) as error:
+        validated(ClairvoyantBound, forged)
+    assert fault in str(error.value)
