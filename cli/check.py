@@ -90,9 +90,10 @@ def _check_bound(file: str, as_json: bool) -> int:
     jobs, gpus = count(len(bound.jobs.name), "job"), count(sum(bound.pools.values()), "GPU")
     mean = duration(bound.mean_completion_s)
     told = [
-        f"prices prove that no schedule of {jobs} on {gpus} takes less than {mean}",
-        "from arrival to completion on average",
+        f"prices prove that no schedule of {jobs} on {gpus} completes them in less than {mean} on average"
     ]
+    if energies := len(bound.proofs) - 1:
+        told.append(f"and {count(energies, 'bound')} on completion times and energy together")
     verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
     return print_verdict(verdict, told, required=False, as_json=as_json)
 

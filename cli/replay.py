@@ -40,7 +40,7 @@ from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
 from wattsched.replay.jobs.policies import shares
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
-from wattsched.report.replays import GIVES_WAY, about, bound_table, tables_of
+from wattsched.report.replays import GIVES_WAY, about, bound_tables, tables_of
 from wattsched.report.terminal import Told, console, heading, line, table
 from wattsched.report.wording import duration
 
@@ -297,7 +297,7 @@ def command(
     if output.output is not None:
         for seed, proof in bounds.items():
             write(str(Path(output.output) / f"bound-{seed}.json"), content_of(proof, None))
-    against = [bound_table(found, list(bounds.values()), shares)] if bounds else []
+    against = bound_tables(found, list(bounds.values()), shares) if bounds else []
     assumed += cluster.tell()
     if output.plot is not None:
         from wattsched.plot.replays import replay_figure

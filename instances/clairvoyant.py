@@ -16,6 +16,9 @@ from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positiv
 
 FORMAT: Literal["wattsched-replay-bound/1"] = "wattsched-replay-bound/1"
 
+MOST_CELLS = 20_000_000
+"""Worths of a kind of jobs by slots, which are looked at together."""
+
 Price = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Quantity = Literal["energy_j", "carbon_g", "money"]
@@ -79,7 +82,7 @@ class PeriodBudget(Strict):
     quantity: Quantity
     amount: Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False)]
     begin_s: Seconds
-    period_s: Positive
+    period_s: Annotated[float, Field(ge=1e-3, le=LARGEST, allow_inf_nan=False)]
     time_s: list[Seconds]
     per_kwh: list[NonNegative]
 
@@ -149,6 +152,9 @@ class ClairvoyantBound(Strict):
             faults.append(f"slot_edges_s: begins at {self.slot_edges_s[0]:g}, after the first arrival")
         if self.jobs.arrival_s and max(self.jobs.arrival_s) >= self.slot_edges_s[-1]:
             faults.append(f"slot_edges_s: ends at {self.slot_edges_s[-1]:g}, before the last arrival")
+        if self.budget is not None and self.budget.begin_s > self.slot_edges_s[0]:
+            begin = f"{self.budget.begin_s:g}, after the first slot at {self.slot_edges_s[0]:g}"
+            faults.append(f"budget.begin_s: is {begin}")
         faults += unknown("jobs", "options", self.jobs.options, self.options)
         for name, options in self.options.items():
             faults += unknown(f"options.{name}", "pool", options.pool, self.pools)
@@ -167,6 +173,8 @@ class ClairvoyantBound(Strict):
         ]
         faults += unknown(f"{place}.worth", "options", proof.worth, self.options)
         faults += [f"{place}.worth: lacks '{name}'" for name in {*self.jobs.options} - proof.worth.keys()]
+        if max((len(worth) for worth in proof.worth.values()), default=0) * slots > MOST_CELLS:
+            faults.append(f"{place}.worth: times {slots:,} slots makes more than {MOST_CELLS:,} numbers")
         if proof.budget and self.budget is None:
             faults.append(f"{place}.budget: has prices, but there is no budget")
         return faults

@@ -144,14 +144,17 @@ class _Table:
 
 
 def _per_joule(budget: PeriodBudget, prices: list[float], begin_s: float, end_s: float) -> Iterator[float]:
-    """Prices of a joule from a time to another, where they change."""
-    first, last = ((at_s - budget.begin_s) / budget.period_s for at_s in (begin_s, end_s))
-    periods = [budget.begin_s + n * budget.period_s for n in range(math.floor(first) + 1, math.ceil(last))]
+    """Prices of a joule from a time to another, where they change; periods without a price cost nothing."""
+    first = math.floor((begin_s - budget.begin_s) / budget.period_s + ROUNDING)
+    last = math.ceil((end_s - budget.begin_s) / budget.period_s)
+    if last > len(prices):
+        yield 0.0
+    begins = [budget.begin_s + n * budget.period_s for n in range(first + 1, min(last, len(prices)))]
     changes = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
-    for at_s in [begin_s, *periods, *changes]:
+    for at_s in [begin_s, *begins, *changes] if first < len(prices) else []:
         period = math.floor((at_s - budget.begin_s) / budget.period_s + ROUNDING)
-        price = prices[period] if period < len(prices) else 0.0
-        yield price * budget.per_kwh[max(0, bisect_right(budget.time_s, at_s) - 1)] / J_PER_KWH
+        per_kwh = budget.per_kwh[max(0, bisect_right(budget.time_s, at_s) - 1)]
+        yield prices[period] * per_kwh / J_PER_KWH if period < len(prices) else 0.0
 
 
 def _taken(budget: PeriodBudget, begin_s: float, end_s: float) -> float:

@@ -34,8 +34,8 @@ def tables_of(found: Summaries) -> list[Told]:
     return told
 
 
-def bound_table(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str], bool]) -> Told:
-    """Table of policies beside what no schedule is below.
+def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str], bool]) -> list[Told]:
+    """Policies beside what no schedule is below: mean completions, and energies where they are bounded.
 
     Parameters
     ----------
@@ -46,9 +46,6 @@ def bound_table(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str]
     sharing : callable
         Of which policies it says nothing, because their jobs share GPUs.
     """
-    energy_too = len(bounds[0].proofs) > 1
-    columns = ["policy", ">mean completion", ">no schedule below", ">above it"]
-    columns += [">energy", ">none below", ">above that"] if energy_too else []
 
     def cells(
         reached: list[float], least: list[float], told: Callable[[float], str], known: bool
@@ -56,16 +53,21 @@ def bound_table(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str]
         above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
         return [told(float(np.mean(reached))), *([told(float(np.mean(least))), above] if known else ["", ""])]
 
-    rows = []
+    columns = [">no schedule below", ">above it"]
+    means: list[list[str]] = []
+    energies: list[list[str]] = []
     for policy, runs in found.items():
         known, means_s = not sharing(policy), [run.jct_mean_s for run in runs]
-        rows.append([policy, *cells(means_s, [bound.mean_completion_s for bound in bounds], duration, known)])
-        if energy_too:
-            least_j = [bound.energy_j(mean_s) for bound, mean_s in zip(bounds, means_s, strict=True)]
-            rows[-1] += cells([run.energy_j for run in runs], least_j, energy, known)
-    note = "which knows all jobs to come, and preempts and resizes them at no cost"
-    note += "; energy at the policy's mean completion" if energy_too else ""
-    return "Against every schedule", note, columns, rows
+        least_s = [bound.mean_completion_s for bound in bounds]
+        means.append([policy, *cells(means_s, least_s, duration, known)])
+        least_j = [bound.energy_j(mean_s) for bound, mean_s in zip(bounds, means_s, strict=True)]
+        energies.append([policy, *cells([run.energy_j for run in runs], least_j, energy, known)])
+    future = "schedules know all jobs to come, and preempt and resize them at no cost"
+    told: list[Told] = [("Against every schedule", future, ["policy", ">mean completion", *columns], means)]
+    if len(bounds[0].proofs) > 1:
+        note = "of the whole cluster, with the policy's mean completion or less"
+        told.append(("Energy against every schedule", note, ["policy", ">energy", *columns], energies))
+    return told
 
 
 def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:

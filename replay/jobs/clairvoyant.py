@@ -30,6 +30,9 @@ FIRST_PRICE = 0.1
 FACTOR, NEAR, TRIES = 4.0, 1.5, 8
 """From a price of a joule to the next, between the last two, and how many are tried at most."""
 
+MOST_PERIODS = 256
+"""Of a budget while jobs arrive."""
+
 Parts = dict[str, Any]
 """``pools``, ``options``, ``jobs``, ``standing_w`` and ``budget`` of a `ClairvoyantBound`."""
 
@@ -144,11 +147,14 @@ def _parts(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: 
         options=[f"kind {kind}" for kind in rows.of_job.tolist()],
     )
     gpus = dict(zip(pools, trace.available.tolist(), strict=True))
+    # Periods are taken together where they are many, which leaves schedules more freedom.
+    spans = float(np.ptp(trace.arrival_s)) / (budget.period_s if budget else np.inf)
+    together = max(1, math.ceil(spans / MOST_PERIODS))
     periods = budget and PeriodBudget(
         quantity=budget.quantity,
-        amount=budget.amount,
+        amount=together * budget.amount,
         begin_s=float(trace.arrival_s[0]),
-        period_s=budget.period_s,
+        period_s=together * budget.period_s,
         time_s=budget.per_kwh.time_s.tolist(),
         per_kwh=budget.per_kwh.values.tolist(),
     )

@@ -56,6 +56,12 @@ def _read_decision(file: Path, valid: Path) -> object:
     return decision_of(read_json(file), str(file))
 
 
+def _read_bound(file: Path, valid: Path) -> object:
+    from wattsched import read_replay_bound
+
+    return read_replay_bound(file)
+
+
 def _read_frontier(file: Path, valid: Path) -> object:
     from wattsched.instances.io import read_json
     from wattsched.tradeoffs import pareto_of
@@ -175,6 +181,7 @@ READERS = (
         for name in INSTANCES
     ),
     Reader("decision.json", _read_decision, ("show @", "check sizing.json @")),
+    Reader("bound.json", _read_bound, ("check @",)),
     Reader("frontier.json", _read_frontier, ("show @", "check shifting.json @")),
     Reader("itp.csv", _import("itp"), ("import itp @",)),
     Reader("philly.csv", _import("philly"), ("import philly @",)),

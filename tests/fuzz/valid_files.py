@@ -46,6 +46,31 @@ SIZING = {
     ],
     "sets": [{"name": "s", "pool": "A100", "gpus": 2, "power_w": 500.0, "rates": {"a": 0.9, "b": 1.0}}],
 }
+BOUND = {
+    "format": "wattsched-replay-bound/1",
+    "pools": {"G": 4},
+    "options": {"t": {"pool": ["G", "G"], "gpus": [1, 2], "rate": [1.0, 1.8], "power_w": [90.0, 170.0]}},
+    "jobs": {"name": ["a", "b"], "arrival_s": [0.0, 50.0], "work": [200.0, 90.0], "options": ["t", "t"]},
+    "standing_w": 50.0,
+    "budget": {
+        "quantity": "energy_j",
+        "amount": 5e5,
+        "begin_s": 0.0,
+        "period_s": 300.0,
+        "time_s": [0.0, 150.0],
+        "per_kwh": [3.6e6, 2e6],
+    },
+    "slot_edges_s": [0.0, 100.0, 250.0, 600.0],
+    "proofs": [
+        {
+            "joule_price": 0.0,
+            "gpus": {"G": [0.1, 0.2, 0.0]},
+            "budget": [1e-4],
+            "worth": {"t": [0.5, 1.0]},
+            "bound_s": -500.0,
+        }
+    ],
+}
 SHIFTING = {
     "format": "wattsched-instance/1",
     "problem": "shifting",
@@ -285,6 +310,7 @@ def valid_files() -> dict[str, bytes]:
     for name, instance in list(documents.items()):
         result = solve(instance_of(instance), solver="greedy")
         documents[name.replace(".", "-result.")] = result.model_dump(mode="json")
+    documents["bound.json"] = BOUND
     documents["decision.json"] = documents["sizing-result.json"]["decision"]
     point = {"limit": None, "result": documents["shifting-result.json"]}
     documents["frontier.json"] = {

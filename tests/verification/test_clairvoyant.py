@@ -80,6 +80,8 @@ def test_whatever_the_prices_are_the_bound_is_true(document: dict[str, Any], dat
         (lambda d: d["jobs"].update(name=[], arrival_s=[], work=[], options=[]), "name: has no rows"),
         (lambda d: d["budget"].update(time_s=[5.0, 1.0], per_kwh=[1.0, 1.0]), "1 does not come after 5"),
         (lambda d: d.update(proofs=[]), "proofs"),
+        (lambda d: d["budget"].update(begin_s=9.0), "budget.begin_s: is 9, after the first slot at 0"),
+        (lambda d: d["proofs"][0].update(worth={"kind 0": [1.0] * 10**6}), "makes more than 20,000,000"),
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_named(document: dict[str, Any], change: Any, fault: str) -> None:

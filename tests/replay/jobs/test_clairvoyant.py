@@ -210,6 +210,16 @@ def test_no_replay_is_below(name: str, trace: Trace, watts: float | None, sleeps
     assert faults_of(bound) == []
 
 
+def test_many_short_periods_are_taken_together() -> None:
+    trace = trace_by_hand(cluster_of(2), *((300.0 * n, 100.0, 1, {1: 1.0}) for n in range(20)))
+    idle_w = Nodes(trace.cluster, trace.pools, None, 0.0).idle_cluster_w
+    bound = clairvoyant(trace, Budget.of_energy((idle_w + 40.0) * 5.0, 5.0))
+    assert bound.budget is not None
+    assert bound.budget.period_s == pytest.approx(25.0)
+    assert bound.budget.amount == pytest.approx((idle_w + 40.0) * 25.0)
+    assert bound.mean_completion_s > 150.0
+
+
 def test_carbon_is_counted_when_it_is_emitted() -> None:
     """A job that the budget of each hour pays for in its clean second half waits for it."""
     trace = trace_by_hand(cluster_of(2), (0.0, 1_200.0, 1, {1: 1.0}))
