@@ -28,6 +28,7 @@ from wattsched.instances.traces.job_lists import read_itp, read_philly
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
@@ -156,13 +157,17 @@ class Run:
     most: float
 
 
-def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Run:
+def replayed(case: Case, trace: Trace, policy: str, price: float | None = None) -> Outcome:
     """Replay a case, within its budget or at a price."""
-    carbon = case.carbon(trace)
     budget = case.budget(trace) if price is None else case.boundless(trace)
     context = PolicyContext(trace, round_s=ROUND_S, gap=GAP, budget=budget, least_price=price or 0.0)
     made = policy_of(policy, context)
-    outcome = simulate(trace, made, name=policy, round_s=ROUND_S, carbon=carbon, budget=budget)
+    return simulate(trace, made, name=policy, round_s=ROUND_S, carbon=case.carbon(trace), budget=budget)
+
+
+def run(case: Case, trace: Trace, policy: str, price: float | None = None) -> Run:
+    """Replay a case, and sum it up."""
+    outcome = replayed(case, trace, policy, price)
     return Run(
         jct_h=float((outcome.jobs.end_s - trace.arrival_s).mean()) / 3600,
         end_s=outcome.end_s,

@@ -173,6 +173,11 @@ TABLES = {
         "python benchmarks/budgets.py --part powerflow --write",
         "results.md#powerflow",
     ),
+    "grounds": Table(
+        "`sizing` against PowerFlow's rule where nothing was chosen",
+        "python benchmarks/grounds.py --write",
+        "results.md#new-grounds",
+    ),
     "greenflow": Table(
         "GreenFlow's rule, a baseline and `sizing` under carbon budgets",
         "python benchmarks/budgets.py --part greenflow --write",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,3 +41,23 @@ def test_a_case_of_real_jobs(script: ModuleType, data_dir: Path) -> None:
     assert all(run.most <= 1 + 1e-9 for run, _ in found.values())
     rows = list(script.rows_of(case, "powerflow", [found]))
     assert rows[0][2:5] == ("1", "", "1")
+
+
+def test_new_grounds_by_hand(load_script: Callable[[str], ModuleType]) -> None:
+    """Geometric means of the ratios over two seeds, and means of the preemptions."""
+    grounds = load_script("grounds")
+    rule = grounds.Figures(mean_h=4.0, p95_h=8.0, p99_h=9.0, heavy_h=6.0, slowdown=3.0, preemptions=0.25)
+    ours = replace(rule, mean_h=1.0, p99_h=18.0, preemptions=0.75)
+    line = grounds.row("a", "9", [grounds.Pair(rule, ours, 1.0), grounds.Pair(rule, rule, 0.25)])
+    shown = ["0.500", "1.000", "1.00", "1.41", "1.00", "1.00", "0.50"]
+    assert list(line) == ["a", "9", "4.00", *shown, "0.50", "0.25"]
+
+
+def test_a_new_ground_of_real_jobs(load_script: Callable[[str], ModuleType], data_dir: Path) -> None:
+    grounds = load_script("grounds")
+    sys.modules[grounds.Case.__module__].DATA = data_dir
+    few = replace(grounds.GROUNDS[0], days=(15, 15.2), nodes=2)
+    first, second, both = grounds.rows(1, [few])
+    assert len(grounds.HEADER) == len(first) == len(both)
+    assert min(float(first[3]), float(second[3])) <= float(both[3]) <= max(float(first[3]), float(second[3]))
+    assert 0 < float(both[3]) < 1.1

@@ -109,6 +109,18 @@ class RoundOptions:
         return self.completion_s[self.waiting] - self.round_s
 
     @property
+    def least_gpu_s(self) -> FloatArray:
+        """GPU seconds that a unit of each job's work takes at least."""
+        gpu_s = np.divide(self.gpus, self.rate, out=np.full(len(self.rate), np.inf), where=~self.waiting)
+        return np.asarray(np.minimum.reduceat(gpu_s, self.start[:-1]))
+
+    @property
+    def held_rate(self) -> FloatArray:
+        """Work per second of each job in the configuration that it has, 0 where it waits."""
+        row = self.state.row
+        return np.where(row == WAIT, 0.0, self.state.configurations.rate[row])
+
+    @property
     def counted_j(self) -> FloatArray:
         """Energy above that of idle GPUs within the round."""
         return self.busy_w * np.minimum(self.completion_s, self.round_s)
