@@ -27,6 +27,8 @@ LEVEL, LEAST_LEVEL = 0.1, 1e-4
 """First level above the best value, and the one at which it ends, relative to that."""
 SPARE, LONGEST = 1.5, 20.0
 """How much longer than it takes at least slots go on, and how much longer at most where a budget is short."""
+SHORTEST_S = 1.0
+"""That slots go on at least after the last arrival: times of clocks have digits for parts of it."""
 PATIENCE = 10
 """Steps without a better value after which the level is halved."""
 WORTHWHILE = 1e-3
@@ -173,7 +175,7 @@ def _first_edges(workload: Workload) -> FloatArray:
         )
         short_s = least_j / spare_w if spare_w > 0 else np.inf
         busy_s = float(min(max(busy_s, short_s), LONGEST * busy_s))
-    end_s = last_s + SPARE * busy_s + alone_s
+    end_s = last_s + max(SPARE * busy_s + alone_s, SHORTEST_S)
     edges = np.linspace(begin_s, end_s, FIRST_SLOTS + 1)
     if budget is None:
         return edges
@@ -189,6 +191,7 @@ def _halved(best: Bounded) -> tuple[FloatArray, IntArray]:
     """Edges where slots are halved in which completions lose most, and the parts of each slot."""
     edge_s, width_s = best.relaxation.edge_s, best.relaxation.width_s
     lost_s = best.found.completing * width_s
-    halved = (lost_s > lost_s.mean()) & (width_s > 1e-6 * (edge_s[-1] - edge_s[0]))
+    shortest_s = max(1e-6 * float(edge_s[-1] - edge_s[0]), 1e-14 * float(np.abs(edge_s).max()))
+    halved = (lost_s > lost_s.mean()) & (width_s > shortest_s)
     middle_s = (edge_s[:-1] + edge_s[1:]) / 2
     return np.sort(np.append(edge_s, middle_s[halved])), np.where(halved, 2, 1)

@@ -146,7 +146,7 @@ def _parts(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: 
         work=trace.work.tolist(),
         options=[f"kind {kind}" for kind in rows.of_job.tolist()],
     )
-    gpus = dict(zip(pools, trace.available.tolist(), strict=True))
+    gpus = {name: n for name, n in zip(pools, trace.available.tolist(), strict=True) if n > 0}
     # Periods are taken together where they are many, which leaves schedules more freedom.
     spans = float(np.ptp(trace.arrival_s)) / (budget.period_s if budget else np.inf)
     together = max(1, math.ceil(spans / MOST_PERIODS))

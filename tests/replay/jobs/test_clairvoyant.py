@@ -210,6 +210,18 @@ def test_no_replay_is_below(name: str, trace: Trace, watts: float | None, sleeps
     assert faults_of(bound) == []
 
 
+@pytest.mark.parametrize("work", [1e-6, 1.0, 900.0])
+def test_times_of_a_clock_count_from_the_first_arrival(work: float) -> None:
+    jobs = [(0.0, work, 1, linear(2)), (60.0, 2.0 * work, 2, linear(2))]
+    now_s = 1.7e9
+    trace = trace_by_hand(cluster_of(2), *jobs)
+    later = trace_by_hand(cluster_of(2), *((at_s + now_s, *job) for at_s, *job in jobs))
+    bounds = [clairvoyant(one, completion_s=[2.0 * work]) for one in (trace, later)]
+    here, there = (bound.mean_completion_s for bound in bounds)
+    assert there == pytest.approx(here, rel=1e-4, abs=1e-6)
+    assert [faults_of(bound) for bound in bounds] == [[], []]
+
+
 def test_many_short_periods_are_taken_together() -> None:
     trace = trace_by_hand(cluster_of(2), *((300.0 * n, 100.0, 1, {1: 1.0}) for n in range(20)))
     idle_w = Nodes(trace.cluster, trace.pools, None, 0.0).idle_cluster_w
