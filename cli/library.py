@@ -21,7 +21,7 @@ from wattsched.cli.files import (
     stray_output_to_stderr,
     write,
 )
-from wattsched.cli.outputs import FC, Command, folder_option, json_option
+from wattsched.cli.outputs import FC, Command, folder_option, json_option, output_option
 from wattsched.cli.parameters import Limits, Number, filling, limit_options
 from wattsched.library import OWN
 from wattsched.report.terminal import Cell, console, line, table
@@ -293,3 +293,17 @@ def submitting(result_file: str, best: str) -> int:
         line(out, (f"{done.entry.name}: ", "bold green"), told)
     line(out, f"Written to {best}: {gap_text(done.record.gap)}")
     return 0
+
+
+@command.command("schema", cls=Command)
+@click.argument("document", type=click.Choice(["instances", "best-known"]))
+@output_option(".json", help="The schema file (default: standard output).")
+def schemas(document: str, output: str | None) -> None:
+    """Print the JSON Schema of the library's list of instances, or of what is best known of them."""
+    from wattsched.exchange import DRAFT
+    from wattsched.library.entries import Library
+    from wattsched.library.records import BestKnown
+
+    model = Library if document == "instances" else BestKnown
+    name = model.model_fields["format"].default
+    write(output, json.dumps({"$schema": DRAFT, "$id": name, **model.model_json_schema()}, indent=2) + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import wattsched
@@ -31,6 +33,16 @@ def test_list_shows_what_is_known(run):
     wrong = run("library", "list", "tigt-15-1")
     assert wrong.exit_code == 2
     assert "did you mean 'tight-15-1'?" in wrong.stderr
+
+
+@pytest.mark.parametrize(("document", "file"), [("instances", "instances"), ("best-known", "best_known")])
+def test_files_of_the_library_follow_their_schemas(run, document, file):
+    schema = json.loads(run("library", "schema", document).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    content = json.loads(resources.files("wattsched.library").joinpath(f"{file}.json").read_text())
+    jsonschema.validate(content, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content | {"format": "another/1"}, schema)
 
 
 def test_get_writes_the_instance_with_its_digest(run, tmp_path):
