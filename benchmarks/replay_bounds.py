@@ -25,7 +25,7 @@ from scipy.stats import gmean
 from tables import machine, table, write
 
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.replay.jobs.clairvoyant import clairvoyant
+from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext

@@ -13,7 +13,7 @@ from wattsched.arguments import require_types
 from wattsched.documents import read_document
 from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
 from wattsched.instances.errors import InputError, require, require_range, shown, validated
-from wattsched.replay.jobs.clairvoyant import clairvoyant
+from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import ReplaySettings, Scene
 from wattsched.verification.clairvoyant import faults_of

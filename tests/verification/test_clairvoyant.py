@@ -12,8 +12,8 @@ from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import InputError, validated
+from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.replay.jobs.budget import Budget
-from wattsched.replay.jobs.clairvoyant import clairvoyant
 from wattsched.verification.clairvoyant import Prover, faults_of
 
 JOBS = (0.0, 900.0, 2, linear(4)), (50.0, 500.0, 1, {1: 1.0, 2: 1.5}), (60.0, 300.0, 4, linear(2))

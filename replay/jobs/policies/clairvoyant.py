@@ -1,7 +1,7 @@
 r"""`clairvoyant`: rounds valued by a plan that knows all jobs to come, to tell what that knowledge is worth.
 
-The plan is that of the bound on every schedule (`replay.jobs.relaxation`): what a unit of the work of each
-job is worth, :math:`\nu_j`, and what a joule costs in each slot of time, :math:`\mu_i` of the budget. A
+The plan is that of the bound on every schedule (`replay.jobs.bound.relaxation`): what a unit of the work of
+each job is worth, :math:`\nu_j`, and what a joule costs in each slot of time, :math:`\mu_i` of the budget. A
 round maximises
 
 .. math:: \sum_j \nu_j s_j(c_j) - \mu_i \sum_j P_j(c_j),
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wattsched.replay.jobs.ascent import bounded
-from wattsched.replay.jobs.clairvoyant import workload_of
+from wattsched.replay.jobs.bound.ascent import bounded
+from wattsched.replay.jobs.bound.clairvoyant import workload_of
 from wattsched.replay.jobs.policies.elastic import useful
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, efficient, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State

@@ -15,8 +15,8 @@ from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, job_of, linear
 
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
 from wattsched.replay.jobs.accounts import Carbon, Nodes, Sleep
+from wattsched.replay.jobs.bound.clairvoyant import Parts, bound_of, clairvoyant
 from wattsched.replay.jobs.budget import Budget
-from wattsched.replay.jobs.clairvoyant import Parts, bound_of, clairvoyant
 from wattsched.replay.jobs.policies import SHARERS, names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate

@@ -1,0 +1,111 @@
+"""What a bound on every schedule of a trace is of, as arrays: jobs, what they may run as, GPUs, a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
+from wattsched.solvers.greedy import convex_frontiers
+from wattsched.topology.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Jobs that may run as the same.
+
+    Attributes
+    ----------
+    name : str
+    pool : int array, shape (n_rows,)
+    gpus, rate, power_w : float arrays, shape (n_rows,)
+        As `RunOptions` has them.
+    jobs : int array
+        Their numbers.
+    """
+
+    name: str
+    pool: IntArray
+    gpus: FloatArray
+    rate: FloatArray
+    power_w: FloatArray
+    jobs: IntArray
+
+    def efficient(self, *, watts: bool) -> Kind:
+        """Leave out rows that never earn most, whatever GPUs cost, and with `watts` joules, too.
+
+        Those are below a mixture of doing nothing and of others: of the same pool by their GPUs, or of the
+        same pool and GPU count by their watts.
+        """
+        if watts:
+            group = np.unique(np.stack([self.pool, self.gpus]), axis=1, return_inverse=True)[1].reshape(-1)
+        else:
+            group = self.pool
+        groups = int(group.max()) + 1
+        nothing = np.zeros(groups)
+        group = np.append(group, np.arange(groups))
+        use = np.append(self.power_w if watts else self.gpus, nothing)
+        order = np.argsort(group, kind="stable")
+        gain, every = np.append(self.rate, nothing), np.ones(len(group), dtype=bool)
+        hull = order[convex_frontiers(use[order], -gain[order], group[order], every)]
+        rows = np.sort(hull[hull < len(self.rate)])
+        power_w = self.power_w[rows] if watts else np.zeros(len(rows))
+        return Kind(self.name, self.pool[rows], self.gpus[rows], self.rate[rows], power_w, self.jobs)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a bound is of: jobs in the order of their arrival, what they may run as, GPUs and a budget.
+
+    Attributes
+    ----------
+    pools : tuple of str
+    gpus : float array, shape (n_pools,)
+    arrival_s, work : float arrays, shape (n_jobs,)
+    kinds : tuple of Kind
+    standing_w : float
+        Least draw of the cluster besides its jobs.
+    budget : PeriodBudget, optional
+    """
+
+    pools: tuple[str, ...]
+    gpus: FloatArray
+    arrival_s: FloatArray
+    work: FloatArray
+    kinds: tuple[Kind, ...]
+    standing_w: float = 0.0
+    budget: PeriodBudget | None = None
+
+    @classmethod
+    def of(
+        cls,
+        pools: Mapping[str, int],
+        options: Mapping[str, RunOptions],
+        jobs: TraceJobs,
+        standing_w: float = 0.0,
+        budget: PeriodBudget | None = None,
+    ) -> Workload:
+        """Workload of the parts of a `ClairvoyantBound`."""
+        number, used = {name: p for p, name in enumerate(pools)}, np.array(jobs.options)
+        kinds = [
+            Kind(
+                name,
+                np.array([number[pool] for pool in rows.pool]),
+                np.array(rows.gpus, dtype=float),
+                np.array(rows.rate),
+                np.array(rows.power_w),
+                np.flatnonzero(used == name),
+            )
+            for name, rows in options.items()
+        ]
+        return cls(
+            tuple(pools),
+            np.array(list(pools.values()), dtype=float),
+            np.array(jobs.arrival_s),
+            np.array(jobs.work),
+            tuple(kind for kind in kinds if len(kind.jobs)),
+            standing_w,
+            budget,
+        )
