@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Self
 
 import numpy as np
@@ -19,7 +19,7 @@ NOWHERE = -1
 """Start of the block of a job that has none yet."""
 
 # Up to so many blocks are taken sooner one by one than with all that there are.
-_FEW = 10
+_FEW = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,6 @@ class Requests:
         """How many GPUs each job holds now, 0 when it is not running."""
         return np.bincount(self.holder, minlength=len(self))
 
-    @cached_property
-    def _held_before(self) -> IntArray:
-        return _before(self.n_held)
-
-    def held_by(self, j: int) -> IntArray:
-        """Positions that one job holds now."""
-        return self.held[self._held_before[j] : self._held_before[j + 1]]
-
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
@@ -90,7 +82,7 @@ class Allocation:
     migrated: IntArray
 
 
-def allocate(pool: Pool, free: BoolArray, requests: Requests) -> Allocation:
+def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy | None = None) -> Allocation:
     """Place jobs on disjoint aligned blocks, moving few running jobs.
 
     A running job *stays* if its block contains all GPUs that it held, or if all GPUs that it gets were its
@@ -110,6 +102,8 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests) -> Allocation:
     free : bool array, shape (n_gpus,)
         True where these jobs may be placed, hence also where they run now. Unavailable GPUs are left out.
     requests : Requests
+    empty : Occupancy, optional
+        The same as `free` and what is available, where that is known; it stays as it is.
 
     Raises
     ------
@@ -117,17 +111,19 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests) -> Allocation:
         If the jobs do not fit together, or a request contradicts itself or another one.
     """
     _check(pool, requests)
-    usable = np.asarray(free, dtype=bool) & pool.available
-    empty = Occupancy(pool.blocks, usable)
+    if empty is None:
+        empty = Occupancy(pool.blocks, np.asarray(free, dtype=bool) & pool.available)
     _check_fit(pool, empty, requests)
-    places = _Places(pool, usable, empty, requests)
-    small_first = _attempt(places, np.argsort(requests.size, kind="stable"))
-    if not len(small_first.migrated):
-        return small_first
-    # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
-    # large one anyway, keeping the large one saves a migration.
-    large_first = _attempt(places, np.argsort(requests.size, kind="stable")[::-1])
-    return min(small_first, large_first, key=lambda allocation: len(allocation.migrated))
+    places = _Places(pool, empty, requests)
+    best = _Attempt(places, np.argsort(requests.size, kind="stable"))
+    if best.evicted:
+        # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
+        # large one anyway, keeping the large one saves a migration.
+        large_first = _Attempt(places, np.argsort(requests.size, kind="stable")[::-1])
+        best = min(best, large_first, key=lambda attempt: attempt.n_moved)
+    rest = np.flatnonzero(best.start == NOWHERE)
+    best.start[rest] = place_largest_first(best.occupancy, requests.size[rest])
+    return _allocation(pool, requests, best.start)
 
 
 class _Places:
@@ -139,30 +135,47 @@ class _Places:
         A job and a free block of its size, by job and by start.
     alone : bool array, shape (n_places,)
         Places of jobs that have no other, and that no other job's place overlaps: these jobs just stay.
+    of : list of list of int
+        Starts of the places of each job, those first that fit best.
     """
 
-    def __init__(self, pool: Pool, usable: BoolArray, empty: Occupancy, requests: Requests) -> None:
-        self.pool, self.requests = pool, requests
+    def __init__(self, pool: Pool, empty: Occupancy, requests: Requests) -> None:
+        self.pool, self.requests, self._empty = pool, requests, empty
         level, n_held, holder = requests.level, requests.n_held, requests.holder
         begin = requests.held >> level[holder] << level[holder]
         block, own = np.unique(holder * pool.n_gpus + begin, return_counts=True)
-        job, start = block // pool.n_gpus, block % pool.n_gpus
-        enough = own >= np.minimum(requests.gpus, n_held)[job]
-        self.job, self.start = job[enough], start[enough]
-        exists = empty.are_free(self.start, level[self.job])
-        self.job, self.start = self.job[exists], self.start[exists]
-        only = np.bincount(self.job, minlength=len(requests))[self.job] == 1
-        self.alone = only & ~_overlapping(self.start, self.start + requests.size[self.job])
-        self._free, self._empty = usable, empty
-        self._starts: list[int] = self.start.tolist()
-        self._before = _before(np.bincount(self.job, minlength=len(requests))).tolist()
+        job, start = np.divmod(block, pool.n_gpus)
+        stays = (own >= np.minimum(requests.gpus, n_held)[job]) & empty.are_free(start, level[job])
+        self.job, self.start = job[stays], start[stays]
+        self._n = np.bincount(self.job, minlength=len(requests))
+        self.alone = (self._n[self.job] == 1) & ~_overlapping(self.start, requests.size[self.job])
 
     @cached_property
-    def _crowd_before(self) -> IntArray:
-        """How many GPUs before each position are held, or not free."""
-        crowd = ~self._free
-        crowd[self.requests.held] = True
-        return _before(crowd)
+    def of(self) -> list[list[int]]:
+        several = np.flatnonzero(self._n[self.job] > 1)
+        starts = self.start.copy()
+        if len(several):
+            starts[several] = self.start[several[np.lexsort((*self._crowd(several), self.job[several]))]]
+        ends, listed = [0, *accumulate(self._n.tolist())], starts.tolist()
+        return [listed[first:last] for first, last in pairwise(ends)]
+
+    def _crowd(self, some: IntArray) -> IntArray:
+        """How few GPUs around places of jobs that shrink others use, at one level of blocks after another.
+
+        Returns
+        -------
+        int array, shape (n_levels, n_some)
+            The nearest level last.
+        """
+        requests, n = self.requests, self.pool.n_gpus
+        crowd = ~self._empty.free
+        crowd[requests.held] = True
+        before, held = _before(crowd), requests.holder * n + requests.held
+        job, level = self.job[some], np.arange(self._empty.n_levels)[::-1, None]
+        begin = self.start[some] >> level << level
+        end = np.minimum(begin + (1 << level), n)
+        own = np.searchsorted(held, job * n + end) - np.searchsorted(held, job * n + begin)
+        return np.where(level > requests.level[job], own - (before[end] - before[begin]), 0)
 
     def occupied(self, start: IntArray, size: IntArray) -> Occupancy:
         """What is taken when these blocks are."""
@@ -171,44 +184,33 @@ class _Places:
             for one, gpus in zip(start.tolist(), size.tolist(), strict=True):
                 occupancy.take(one, gpus)
             return occupancy
-        free = self._free.copy()
+        free = self._empty.free.copy()
         free[ranges(start, size)] = False
         return Occupancy(self.pool.blocks, free)
 
-    def of(self, j: int) -> list[int]:
-        """Starts of one job's places."""
-        return self._starts[self._before[j] : self._before[j + 1]]
 
-    def best(self, j: int, starts: list[int]) -> int:
-        """Best fit of some places of a job, ascending.
+class _Attempt:
+    """Which running jobs stay where, so that all others fit, too.
 
-        For one that shrinks: the place whose surroundings others use most, nearest level first.
-        """
-        n, level = self.pool.n_gpus, int(self.requests.level[j]) + 1
-        held = self.requests.held_by(j).tolist() if len(starts) > 1 else []
-        while starts[0] >> level != starts[-1] >> level:
-            others = []
-            for start in starts:
-                begin = start >> level << level
-                end = min(begin + (1 << level), n)
-                own = bisect_left(held, end) - bisect_left(held, begin)
-                others.append(int(self._crowd_before[end] - self._crowd_before[begin]) - own)
-            most = max(others)
-            starts = [start for start, crowd in zip(starts, others, strict=True) if crowd == most]
-            level += 1
-        return starts[0]
+    Attributes
+    ----------
+    start : int array, shape (n_jobs,)
+        `NOWHERE` for jobs that are to be placed.
+    occupancy : Occupancy
+        What those that stay leave.
+    evicted : bool
+        Whether jobs made room for others.
+    """
 
-
-def _attempt(places: _Places, order: IntArray) -> Allocation:
-    """Place the jobs, those that run now in this order."""
-    requests = places.requests
-    start = np.full(len(requests), NOWHERE)
-    occupancy = _stay(places, order, start)
-    _evict(occupancy, requests, start)
-    _return(occupancy, places, order, start)
-    rest = np.flatnonzero(start == NOWHERE)
-    start[rest] = place_largest_first(occupancy, requests.size[rest])
-    return _allocation(places.pool, requests, start)
+    def __init__(self, places: _Places, order: IntArray) -> None:
+        requests = places.requests
+        self.start = start = np.full(len(requests), NOWHERE)
+        self.occupancy = occupancy = _stay(places, order, start)
+        n_stay = np.count_nonzero(start != NOWHERE)
+        demand = _evict(occupancy, requests, start)
+        _return(occupancy, places, order, start, demand)
+        self.n_moved = len(start) - int(np.count_nonzero(start != NOWHERE))
+        self.evicted = self.n_moved > len(start) - n_stay
 
 
 def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
@@ -217,56 +219,64 @@ def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
     alone = places.job[places.alone]
     start[alone] = places.start[places.alone]
     occupancy = places.occupied(start[alone], requests.size[alone])
+    if len(alone) == len(places.job):
+        return occupancy
     contested = np.zeros(len(requests), dtype=bool)
     contested[places.job[~places.alone]] = True
-    for j in order[contested[order]].tolist():
-        level = int(requests.level[j])
-        if found := [place for place in places.of(j) if occupancy.is_free(place, level)]:
-            start[j] = best = places.best(j, found)
-            occupancy.take(best, 1 << level)
+    jobs = order[contested[order]]
+    for j, level in zip(jobs.tolist(), requests.level[jobs].tolist(), strict=True):
+        for place in places.of[j]:
+            if occupancy.is_free(place, level):
+                start[j] = place
+                occupancy.take(place, 1 << level)
+                break
     return occupancy
 
 
-def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> None:
-    """Clear the cheapest blocks of staying jobs until the other jobs fit.
+def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[int]:
+    """Clear the cheapest blocks of staying jobs until the other jobs fit; what these ask for.
 
     Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
     frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
     """
-    if np.all(_demand(occupancy, requests, start) <= occupancy.free_gpus):
-        return
+    demand = _demand(occupancy, requests, start)
     for level in reversed(range(occupancy.n_levels)):
-        missing = int((_demand(occupancy, requests, start) - occupancy.free_gpus)[level]) >> level
+        missing = occupancy.lacks(level, demand[level])
         if missing <= 0:
             continue
-        jobs = np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level))
-        block = start[jobs] >> level
-        n_blocks = len(occupancy.taken[level])
+        jobs, n_taken = (
+            np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level)),
+            occupancy.taken_on(level),
+        )
+        block, n_blocks = start[jobs] >> level, len(n_taken)
         jobs, block = jobs[block < n_blocks], block[block < n_blocks]
         n_jobs = np.bincount(block, minlength=n_blocks)
         n_gpus = np.bincount(block, weights=requests.size[jobs], minlength=n_blocks).astype(np.int64)
-        clearable = np.flatnonzero((n_jobs > 0) & (occupancy.taken[level] == n_gpus))
-        cheapest = clearable[np.lexsort((clearable, n_gpus[clearable], n_jobs[clearable]))[:missing]]
-        for j in jobs[np.isin(block, cheapest)].tolist():
+        clearable = np.flatnonzero((n_jobs > 0) & (n_taken == n_gpus))
+        cheapest = np.zeros(n_blocks, dtype=bool)
+        cheapest[clearable[np.lexsort((clearable, n_gpus[clearable], n_jobs[clearable]))[:missing]]] = True
+        for j in jobs[cheapest[block]].tolist():
             occupancy.release(int(start[j]), int(requests.size[j]))
             start[j] = NOWHERE
+        demand = _demand(occupancy, requests, start)
+    return demand
 
 
-def _return(occupancy: Occupancy, places: _Places, order: IntArray, start: IntArray) -> None:
+def _return(
+    occupancy: Occupancy, places: _Places, order: IntArray, start: IntArray, demand: list[int]
+) -> None:
     """Let further running jobs stay where that leaves room for the others."""
-    requests = places.requests
-    movable = np.zeros(len(requests), dtype=bool)
+    movable = np.zeros(len(start), dtype=bool)
     movable[places.job] = True
     movable &= start == NOWHERE
-    demand = _demand(occupancy, requests, start).tolist()
-    for j in order[movable[order]].tolist():
-        level = int(requests.level[j])
-        size = 1 << level
-        without = [asked - size if k <= level else asked for k, asked in enumerate(demand)]
-        for place in places.of(j):
-            if occupancy.is_free(place, level) and occupancy.leaves(place, size, without):
-                occupancy.take(place, size)
-                start[j], demand = place, without
+    jobs = order[movable[order]]
+    for j, level in zip(jobs.tolist(), places.requests.level[jobs].tolist(), strict=True):
+        for place in places.of[j]:
+            if occupancy.is_free(place, level) and occupancy.spares(place, level, demand):
+                occupancy.take(place, 1 << level)
+                start[j] = place
+                for below in range(level + 1):
+                    demand[below] -= 1 << level
                 break
 
 
@@ -332,14 +342,13 @@ def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
 
 
-def _overlapping(start: IntArray, end: IntArray) -> BoolArray:
+def _overlapping(start: IntArray, size: IntArray) -> BoolArray:
     """Which ranges have a position in common with another."""
-    order = np.lexsort((end, start))
-    first, last = start[order], np.maximum.accumulate(end[order])
-    with_earlier = np.append(False, first[1:] < last[:-1])[: len(order)]
-    with_later = np.append(first[1:] < end[order][:-1], False)[: len(order)]
-    found = np.empty(len(order), dtype=bool)
-    found[order] = with_earlier | with_later
+    order = start.argsort(kind="stable")
+    first, end = start[order], (start + size)[order]
+    found = np.zeros(len(order), dtype=bool)
+    found[order[1:]] = first[1:] < np.maximum.accumulate(end)[:-1]
+    found[order[:-1]] |= first[1:] < end[:-1]
     return found
 
 
@@ -348,9 +357,10 @@ def _before(holds: BoolArray | IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(holds)])
 
 
-def _demand(occupancy: Occupancy, requests: Requests, start: IntArray) -> IntArray:
+def _demand(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[int]:
     """GPUs that jobs without a block ask for, in blocks of each level's size or more."""
-    return demand_by_level(requests.size[start == NOWHERE], occupancy.n_levels)
+    demand: list[int] = demand_by_level(requests.size[start == NOWHERE], occupancy.n_levels).tolist()
+    return demand
 
 
 def _check(pool: Pool, requests: Requests) -> None:

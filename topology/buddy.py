@@ -24,14 +24,16 @@ Which aligned blocks of a pool are free, kept up to date while blocks are taken 
 
 from __future__ import annotations
 
-from typing import Self, TypeVar, overload
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattsched.topology.arrays import BoolArray, IntArray
 
-LevelArray = TypeVar("LevelArray", BoolArray, IntArray)
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @overload
@@ -60,16 +62,16 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
     return 1 << (int(gpus) - 1).bit_length()
 
 
-def _by_level(blocks: IntArray, values: LevelArray, join: np.ufunc) -> list[LevelArray]:
-    """Join the values of the GPUs of every aligned block, level by level.
+def _by_level(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
+    """Whether every aligned block is entirely free, level by level.
 
     Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
     structural blocks of at least that size; being sorted, they are a prefix of the line.
     """
-    levels = [values]
+    levels = [free]
     for level in range(1, int(blocks[0, 1]).bit_length()):
         covered = int(blocks[blocks[:, 1] >= 1 << level, 1].sum()) >> (level - 1)
-        levels.append(join(levels[-1][:covered:2], levels[-1][1:covered:2]))
+        levels.append(levels[-1][:covered:2] & levels[-1][1:covered:2])
     return levels
 
 
@@ -90,7 +92,7 @@ def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
     """
     if len(free) != int(blocks[:, 1].sum()):
         raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
-    whole = _by_level(blocks, np.asarray(free, dtype=bool), np.logical_and)
+    whole = _by_level(blocks, np.asarray(free, dtype=bool))
     return np.array([np.count_nonzero(w) << k for k, w in enumerate(whole)], dtype=np.int64)
 
 
@@ -128,99 +130,118 @@ def demand_by_level(sizes: ArrayLike, n_levels: int) -> IntArray:
 
 
 class Occupancy:
-    """Taken GPUs of a pool's line, counted in the aligned blocks of every level.
+    """Which aligned blocks of a pool's line are entirely free, at every level.
 
     Parameters
     ----------
     blocks : int array, shape (n_blocks, 2)
         Start and size of the structural blocks as in `Pool.blocks`.
     free : bool array, shape (n_gpus,)
-
-    Attributes
-    ----------
-    taken : list of int arrays
-        ``taken[k][i]`` is the number of taken GPUs in the block of size ``2**k`` that starts at ``i * 2**k``.
-        Level k covers the structural blocks of at least that size, a prefix of the line.
     """
 
     def __init__(self, blocks: IntArray, free: BoolArray) -> None:
-        self.taken = _by_level(blocks, (~free).astype(np.int64), np.add)
-        # Blocks are taken one by one: of so few numbers those of Python are quicker.
-        self._free = [int(np.count_nonzero(count == 0)) << level for level, count in enumerate(self.taken)]
+        whole = _by_level(blocks, free)
+        self._size = [len(level) for level in whole]
+        # Level by level, that of 2^k from `_at[k]` on: entry i is of the block that starts at i 2^k.
+        self._at = [0, *accumulate(self._size)]
+        self._whole = np.concatenate(whole)
+        self._free = [int(np.count_nonzero(level)) << k for k, level in enumerate(whole)]
 
     def copy(self) -> Self:
         """The same, to be changed."""
         other = object.__new__(type(self))
-        other.taken, other._free = [count.copy() for count in self.taken], self._free.copy()
+        other._size, other._at = self._size, self._at
+        other._whole, other._free = self._whole.copy(), self._free.copy()
         return other
 
     @property
     def n_levels(self) -> int:
         """Number of levels, the largest structural block included."""
-        return len(self.taken)
+        return len(self._size)
+
+    @property
+    def free(self) -> BoolArray:
+        """Which GPUs are free, shape (n_gpus,); it changes with the blocks."""
+        return self._view(0)
 
     @property
     def free_gpus(self) -> IntArray:
         """F of `topology.buddy`: GPUs in entirely free blocks of each level, shape (n_levels,)."""
         return np.array(self._free, dtype=np.int64)
 
+    def lacks(self, level: int, demand: int) -> int:
+        """How many blocks of a level lack where so many GPUs are asked for; negative if some are left."""
+        return (demand - self._free[level]) >> level
+
     def is_free(self, start: int, level: int) -> bool:
         """Whether a block exists and is entirely free."""
-        count, i = self.taken[level], start >> level
-        return i < len(count) and not count[i]
+        i = start >> level
+        return i < self._size[level] and bool(self._whole[self._at[level] + i])
 
     def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
         """Which blocks, each of a level of its own, exist and are entirely free."""
-        free = np.zeros(len(starts), dtype=bool)
-        for level, count in enumerate(self.taken):
-            here = np.flatnonzero((levels == level) & (starts >> level < len(count)))
-            free[here] = count[starts[here] >> level] == 0
-        return free
+        i = starts >> levels
+        exists = i < np.array(self._size)[levels]
+        return exists & self._whole[np.where(exists, np.array(self._at)[levels] + i, 0)]
+
+    def taken_on(self, level: int) -> IntArray:
+        """Taken GPUs of each block of a level, a prefix of the line."""
+        size = 1 << level
+        return np.asarray(size - self.free[: self._size[level] * size].reshape(-1, size).sum(axis=1))
 
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
-        self._change(start, size, 1)
-
-    def leaves(self, start: int, size: int, demand: list[int]) -> bool:
-        """Whether as much as is asked for in blocks of each level is left when a free block is taken."""
-        top, whole = size.bit_length(), True
-        for level, asked in enumerate(demand):
-            left = self._free[level]
-            if level < top:
-                left -= size
-            elif whole:
-                # Of what is not free nothing larger is.
-                whole = self.is_free(start, level)
-                left -= whole << level
-            if asked > left:
-                return False
-        return True
+        whole, at, level = self._whole, self._at, size.bit_length()
+        for below in range(level):
+            first, many = at[below] + (start >> below), size >> below
+            whole[first : first + many] = False
+            self._free[below] -= size
+        # What is around a block that is not free is not free.
+        while level < len(self._size) and self.is_free(start, level):
+            whole[at[level] + (start >> level)] = False
+            self._free[level] -= 1 << level
+            level += 1
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""
-        self._change(start, size, -1)
+        whole, at, level = self._whole, self._at, size.bit_length()
+        for below in range(level):
+            first, many = at[below] + (start >> below), size >> below
+            whole[first : first + many] = True
+            self._free[below] += size
+        while level < len(self._size) and (start >> level) < self._size[level]:
+            if not (whole[first := at[level - 1] + (start >> level << 1)] and whole[first + 1]):
+                break
+            whole[at[level] + (start >> level)] = True
+            self._free[level] += 1 << level
+            level += 1
+
+    def spares(self, start: int, level: int, demand: Sequence[int]) -> bool:
+        """Whether a free block can be given to one of the jobs that ask, and the others still fit.
+
+        Of its level and those below there are as many less as are then asked for, of others it may be a part.
+        """
+        above = level + 1
+        while above < len(self._size) and self.is_free(start, above):
+            if self.lacks(above, demand[above]) >= 0:
+                return False
+            above += 1
+        return True
 
     def maximal(self) -> list[IntArray]:
         """List the starts of the free blocks that lie in no larger free block, ascending, by level."""
-        starts: list[IntArray] = []
-        for level, count in enumerate(self.taken):
-            free = count == 0
-            if level + 1 < self.n_levels:
-                parents = np.repeat(self.taken[level + 1] == 0, 2)
-                free[: len(parents)] &= ~parents
-            starts.append(np.flatnonzero(free) << level)
+        starts, above = [], [*self._free[1:], 0]
+        for level, (free, larger) in enumerate(zip(self._free, above, strict=True)):
+            if free == larger:  # what is free of a level is in free blocks of the next one, but for these
+                starts.append(_NONE)
+                continue
+            alone = self._view(level)
+            if larger:
+                alone = alone.copy()
+                parents = self._view(level + 1)
+                alone[: 2 * len(parents)] &= ~parents.repeat(2)
+            starts.append(alone.nonzero()[0] << level)
         return starts
 
-    def _change(self, start: int, size: int, sign: int) -> None:
-        top = size.bit_length()
-        for level in range(top):
-            self.taken[level][start >> level : (start + size) >> level] = (sign > 0) << level
-            self._free[level] -= sign * size
-        for level in range(top, self.n_levels):
-            count, i = self.taken[level], start >> level
-            if i >= len(count):
-                break
-            before = int(count[i])
-            count[i] = after = before + sign * size
-            if before == 0 or after == 0:
-                self._free[level] -= sign << level
+    def _view(self, level: int) -> BoolArray:
+        return self._whole[self._at[level] : self._at[level + 1]]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import chain, count, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +85,7 @@ class Pool:
 
     def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
         """The same of many GPUs; `node` says which of the names in `nodes` each is of."""
-        index = np.array([*(self._index_of_node.get(name, -1) for name in nodes), -1])[node]
+        index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
         for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
             self.position(nodes[node[i]], int(gpu[i]))  # which says what is wrong
         return np.asarray(self._positions[index, gpu])
@@ -116,6 +116,36 @@ class _Kind(NamedTuple):
     gpu_type: str
     gpus: int
     domains: tuple[str, ...]
+
+
+class LineGpus(NamedTuple):
+    """GPUs of all pools of a cluster, line after line.
+
+    Attributes
+    ----------
+    start : int array, shape (n_pools,)
+        Where the line of each pool begins.
+    node, gpu : int arrays, shape (n_gpus,)
+        Number of the node of each GPU in `nodes`, and its own on that node.
+    nodes : tuple of str
+        Pool by pool.
+    """
+
+    start: IntArray
+    node: IntArray
+    gpu: IntArray
+    nodes: tuple[str, ...]
+
+
+@remembered
+def gpus_of_lines(cluster: Cluster) -> LineGpus:
+    """GPUs of all pools of a cluster, line after line."""
+    pools = pools_of(cluster)
+    start = np.cumsum([0, *(pool.n_gpus for pool in pools)])
+    first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
+    nodes = [pool.node_index + n for pool, n in zip(pools, first.tolist(), strict=False)]
+    gpu = np.concatenate([pool.gpu_index for pool in pools])
+    return LineGpus(start, np.concatenate(nodes), gpu, tuple(chain(*(pool.nodes for pool in pools))))
 
 
 @remembered

@@ -29,7 +29,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import block_size, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size, free_by_level
 from wattsched.topology.pools import Pool
 
 MOST_CUTS = 5_000
@@ -99,6 +99,11 @@ class Room:
     def on_nodes(self) -> IntArray:
         """Free GPUs of each node, shape (n_nodes,)."""
         return np.bincount(self.pool.node_index[self.free], minlength=len(self.pool.nodes))
+
+    @cached_property
+    def vacant(self) -> Occupancy:
+        """Free blocks of a pool of blocks; not to be changed."""
+        return Occupancy(self.pool.blocks, self.free)
 
     @cached_property
     def _by_level(self) -> IntArray:

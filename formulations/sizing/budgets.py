@@ -13,7 +13,7 @@ from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.pools import Pool
+from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
 
@@ -95,8 +95,11 @@ class Budget:
 def budgets_of(known: RoundJobs) -> list[Budget]:
     """All budgets and power caps of the round."""
     instance, pools, budgets = known.instance, known.pools, known.instance.budgets
-    idle_w, everywhere = standing_power_w(known), np.arange(len(pools))
-    found = []
+    found, everywhere = list[Budget](), np.arange(len(pools))
+    if (budgets.power_w, budgets.energy_j, budgets.carbon_g) == (None, None, None):
+        idle_w = 0.0  # which nobody asks for
+    else:
+        idle_w = standing_power_w(known)
     if budgets.power_w is not None:
         found.append(Budget("power_w", "power", everywhere, budgets.power_w, idle_w))
     for domain in instance.cluster.power_domains:
@@ -120,7 +123,10 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     index : int array, shape (n_columns,), optional
         Option of each column; without it, every option is one.
     """
-    budgets = budgets_of(options.of)
+    budgets, quotas = budgets_of(options.of), quotas_of(options.instance)
+    least = options.instance.budgets.least_goodput
+    if not budgets and not quotas and least is None:
+        return []
     index = np.arange(len(options)) if index is None else index
     extra, pool = extra_power_w(options)[index], options.pool[index]
     by_pool = np.argsort(pool, kind="stable")
@@ -138,9 +144,9 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
         else:
             use = energy * options.per_joule[budget.counts]
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
-    for quota in quotas_of(options.instance):
+    for quota in quotas:
         rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
-    if (least := options.instance.budgets.least_goodput) is not None:
+    if least is not None:
         rows.append(BudgetRow.of("least_goodput", options.goodput[index], least, 0.0, least=True))
     return rows
 
@@ -175,14 +181,28 @@ def _undisturbed(cluster: Cluster) -> BoolArray:
 
 
 @remembered
+def _sleepers(cluster: Cluster) -> list[IntArray]:
+    """`sleepers_of` rounds in which no job keeps its GPUs."""
+    sleeps = _undisturbed(cluster)
+    return [np.flatnonzero(sleeps[pool.members]) for pool in pools_of(cluster)]
+
+
+@remembered
+def _open_rooms(cluster: Cluster) -> list[Room]:
+    """`rooms_of` rounds in which no job keeps its GPUs."""
+    every = zip(pools_of(cluster), _sleepers(cluster), strict=True)
+    return [_room(cluster, p, pool, pool.available, some) for p, (pool, some) in enumerate(every)]
+
+
+@remembered
 def sleepers_of(known: RoundJobs) -> list[IntArray]:
     """Per pool the nodes that draw nothing as long as no job is there, by their places in `Pool.nodes`.
 
     A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
     where a job keeps its GPUs.
     """
-    if not _undisturbed(known.instance.cluster).any():
-        return [np.empty(0, dtype=np.int64)] * len(known.pools)
+    if not known.jobs.fixed.any():
+        return _sleepers(known.instance.cluster)
     sleeps = _undisturbed(known.instance.cluster).copy()
     job, position = known.held_gpus
     kept, pool_of = known.jobs.fixed[job], known.held[1][job]
@@ -209,15 +229,17 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
     """What is free in each pool as jobs can take it."""
+    if not known.jobs.fixed.any():
+        return _open_rooms(known.instance.cluster)
     free = zip(known.pools, free_gpus(known), sleepers_of(known), strict=True)
-    return [_room(known, p, *parts) for p, parts in enumerate(free)]
+    return [_room(known.instance.cluster, p, *parts) for p, parts in enumerate(free)]
 
 
-def _room(known: RoundJobs, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
+def _room(cluster: Cluster, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
     """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
     if not len(sleepers):
         return Room(number, pool, free)
-    cluster, sleeping = known.instance.cluster, np.setdiff1d(sleepers, pool.node_index[~free])
+    sleeping = np.setdiff1d(sleepers, pool.node_index[~free])
     idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
     awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
     order = np.argsort(awake_w, kind="stable")

@@ -20,6 +20,7 @@ from wattsched.topology.allocation import Requests, allocate
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import Coded, Column
 from wattsched.topology.node_allocation import Exact, Held, NoRoomError, allocate_any, allocate_on_nodes
+from wattsched.topology.pools import gpus_of_lines
 from wattsched.topology.room import Room
 
 
@@ -44,6 +45,8 @@ class Places:
     @classmethod
     def joined(cls, parts: list[Places]) -> Self:
         """All of them, by job."""
+        if len(parts) == 1:
+            return cls(parts[0].job, parts[0].position)
         none = np.empty(0, dtype=np.int64)
         job = np.concatenate([none, *(part.job for part in parts)])
         order = np.argsort(job, kind="stable")
@@ -151,7 +154,7 @@ def positions_of(
     """
     if room.pool.capacity == "blocks":
         requests = Requests(size=block, gpus=gpus, holder=held.job, held=held.position)
-        return allocate(room.pool, room.free, requests).position
+        return allocate(room.pool, room.free, requests, room.vacant).position
     if room.pool.capacity == "count":
         return allocate_any(room, gpus, held)
     return allocate_on_nodes(room, gpus, held, slots or partial(slots_for, room, gpus))
@@ -164,17 +167,29 @@ def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
     """
     known, pool, source = options.of, options.pool[chosen], np.arange(len(chosen))
     _, now, _ = known.held
+    if not options.job_sets:
+        held = Places(*known.held_gpus)
+        held = held.only((needs & (now == pool))[held.job])
+        return held.only(_unshared(options, pool[held.job], held))
     for s in np.unique(options.job_set[chosen]).tolist():
         if s != ALONE:
             first, *others = options.job_sets[s].members
             source[first] = next((j for j in (first, *others) if now[j] == options.job_sets[s].pool), first)
     jobs = np.flatnonzero(needs & (now[source] == pool))
     held = Places(*known.held_gpus).of(source[jobs], jobs)
+    return held.only(_unshared(options, pool[held.job], held))
+
+
+def _unshared(options: Options, pool: IntArray, held: Places) -> BoolArray:
+    """GPUs of jobs that are not the second to hold one of theirs."""
     width = max(pool.n_gpus for pool in options.pools)
-    _, claim = np.unique(pool[held.job] * width + held.position, return_index=True)
-    late = np.ones(len(held.job), dtype=bool)
-    late[claim] = False
-    return held.only(~np.isin(held.job, held.job[late]))
+    gpu = pool * width + held.position
+    ordered = np.sort(gpu)
+    if (ordered[1:] > ordered[:-1]).all():
+        return np.ones(len(gpu), dtype=bool)
+    late = np.ones(len(gpu), dtype=bool)
+    late[np.unique(gpu, return_index=True)[1]] = False
+    return ~np.isin(held.job, held.job[late])
 
 
 def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
@@ -186,33 +201,35 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     known, names, pools = options.of, options.of.jobs.names, options.pools
     pool, job_set = options.pool[chosen], options.job_set[chosen]
     running, waiting = np.flatnonzero(pool != WAIT), np.flatnonzero(pool == WAIT)
-    held = Places(*known.held_gpus)
-    leads = np.array([*(together.members[0] for together in options.job_sets), 0])
-    source = np.where(job_set == ALONE, np.arange(len(chosen)), leads[job_set])[running]
-    placed = Places.joined([places, held.only(options.fixed[held.job])]).of(source, running)
+    placed = places
+    if options.job_sets or options.fixed.any():
+        held = Places(*known.held_gpus)
+        leads = np.array([*(together.members[0] for together in options.job_sets), 0])
+        source = np.where(job_set == ALONE, np.arange(len(chosen)), leads[job_set])[running]
+        placed = Places.joined([places, held.only(options.fixed[held.job])]).of(source, running)
     gpus = options.gpus[chosen[running]]
     for i in np.flatnonzero(np.bincount(placed.job, minlength=len(chosen))[running] != gpus).tolist():
         raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
-    line = np.cumsum([0, *(pool.n_gpus for pool in pools)])[pool[placed.job]] + placed.position
-    first_node = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
-    nodes = np.concatenate([pool.node_index + n for pool, n in zip(pools, first_node, strict=False)])
-    used, node = np.unique(nodes[line], return_inverse=True)
-    at = np.searchsorted(first_node, used, side="right") - 1
-    named = [pools[p].nodes[n] for p, n in zip(at.tolist(), (used - first_node[at]).tolist(), strict=True)]
+    gpus_of = gpus_of_lines(options.instance.cluster)
+    line = gpus_of.start[pool[placed.job]] + placed.position
+    used, node = np.unique(gpus_of.node[line], return_inverse=True)
+    named = [gpus_of.nodes[n] for n in used.tolist()]
     columns: dict[str, Column] = {
-        "job": [names[j] for j in running.tolist()],
+        "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,
         "pool": Coded(pool[running], [pool.name for pool in pools]),
         # A set that several pools may hold is there for each of them.
         "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
         "node": Coded(node, named),
-        "gpu": np.concatenate([pool.gpu_index for pool in pools])[line],
+        "gpu": gpus_of.gpu[line],
     }
     jobs = AssignmentColumns(columns).without_empty()
-    waits = [*(names[j] for j in waiting.tolist()), *known.left_out]
+    waits = [*map(names.__getitem__, waiting.tolist()), *known.left_out]
     return Decision.model_construct(jobs=jobs, waiting=waits)
 
 
 def _setting(name: str, values: FloatArray) -> Column:
-    return values if name == "power_limit_w" else np.rint(np.nan_to_num(values)).astype(np.int64)
+    if name == "power_limit_w":
+        return values
+    return np.rint(np.where(np.isnan(values), 0.0, values)).astype(np.int64)

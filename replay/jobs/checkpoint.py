@@ -28,7 +28,7 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.version import __version__
 
 FAMILY = "wattsched-checkpoint/"
-FORMAT = f"{FAMILY}6"
+FORMAT = f"{FAMILY}7"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}
