@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -324,7 +324,9 @@ class Call:
             solver=self.solver,
             objective_name=self.instance.objective,
             sense=sense,
-            termination=TerminationReport(**asdict(termination)),
+            termination=TerminationReport(
+                reason=termination.reason, limit=termination.limit, detail=termination.detail
+            ),
             proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
             gap_asked=self.limits.gap,
             claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),

@@ -162,9 +162,10 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
 def late(place: str) -> Callable[..., Any]:
     """Function of a room, which is imported when it is called first: ``formulations.sizing.mckp:build``."""
+    found = cache(resolve_name)
 
     def call(*arguments: Any) -> Any:
-        return resolve_name(f"wattsched.{place}")(*arguments)
+        return found(f"wattsched.{place}")(*arguments)
 
     return call
 

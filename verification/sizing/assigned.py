@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -53,13 +54,14 @@ class Assigned:
         self.places = places
         columns = _columns(decision.jobs)
         self.names: list[str] = columns["job"]
-        self.job = np.array([jobs.get(name, UNKNOWN) for name in self.names], dtype=np.int64)
+        self.job = np.fromiter(map(jobs.get, self.names, repeat(UNKNOWN)), np.int64, len(self.names))
         self.pool = _numbered(columns["pool"], {name: number for number, name in enumerate(pools)})
         self.set: Coded = columns["set"]
-        stated = [columns[name] for name in SETTINGS[2:]]
+        limit_w = columns["power_limit_w"]
+        limit_w = np.where(np.isnan(limit_w), 0.0, limit_w)
         self.gpus: IntArray = columns["gpus"]
         self.batch_size: IntArray = columns["batch_size"]
-        self.settings = (self.pool, self.gpus, *map(np.nan_to_num, stated))
+        self.settings = (self.pool, self.gpus, columns["frequency_mhz"], limit_w, self.batch_size)
         self.start: IntArray = columns["start"]
         self.gpu: IntArray = columns["gpu"]
         unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
@@ -124,5 +126,5 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
 
 
 def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
-    known = [numbers.get(name, UNKNOWN) for name in column.values]
+    known = map(numbers.get, column.values, repeat(UNKNOWN))
     return np.array([*known, UNKNOWN], dtype=np.int64)[column.codes]

@@ -7,6 +7,7 @@ it and they read the rules differently, one of them is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 
 import numpy as np
 
@@ -138,7 +139,7 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
 def _said(assigned: Assigned, waiting: list[str], numbers: Mapping[str, int]) -> IntArray:
     """What the decision says first of each job: the number of an assignment, `WAITS` or `UNSAID`."""
     said = np.full(len(numbers), UNSAID)
-    waits = np.array([numbers.get(name, UNKNOWN) for name in waiting], dtype=np.int64)
+    waits = np.fromiter(map(numbers.get, waiting, repeat(UNKNOWN)), np.int64, len(waiting))
     said[waits[waits != UNKNOWN]] = WAITS
     jobs, first = np.unique(assigned.job, return_index=True)
     said[jobs[jobs != UNKNOWN]] = first[jobs != UNKNOWN]
@@ -188,9 +189,9 @@ class _Drawn:
             pools.items(), asleep, self._idle_w.tolist(), ends[:-1], ends[1:], strict=True
         ):
             here = order[start:end]
-            servers_w = [*pool.base_power_w.tolist(), *pool.reserved_w.tolist(), *(-base_w[down]).tolist()]
+            servers_w = pool.servers_w - total(base_w[down].tolist()) if len(down) else pool.servers_w
             idle = pool.available - pool.gpus_per_node * len(down) - int(leading[here].sum())
-            self.standing_w[name] = idle * idle_w + total(servers_w)
+            self.standing_w[name] = idle * idle_w + servers_w
             self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
 
     def woken_j(self) -> float:

@@ -76,17 +76,23 @@ class _Used(NamedTuple):
 
     def take(self, which: BoolArray) -> _Used:
         """Some of them."""
+        if which.all():
+            return self
         columns: list[Any] = [column[which] for column in self]
-        return self if which.all() else _Used(*columns)
+        return _Used(*columns)
 
 
 def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
     """GPUs of the users, and which of these list one twice."""
     listed, user = assigned.listed(assigned.users)
     node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
+    pool, ordered = assigned.pool[assigned.users][user], np.sort(number)
+    if (np.diff(ordered, prepend=UNKNOWN) > 0).all():  # all exist, and nobody has those of another
+        nobody = np.zeros(len(user), dtype=bool)
+        return _Used(user, pool, node, gpu, number, nobody), np.zeros(len(assigned.users), dtype=bool)
     uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
     crowded = (number == UNKNOWN) | (uses[number] > 1)
-    used = _Used(user, assigned.pool[assigned.users][user], node, gpu, number, crowded)
+    used = _Used(user, pool, node, gpu, number, crowded)
     again = np.flatnonzero(crowded)
     again = again[_later(user[again], node[again], gpu[again])[0]]
     once = np.ones(len(user), dtype=bool)
@@ -147,7 +153,7 @@ def _unavailable(assigned: Assigned, used: _Used) -> Iterator[Told]:
 
 def _shared(assigned: Assigned, used: _Used) -> Iterator[Told]:
     crowded = np.flatnonzero(used.crowded)
-    later, first = _later(used.node[crowded], used.gpu[crowded])
+    later, first = _later(used.node[crowded], used.gpu[crowded]) if len(crowded) else (crowded, crowded)
     for mine, its in zip(crowded[later].tolist(), crowded[first].tolist(), strict=True):
         user, node, gpu = _gpu(assigned, used, mine)
         name, other = _name(assigned, user), _name(assigned, int(used.user[its]))
@@ -185,6 +191,8 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
 
 def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:
     """Users, all of them in pools of nodes, with parts of several nodes."""
+    if not len(used.user):
+        return
     n_nodes = len(assigned.places.size)
     pair, gpus = np.unique(used.user * n_nodes + used.node, return_counts=True)
     user, node = pair // max(1, n_nodes), pair % max(1, n_nodes)
@@ -197,10 +205,11 @@ def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
     """Owners of ranges, each with an earlier one that has one of its spots first."""
+    order = np.argsort(first)
+    if (first[order[1:]] >= np.maximum.accumulate((first + length)[order])[:-1]).all():
+        return set()
     change = np.bincount(first, minlength=n_spots + 1) - np.bincount(first + length, minlength=n_spots + 1)
     crowded = np.cumsum(change[:-1]) > 1
-    if not crowded.any():
-        return set()
     spots, owners = ranges(first, length), np.repeat(owner, length)
     order = np.argsort(owners, kind="stable")
     order = order[crowded[spots[order]]]

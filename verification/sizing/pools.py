@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from math import fsum
 
 import numpy as np
 
@@ -58,6 +59,11 @@ class Pool:
     sizes: IntArray
     line: IntArray
     capacity: str = "blocks"
+
+    @cached_property
+    def servers_w(self) -> float:
+        """Draw of all its servers, and of others' jobs there."""
+        return fsum([*self.base_power_w.tolist(), *self.reserved_w.tolist()])
 
     @property
     def most_gpus(self) -> int:

@@ -77,7 +77,9 @@ def alone_j(instance: Instance, tenant: str | None) -> float:
 
 def metered(instance: Instance) -> bool:
     """Whether any tenant has a quota of joules or grams."""
-    return any(quota.counts in ("energy", "carbon") for quota in quotas_of(instance))
+    return bool(instance.tenants) and any(
+        quota.counts in ("energy", "carbon") for quota in quotas_of(instance)
+    )
 
 
 def drawn_j(instance: Instance, power_w: FloatArray, seconds: FloatArray) -> FloatArray:
