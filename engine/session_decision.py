@@ -9,11 +9,12 @@ import numpy as np
 
 from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.result import Result
-from wattsched.topology.arrays import IntArray, first_equal_row
+from wattsched.topology.arrays import IntArray, Rows
 from wattsched.topology.pools import pools_of
+from wattsched.topology.remembered import Last
 
 WAITS = -1
 """Option of a job that waits."""
@@ -110,12 +111,38 @@ def decision_of(instance: Instance, result: Result) -> SessionDecision:
 
 def _rows_of(instance: Instance, kind: IntArray, running: AssignmentColumns) -> IntArray:
     """Row of its kind's table that each assignment is, `MODELLED` where there is none."""
-    rows, pool = rows_of_kinds(instance), running.coded("pool")
-    types = {one.name: one.gpu_type for one in pools_of(instance.cluster)}
-    # A row names the pool or its GPU type, never both; it is there for every pool that it stands for.
-    means = [[name in (own, types[own]) for name in rows.pool.values] for own in pool.values]
-    of_pool, row = np.nonzero(np.array(means, dtype=bool).reshape(len(pool.values), -1)[:, rows.pool.codes])
-    columns = [rows.table[row], of_pool, rows.gpus[row], *(getattr(rows, name)[row] for name in SETTINGS)]
+    pool = running.coded("pool")
+    # For the kinds of the round before they are known.
+    known = _LAST.answer(
+        instance.cluster, content_of_kinds(instance, instance.by_column()), lambda: _Tables(instance)
+    )
+    number = np.array([known.pools.get(name, WAITS) for name in pool.values], dtype=np.int64)[pool.codes]
     stated = [np.where(values > 0.0, values, np.nan) for values in map(running.numbers, SETTINGS)]
-    found = first_equal_row(columns, [kind, pool.codes, running.counts("gpus"), *stated])
-    return np.where(found >= 0, np.append(row, 0)[found] - rows.start[kind], MODELLED)
+    found = known.rows.first_equal([kind, number, running.counts("gpus"), *stated])
+    return np.where(found >= 0, known.row[found], MODELLED)
+
+
+class _Tables:
+    """Rows of the tables of the kinds of a round, once for every pool that they stand for.
+
+    Attributes
+    ----------
+    pools : dict of str to int
+    rows : Rows
+        By kind, pool, GPUs and settings.
+    row : int array
+        Which row of its table each is; one entry more.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        rows, pools = rows_of_kinds(instance), pools_of(instance.cluster)
+        self.pools = {pool.name: p for p, pool in enumerate(pools)}
+        # A row names the pool or its GPU type, never both.
+        means = [[name in (pool.name, pool.gpu_type) for name in rows.pool.values] for pool in pools]
+        pool, row = np.nonzero(np.array(means, dtype=bool).reshape(len(pools), -1)[:, rows.pool.codes])
+        kind = rows.table[row]
+        self.rows = Rows([kind, pool, rows.gpus[row], *(getattr(rows, name)[row] for name in SETTINGS)])
+        self.row = np.append(row - rows.start[kind], 0)
+
+
+_LAST = Last[_Tables]()

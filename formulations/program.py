@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +14,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
+
+# So few entries are sooner sorted here than by scipy, which looks them over first.
+_FEW_ENTRIES = 20_000
 
 
 @dataclass(frozen=True)
@@ -244,6 +248,29 @@ class Program:
         return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))
 
 
+class Quantities(Mapping[str, FloatArray]):
+    """Quantities of columns by name, which are computed when one is looked at: most solvers look at none."""
+
+    def __init__(self, computed: Callable[[], Mapping[str, FloatArray]]) -> None:
+        self._computed = computed
+
+    @cached_property
+    def _known(self) -> Mapping[str, FloatArray]:
+        return self._computed()
+
+    def __getitem__(self, name: str) -> FloatArray:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self._known),)
+
+
 class Entries:
     """Gathers the entries of a matrix, in any order; those of one place add up."""
 
@@ -256,7 +283,7 @@ class Entries:
 
     def matrix(self, n_rows: int, n_columns: int) -> csc_array:
         """Matrix of the entries so far."""
-        from scipy.sparse import coo_array
+        from scipy.sparse import coo_array, csc_array
 
         parts = [np.broadcast_arrays(*entries) for entries in self._entries]
         # Indices of half the usual size are sorted faster.
@@ -267,7 +294,18 @@ class Entries:
         used = values != 0.0
         if not used.all():
             rows, columns, values = rows[used], columns[used], values[used]
-        return coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
+        shape = n_rows, n_columns
+        if len(values) > _FEW_ENTRIES:
+            return coo_array((values, (rows, columns)), shape=shape).tocsc()
+        order = np.lexsort((rows, columns))
+        rows, columns, values = rows[order], columns[order], values[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+        if not first.all():
+            values = np.add.reduceat(values, np.flatnonzero(first))
+            rows, columns = rows[first], columns[first]
+        ends = np.searchsorted(columns, np.arange(n_columns + 1, dtype=np.int32)).astype(np.int32)
+        return csc_array((values, rows, ends), shape=shape)
 
 
 class ProgramBuilder(Entries):

@@ -48,13 +48,15 @@ def _tabulated(instance: Instance) -> dict[str, Any]:
         return {}
     pools = pools_of(instance.cluster)
     known, tables = configurations_of(instance, jobs, pools), dict(instance.tables)
+    # Kinds are numbered in the order of their first jobs.
+    number = np.argsort(np.argsort(np.unique(known.of_job, return_index=True)[1])).tolist()
     names, listed = [pool.name for pool in pools], []
     for j, job in enumerate(jobs):
         if not modelled[j]:
             listed.append(job)
             continue
         kind = int(known.of_job[j])
-        table = f"{job.model}-{kind}"
+        table = f"{job.model}-{number[kind]}"
         if table not in tables:
             rows = np.arange(known.start[kind], known.start[kind + 1])
             tables[table] = OptionTable.model_validate(_columns(known, rows, names))

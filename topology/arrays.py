@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,11 @@ BoolArray = NDArray[np.bool_]
 
 # Of so few rows those of Python are sooner compared.
 _FEW = 200
+# Up to so many times as many numbers are sooner counted than sorted.
+_FEW_VALUES = 4
+
+# Among so many rows a table finds sooner than a search by halves.
+_MANY = 2_000
 
 # A multiplier that spreads bits, of MMIX's generator (Knuth, "The Art of Computer Programming", 3.3.4).
 _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
@@ -24,7 +30,7 @@ def ranges(start: IntArray, size: IntArray) -> IntArray:
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - skipped, size))
 
 
-def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
     """Kinds of rows that agree in all columns, in the order of their first rows.
 
     Returns
@@ -35,70 +41,117 @@ def alike(columns: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
         Kind of each row.
     """
     if len(columns[0]) <= _FEW:
-        seen: dict[tuple[int, ...], int] = {}
+        seen: dict[tuple[float, ...], int] = {}
         rows = zip(*(column.tolist() for column in columns), strict=True)
         kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
         return np.unique(kinds, return_index=True)[1], kinds
-    _, code = np.unique(columns[0], return_inverse=True)
-    for column in columns[1:]:
-        _, number = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
-    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+    code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        number, many = _numbered(column)
+        code, span = code * many + number, span * many
+        if span > _FEW_VALUES * len(code):
+            code, span = _numbered(code)
+    code, span = _numbered(code)
+    first = np.zeros(span, dtype=np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return first[order], rank[kind]
+    return first[order], rank[code]
 
 
-def equal_rows(
-    columns: Sequence[IntArray | FloatArray], asked: Sequence[IntArray | FloatArray]
-) -> tuple[IntArray, IntArray]:
-    """Rows that equal those that are asked for in all columns; nan equals nan.
+def _numbered(column: Any) -> tuple[IntArray, int]:
+    """Numbers from 0 on, equal ones for equal values, in their order; and how many these are."""
+    least = int(column.min()) if column.dtype.kind == "i" else 0
+    if column.dtype.kind != "i" or column.max() - least > _FEW_VALUES * len(column):
+        values, number = np.unique(column, return_inverse=True)
+        return number, len(values)
+    most = int(column.max())
+    there = np.zeros(most - least + 1, dtype=bool)
+    there[column - least] = True
+    if there.all():
+        return column - least, len(there)
+    return (np.cumsum(there) - 1)[column - least], int(np.count_nonzero(there))
+
+
+class Rows:
+    """Rows of numbers, among which equal ones are looked up; nan equals nan.
 
     Parameters
     ----------
     columns : sequence of arrays, shape (n_rows,)
-    asked : sequence of arrays, shape (n_asked,)
-        The same columns.
-
-    Returns
-    -------
-    place, row : int arrays, shape (n_found,)
-        Of those asked for, ascending, and the rows of each, ascending.
     """
-    known, sought = [*map(_comparable, columns)], [*map(_comparable, asked)]
-    code, wanted = _mixed(known), _mixed(sought)
-    order = np.argsort(code, kind="stable")
-    codes, first, many = np.unique(code[order], return_index=True, return_counts=True)
-    at = np.searchsorted(codes, wanted)
-    size = np.append(many, 0)[at]
-    place, row = np.repeat(np.arange(len(wanted)), size), order[ranges(np.append(first, 0)[at], size)]
-    equal = np.ones(len(row), dtype=bool)
-    for column, values in zip(known, sought, strict=True):
-        equal &= column[row] == values[place]
-    return place[equal], row[equal]
+
+    def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
+        self._known = _comparable(columns)
+        code = _mixed(self._known)
+        self._order = np.argsort(code, kind="stable")
+        self._code = code[self._order]
+        # How many of the rows from a place on have the same number.
+        last = np.flatnonzero(np.diff(self._code, append=~self._code[-1:]))
+        self._many = last[np.searchsorted(last, np.arange(len(code)))] - np.arange(len(code)) + 1
+        self._place = self._table()
+
+    def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
+        """Rows that equal those that are asked for in all columns.
+
+        Parameters
+        ----------
+        asked : sequence of arrays, shape (n_asked,)
+            The same columns.
+
+        Returns
+        -------
+        place, row : int arrays, shape (n_found,)
+            Of those asked for, ascending, and the rows of each, ascending.
+        """
+        sought = _comparable(asked)
+        wanted = _mixed(sought)
+        first = self._first(wanted)
+        there = first < len(self._code)
+        there[there] = self._code[first[there]] == wanted[there]
+        size = np.zeros(len(first), dtype=np.int64)
+        size[there] = self._many[first[there]]
+        place, row = np.repeat(np.arange(len(wanted)), size), self._order[ranges(first, size)]
+        equal = (self._known[:, row] == sought[:, place]).all(axis=0)
+        return place[equal], row[equal]
+
+    def _table(self) -> IntArray | None:
+        """For the first bits of a number the place of one that has them, where there are many."""
+        if len(self._code) < _MANY:
+            return None
+        self._shift = np.uint64(64 - len(self._code).bit_length() - 2)
+        place = np.zeros(1 << 64 - int(self._shift), dtype=np.int64)
+        ends = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
+        place[self._code[ends] >> self._shift] = ends
+        return place
+
+    def _first(self, wanted: NDArray[np.uint64]) -> IntArray:
+        """First place of each number, or where it would be."""
+        if self._place is None:
+            return np.asarray(np.searchsorted(self._code, wanted))
+        first = self._place[wanted >> self._shift]
+        others = np.flatnonzero(self._code[first] != wanted)
+        first[others] = np.searchsorted(self._code, wanted[others])
+        return np.asarray(first)
+
+    def first_equal(self, asked: Sequence[IntArray | FloatArray]) -> IntArray:
+        """First of the rows of `equal` for each that is asked for, -1 where there is none."""
+        place, row = self.equal(asked)
+        found = np.full(len(asked[0]), -1)
+        found[place[::-1]] = row[::-1]
+        return found
 
 
-def first_equal_row(
-    columns: Sequence[IntArray | FloatArray], asked: Sequence[IntArray | FloatArray]
-) -> IntArray:
-    """First of the rows of `equal_rows` for each that is asked for, -1 where there is none."""
-    place, row = equal_rows(columns, asked)
-    found = np.full(len(asked[0]), -1)
-    found[place[::-1]] = row[::-1]
-    return found
-
-
-def _comparable(values: IntArray | FloatArray) -> FloatArray:
+def _comparable(columns: Sequence[IntArray | FloatArray]) -> FloatArray:
     """Numbers of which equal ones have equal bits, also where they are none or 0."""
+    values = np.array(columns, dtype=float)
     return np.where(np.isnan(values), -np.inf, values) + 0.0
 
 
-def _mixed(columns: Sequence[FloatArray]) -> NDArray[np.uint64]:
+def _mixed(columns: FloatArray) -> NDArray[np.uint64]:
     """A number of each row: the same where all columns are, and hardly ever where they are not."""
-    code = np.zeros(len(columns[0]), dtype=np.uint64)
-    for values in columns:
-        code ^= values.view(np.uint64)
-        code *= _ODD
-        code ^= code >> _HALF
-    return code
+    bits = columns.view(np.uint64)
+    odd = _ODD ** np.arange(1, len(columns) + 1, dtype=np.uint64)
+    mixed: NDArray[np.uint64] = ((bits ^ bits >> _HALF) * odd[:, None]).sum(axis=0)
+    return (mixed ^ mixed >> _HALF) * _ODD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,6 +26,22 @@ def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
         return known[1]
 
     return look
+
+
+class Last(Generic[R]):
+    """The last answer to a question about an object, for when it is asked in the same words again."""
+
+    def __init__(self) -> None:
+        self._of: Callable[[Any], list[tuple[Any, R]]] = remembered(lambda thing: [])
+
+    def answer(self, thing: Any, words: Any, found: Callable[[], R]) -> R:
+        """What was found last of the thing if the words were the same, else what is found now."""
+        last = self._of(thing)
+        known = last[0] if last else None
+        if known is None or known[0] != words:
+            known = words, found()
+            last[:] = [known]
+        return known[1]
 
 
 def _forget(found: dict[int, tuple[weakref.ref[Any], R]], key: int, gone: weakref.ref[Any]) -> None:

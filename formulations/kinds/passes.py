@@ -207,9 +207,16 @@ class Passes:
 
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
+        self._last: tuple[FloatArray, FloatArray, IntArray] | None = None
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
+        last = self._last  # the same prices are often asked about again
+        if last is None or not np.array_equal(last[0], prices):
+            last = self._last = prices.copy(), *self._found_least(prices)
+        return last[1:]
+
+    def _found_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         least, code = self._least_own(prices)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
         of_kind, run = np.full(n, np.inf), np.zeros(n, dtype=np.int64)

@@ -78,7 +78,8 @@ class _Round:
         keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))
         # Of every row of the program which of all configurations it is.
         by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
-        self.index = keep[np.lexsort([key[keep] for key in by])]
+        words = "in order", self.scaled.value.tobytes(), keep.tobytes()
+        self.index = rows.once(words, lambda: keep[np.lexsort([key[keep] for key in by])])
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
@@ -392,7 +393,12 @@ def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolAr
     # What draws no more and is as quick uses no more joules, in either scope.
     if any(quota.counts == "power" or quota.metered for quota in quotas):
         criteria.append(rows.power_w)
-    order = np.lexsort((alike, rows.kind))
-    beaten = np.empty(len(rows), dtype=bool)
-    beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(criteria)[:, order])
-    return ~beaten
+    every = np.array(criteria)
+
+    def undominated_rows() -> BoolArray:
+        order = np.lexsort((alike, rows.kind))
+        beaten = np.empty(len(rows), dtype=bool)
+        beaten[order] = beaten_in_runs(rows.kind[order], alike[order], every[:, order])
+        return ~beaten
+
+    return rows.once(("undominated", alike.tobytes(), every.tobytes()), undominated_rows)

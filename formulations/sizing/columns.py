@@ -81,7 +81,21 @@ def _runs(job: IntArray, pool: IntArray) -> IntArray:
 
 def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolArray:
     """Columns that another one of the same job in the same pool beats, or equals and comes first."""
+    if len(criteria) == 2:
+        return _beaten_by_two(job, pool, *criteria)
     return _beaten_in_run(_runs(job, pool), criteria)
+
+
+def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: FloatArray) -> BoolArray:
+    """The same where two numbers count: in ascending order of one, those that have no less of the other."""
+    run = np.cumsum((np.diff(job, prepend=-1) != 0) | (np.diff(pool, prepend=-2) != 0))
+    order = np.lexsort((second, first, run))
+    values, rank = np.unique(second, return_inverse=True)
+    # Runs are apart, the later the lower.
+    height = rank[order] - run[order] * (len(values) + 1)
+    beaten = np.zeros(len(job), dtype=bool)
+    beaten[order[1:]] = np.minimum.accumulate(height)[:-1] <= height[1:]
+    return beaten
 
 
 def _beaten_in_run(runs: IntArray, criteria: FloatArray) -> BoolArray:
@@ -119,9 +133,7 @@ def _pareto(values: FloatArray) -> BoolArray:
     ranked = np.take_along_axis(values, order[None], axis=2)
     beaten = np.zeros(order.shape, dtype=bool)
     # In lexicographic order only an earlier member can dominate a later one, equals included.
-    if len(values) == 2:
-        beaten[:, 1:] = np.minimum.accumulate(ranked[1], axis=1)[:, :-1] <= ranked[1][:, 1:]
-    for i in range(size - 1 if len(values) > 2 else 0):
+    for i in range(size - 1):
         worse = ~beaten[:, i : i + 1] & ~beaten[:, i + 1 :]
         for criterion in ranked[1:]:
             worse &= criterion[:, i : i + 1] <= criterion[:, i + 1 :]
@@ -191,6 +203,11 @@ class Choices:
         """Which columns need a block of free GPUs."""
         options = self.options
         return ~(options.waiting[self.index] | options.fixed[self.job]) & (self.block > 0)
+
+    @cached_property
+    def taken(self) -> IntArray:
+        """Free GPUs that each column takes for itself."""
+        return np.where(self.needs_room, self.block, 0)
 
     @cached_property
     def links(self) -> list[Link]:

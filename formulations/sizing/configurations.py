@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import BOUNDS, JobColumns
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.instances.sizing.tenants import most_alone
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.column import Coded
 from wattsched.topology.pools import Pool
+from wattsched.topology.remembered import Last
 from wattsched.topology.room import largest_room, room_for
 
 Columns = dict[str, NDArray[np.generic]]
+
+T = TypeVar("T")
 
 COLUMNS = ("pool", "gpus", "block", "rate", "power_w", *SETTINGS)
 
 
 WAIT = -1
 """Row and pool of a job that does not run."""
+
+# Jobs of a kind, on average, from which on the kinds of one round are looked for in the next.
+_ALIKE = 2
 
 
 @dataclass(frozen=True)
@@ -57,9 +63,32 @@ class Configurations:
     frequency_mhz: FloatArray
     power_limit_w: FloatArray
     batch_size: FloatArray
+    _found: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    def of_jobs(self, of_job: IntArray) -> Configurations:
+        """The same rows, and what was found of them by `once`, for other jobs of these kinds."""
+        return replace(self, of_job=of_job)
+
+    def once(self, words: Any, found: Callable[[], T]) -> T:
+        """What is found of the rows, which it is once for what is asked in these words."""
+        if words not in self._found:
+            self._found[words] = found()
+        known: T = self._found[words]
+        return known
+
+    @property
+    def by_holding(self) -> Rows:
+        """Rows by kind and what tells whether a job restarts: pool, GPUs and batch size."""
+        return self.once("holding", lambda: Rows([self.kind, self.pool, self.gpus, self.batch_size]))
+
+    @property
+    def by_setting(self) -> Rows:
+        """Rows by kind, pool, GPUs and settings."""
+        columns = self.kind, self.pool, self.gpus, *(getattr(self, name) for name in SETTINGS)
+        return self.once("setting", lambda: Rows(columns))
 
     @property
     def columns(self) -> Columns:
@@ -129,7 +158,7 @@ class Configurations:
         counts = np.bincount(self.kind[rows], minlength=len(self.start) - 1)
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         columns: dict[str, Any] = {name: values[rows] for name, values in self.columns.items()}
-        return replace(self, start=start, **columns)
+        return Configurations(self.of_job, start, **columns)
 
     def laid_out(self, kinds: IntArray, rows: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Write the rows of jobs behind one another, each job's waiting last.
@@ -164,17 +193,31 @@ class Configurations:
         return start, job, row
 
 
+_LAST = Last[Configurations]()
+
+
 def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Configurations:
     """Configurations that the jobs of an instance may run in, for each kind of job once.
 
-    Rows are in the order of the pools, and within a pool in the order of the table or profile.
+    Rows are in the order of the pools, and within a pool in the order of the table or profile. Those of the
+    round before are taken where the kinds are the same.
     """
+    first, of_job = jobs.kinds
+    if len(jobs) < _ALIKE * len(first):
+        return _configurations_of(instance, jobs, pools)
+    found = partial(_configurations_of, instance, jobs, pools)
+    return _LAST.answer(instance.cluster, content_of_kinds(instance, jobs), found).of_jobs(of_job)
+
+
+def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Configurations:
     first, of_job = jobs.kinds
     n = len(first)
     allowed = _allowed(jobs.coded("pools").take(first), pools)
     pieces = [_from_tables(instance, pools, allowed), *_from_models(instance, pools, jobs, allowed)]
-    kind = np.concatenate([kind for kind, _ in pieces])
-    columns = {name: np.concatenate([columns[name] for _, columns in pieces]) for name in pieces[0][1]}
+    kind, columns = pieces[0]
+    if len(pieces) > 1:
+        kind = np.concatenate([kind for kind, _ in pieces])
+        columns = {name: np.concatenate([columns[name] for _, columns in pieces]) for name in columns}
     gpus = columns["gpus"].astype(np.int64, copy=False)
     largest = np.array([largest_room(pool) for pool in pools], dtype=np.int64)
     fewest, most = (jobs.counts(name)[first] for name in BOUNDS)
@@ -186,15 +229,16 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
         most_of = [most_alone(instance.tenants, tenant) for tenant in tenants]
         most_gpus, most_w, _ = np.array(most_of, dtype=float).reshape(n, 3).T
         keep &= (gpus <= most_gpus[kind]) & (columns["power_w"] <= most_w[kind])
-    rows = np.flatnonzero(keep)
-    rows = rows[np.argsort(kind[rows], kind="stable")]
-    start = np.concatenate([[0], np.cumsum(np.bincount(kind[rows], minlength=n))]).astype(np.int64)
+    if not (keep.all() and (kind[1:] >= kind[:-1]).all()):
+        rows = np.flatnonzero(keep)
+        rows = rows[np.argsort(kind[rows], kind="stable")]
+        kind, columns = kind[rows], {name: values[rows] for name, values in columns.items()}
+    start = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=n))]).astype(np.int64)
     whole = ("pool", "gpus", "block")
-    return Configurations(
-        of_job,
-        start,
-        *(columns[name][rows].astype(np.int64 if name in whole else float) for name in COLUMNS),
-    )
+    stated: dict[str, Any] = {
+        name: columns[name].astype(np.int64 if name in whole else float, copy=False) for name in COLUMNS
+    }
+    return Configurations(of_job, start, **stated)
 
 
 def _allowed(names: Coded, pools: tuple[Pool, ...]) -> BoolArray:
@@ -213,15 +257,17 @@ def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
 def _from_tables(instance: Instance, pools: tuple[Pool, ...], allowed: BoolArray) -> tuple[IntArray, Columns]:
     """Rows of tables, once for each pool that a row's pool or GPU type stands for; with the kind of each."""
     known = rows_of_kinds(instance)
-    kind, named = known.table, known.pool
-    pieces = [np.empty(0, dtype=np.int64)]
+    kind, named, pieces = known.table, known.pool, list[IntArray]()
     for p, pool in enumerate(pools):
         meant = np.array([name in (pool.name, pool.gpu_type) for name in named.values], dtype=bool)
         pieces.append(np.flatnonzero(meant[named.codes] & allowed[kind, p]))
-    rows = np.concatenate(pieces)
+    sizes = [len(piece) for piece in pieces]
+    rows: IntArray | slice = np.concatenate(pieces)
+    if len(sizes) == 1 and sizes[0] == len(kind):
+        rows = slice(None)
     rate = np.where(np.isnan(known.rate), 1.0 / known.completion_s, known.rate)
     columns: Columns = {
-        "pool": np.repeat(np.arange(-1, len(pools)), [len(piece) for piece in pieces]),
+        "pool": np.repeat(np.arange(len(pools)), sizes),
         "gpus": known.gpus[rows],
         "rate": rate[rows],
         "power_w": known.power_w[rows],

@@ -25,13 +25,13 @@ from wattsched.topology.room import room_for
 
 ALONE = -1
 """Number of no set."""
-WAITING = {
-    "rate": 0.0,
-    "power_w": 0.0,
-    "pool": WAIT,
-    "gpus": 0,
-    "block": 0,
-    **dict.fromkeys(SETTINGS, np.nan),
+WAITING: dict[str, list[float]] = {
+    "rate": [0.0],
+    "power_w": [0.0],
+    "pool": [WAIT],
+    "gpus": [0],
+    "block": [0],
+    **{name: [np.nan] for name in SETTINGS},
 }
 """What a job that waits has and takes."""
 COMPLETION_RANGE_S = (1e-6, 1e13)
@@ -285,11 +285,13 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
         Numbers of the jobs; default: all. Of their sets only those with all jobs among them count.
     """
     kind = known.kind if jobs is None else known.kind[jobs]
-    _, job, row = known.configurations.laid_out(kind)
+    start, job, row = known.configurations.laid_out(kind)
     if jobs is not None:
         job = jobs[job]
     columns = _columns_of(known, row)
     job_set = np.full(len(job), ALONE)
+    if jobs is None and not known.job_sets:
+        return _allowed(_of_columns(known, job, job_set, columns, start))
     if known.job_sets:
         of_row, number, rows = _rows_of_sets(known)
         if jobs is not None:
@@ -315,13 +317,15 @@ def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:
 
 def _columns_of(known: RoundJobs, row: IntArray) -> Columns:
     return {
-        name: np.append(values, WAITING[name]).astype(values.dtype, copy=False)[row]
+        name: np.concatenate([values, np.array(WAITING[name], dtype=values.dtype)])[row]
         for name, values in known.configurations.columns.items()
     }
 
 
-def _of_columns(known: RoundJobs, job: IntArray, job_set: IntArray, columns: Columns) -> Options:
-    start = np.searchsorted(job, np.arange(len(known) + 1))
+def _of_columns(
+    known: RoundJobs, job: IntArray, job_set: IntArray, columns: Columns, start: IntArray | None = None
+) -> Options:
+    start = np.searchsorted(job, np.arange(len(known) + 1)) if start is None else start
     named: dict[str, Any] = columns
     return Options(known, start, job, job_set, **named)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from wattsched.instances.sizing.instance import Instance, JobSet, per_joule
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import most_alone, weights_of
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, equal_rows, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
@@ -84,8 +85,7 @@ class RoundJobs:
         """Numbers of jobs by their names, `NONE` for those that are not in the round."""
         if names is self.jobs.names:
             return np.arange(len(self))
-        place = self.jobs.place
-        return np.fromiter((place.get(name, NONE) for name in names), np.int64, len(names))
+        return np.fromiter(map(self.jobs.place.get, names, repeat(NONE)), np.int64, len(names))
 
     @property
     def work(self) -> FloatArray:
@@ -178,8 +178,11 @@ class RoundJobs:
         for p, pool in enumerate(self.pools):
             here = np.flatnonzero(at == p)
             position[here] = pool.positions(held.node.values, node[here], gpu[here])
+        place = job * max((pool.n_gpus for pool in self.pools), default=1) + position
+        if (at != WAIT).all() and (place[1:] > place[:-1]).all():
+            return job, position
         known = np.flatnonzero(at != WAIT)
-        order = known[np.lexsort((position[known], job[known]))]
+        order = known[np.argsort(place[known], kind="stable")]
         return job[order], position[order]
 
     @cached_property
@@ -261,8 +264,7 @@ class RoundJobs:
         bound = np.flatnonzero((gpus >= 0) & (pays | self.jobs.fixed))
         if len(bound) == 0:
             return bound, bound
-        columns = rows.kind, rows.pool, rows.gpus, rows.batch_size
-        place, row = equal_rows(columns, (self.kind[bound], pool[bound], gpus[bound], batch[bound]))
+        place, row = rows.by_holding.equal([self.kind[bound], pool[bound], gpus[bound], batch[bound]])
         return bound[place], row
 
     @cached_property

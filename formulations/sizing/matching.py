@@ -11,7 +11,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, first_equal_row
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE, Coded
 
 UNKNOWN = -2
@@ -60,6 +60,12 @@ def asked_of(known: RoundJobs, decision: Decision) -> Asked:
     return Asked(pool, gpus, settings, Coded(together, sets.values))
 
 
+def says_all(known: RoundJobs, decision: Decision) -> bool:
+    """Whether a decision says of every job of a round what it does."""
+    running = AssignmentColumns.from_records(decision.jobs)
+    return known.jobs.place.keys() <= {*running.names, *decision.waiting}
+
+
 def matching_options(options: Options, decision: Decision) -> IntArray:
     """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
     asked, job = asked_of(options.of, decision), options.job
@@ -87,9 +93,8 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     int array, shape (n_jobs,)
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
-    asked, rows = asked_of(known, decision), known.configurations
-    columns = [rows.kind, rows.pool, rows.gpus, *(getattr(rows, name) for name in SETTINGS)]
-    row = first_equal_row(columns, [known.kind, asked.pool, asked.gpus, *asked.settings.values()])
+    asked, rows = asked_of(known, decision), known.configurations.by_setting
+    row = rows.first_equal([known.kind, asked.pool, asked.gpus, *asked.settings.values()])
     found = np.where((row >= 0) & (asked.together.codes == NONE), row, UNKNOWN)
     found[asked.pool == WAIT] = WAIT
     return found

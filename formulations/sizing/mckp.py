@@ -18,19 +18,19 @@ what the program chooses can always be placed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from wattsched.formulations.model import Model
-from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.formulations.program import Block, Program, ProgramBuilder, Quantities
 from wattsched.formulations.sizing.budgets import BudgetRow, rooms_of
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.cutting import Cutting, cutting_of, points_of, slots_of
 from wattsched.formulations.sizing.data import Options, expanded
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.matching import matching_options
+from wattsched.formulations.sizing.matching import matching_options, says_all
 from wattsched.formulations.sizing.sleeping import Part, add_uses, awake_parts, nodes_awake, parts_of
 from wattsched.formulations.sizing.splits import split_of
 from wattsched.formulations.timer import Timer
@@ -70,13 +70,22 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     return Model(
         program=program,
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
-        encode=lambda decision: _point_of(columns, cuttings, parts, matching_options(options, decision)),
+        encode=lambda decision: _encoded(columns, cuttings, parts, decision),
         named_prices=program.named_prices,
         lagrangian=True,
         split=lambda inside, outside: split_of(columns, parts, inside, outside),
         options=len(options),
         dropped=columns.dropped,
     )
+
+
+def _encoded(
+    columns: Choices, cuttings: list[Cutting], parts: list[Part], decision: Decision
+) -> FloatArray | None:
+    """Point of the program that a decision is, None where it is none."""
+    if not says_all(columns.options.of, decision):
+        return None
+    return _point_of(columns, cuttings, parts, matching_options(columns.options, decision))
 
 
 def _point_of(
@@ -100,7 +109,7 @@ def _point_of(
 
 def room_of(columns: Choices) -> tuple[list[Room], IntArray, IntArray]:
     """Room in every pool, and each column's pool and what it takes there, as `room_rows` has them."""
-    return rooms_of(columns.options.of), columns.pool, np.where(columns.needs_room, columns.block, 0)
+    return rooms_of(columns.options.of), columns.pool, columns.taken
 
 
 def cuttings_of(columns: Choices) -> list[Cutting]:
@@ -142,12 +151,16 @@ def room_rows(
         inside = np.flatnonzero((taken > 0) & (pool == room.number))
         if not len(inside):
             continue
-        before, most, gained = np.inf, taken[inside], 0
-        for size in room.sizes(taken[inside]):
-            use, capacity = room.use(taken[inside], size), room.capacity(size)
+        asked = taken[inside]
+        before, most, gained = np.inf, asked, 0
+        for size in room.sizes(asked):
+            capacity, gain = room.capacity(size), room.gain(size) if len(room.sleeping) else 0
+            known = capacity == before and gain >= gained
+            if known and room.pool.capacity == "blocks":  # of larger blocks there are only fewer
+                continue
+            use = room.use(asked, size)
             some = np.flatnonzero(use)
-            gain = room.gain(size) if len(room.sleeping) else 0
-            if not len(some) or (capacity == before and gain >= gained and (use <= most).all()):
+            if not len(some) or (known and (use <= most).all()):
                 continue
             before, most, gained = capacity, use, gain
             yield room.name(size), inside[some], use[some].astype(float), float(capacity)
@@ -177,18 +190,18 @@ def assemble(
             cutting.add(rows, inside, taken[inside])
         return rows.n_columns - before
 
-    program = program_of(
+    return program_of(
         columns.start,
         columns.cost,
         rows,
-        columns.attributes(),
+        Quantities(columns.attributes),
         parts,
+        sense=columns.objective.sense,
         worst=worst,
         job=names.__getitem__,
+        option=columns.name_of,
         cut=cut,
     )
-    named = (Block("option", len(columns), columns.name_of), *program.columns[1:])
-    return replace(program, columns=named, sense=columns.objective.sense)
 
 
 def program_of(
@@ -198,8 +211,10 @@ def program_of(
     attributes: Mapping[str, FloatArray],
     parts: Sequence[Part] = (),
     *,
+    sense: Literal["min", "max"] = "min",
     worst: bool = False,
     job: Callable[[int], str] = str,
+    option: Callable[[int], str] | None = None,
     cut: Callable[[], int] = lambda: 0,
 ) -> Program:
     """Choose one column of every job under the gathered rows, at least cost.
@@ -215,24 +230,22 @@ def program_of(
         Quantities that published rules read.
     parts : sequence of Part
         Nodes that sleep; each part is a choice group behind those of the jobs.
+    sense : {"min", "max"}
+        Direction of the user's objective.
     worst : bool
         Whether the largest cost of a job counts, which a column of its own bounds, and not their sum.
-    job : callable
-        Name of a job by its number.
+    job, option : callable
+        Names of a job and of a column by their numbers.
     cut : callable
         Adds columns that say how nodes are cut up, behind the others, and says how many.
     """
     n, jobs = len(cost), len(start) - 1
-    choice = rows.columns(Block("option", n), cost=0.0 if worst else cost)
+    choice = rows.columns(Block("option", n, option), cost=0.0 if worst else cost)
     if parts:
         awake = np.array([[0.0, part.cost] for part in parts]).ravel()
         label = [f"{state}:{part.pool}:{part.each_w:g}W:{part.number}" for part in parts for state in STATES]
         rows.columns(Block.named("awake", label), cost=awake)
         start = np.append(start, n + 2 + 2 * np.arange(len(parts)))
-        # Rules that begin with what takes least begin with all nodes awake.
-        attributes = {
-            name: np.append(values, np.tile([0.0, -1.0], len(parts))) for name, values in attributes.items()
-        }
     if worst:
         least, most = worst_range(start[: jobs + 1], cost)
         bottleneck = rows.columns(Block("worst", 1), cost=1.0, lower=least, upper=most, integer=False)
@@ -242,6 +255,16 @@ def program_of(
     supply = cut()
     add_uses(rows, parts, n)
     choices = n + 2 * len(parts)
-    beyond = np.zeros(rows.n_columns - choices)
-    padded = {name: np.append(values, beyond) for name, values in attributes.items()}
-    return rows.program(start, attributes=padded, bottleneck=choices if worst else None, supply=supply)
+    # Rules that begin with what takes least begin with all nodes awake.
+    beyond = np.append(np.tile([0.0, -1.0], len(parts)), np.zeros(rows.n_columns - choices))
+
+    def padded() -> dict[str, FloatArray]:
+        return {name: np.append(values, beyond) for name, values in attributes.items()}
+
+    return rows.program(
+        start,
+        attributes=Quantities(padded),
+        sense=sense,
+        bottleneck=choices if worst else None,
+        supply=supply,
+    )

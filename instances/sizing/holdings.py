@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -122,20 +122,21 @@ class Holdings(Made[Placement]):
         )
 
 
-def held_by(names: list[str], jobs: AssignmentColumns) -> Coded:
-    """Column of what jobs hold by their names; jobs of other names are left out.
+def held_by(n: int, place: Mapping[str, int], jobs: AssignmentColumns) -> Coded:
+    """Column of what n jobs hold, by their names; jobs of other names are left out.
 
     Raises
     ------
     ValueError
         Which names a job that is there twice.
     """
-    place = jobs.place
-    if len(place) < len(jobs):
-        twice = next(name for i, name in enumerate(jobs.names) if place[name] != i)
+    if len(set(jobs.names)) < len(jobs):
+        twice = next(name for i, name in enumerate(jobs.names) if jobs.place[name] != i)
         raise ValueError(f"'current' has job '{twice}' more than once")
-    codes = np.fromiter((place.get(name, NONE) for name in names), np.int64, len(names))
-    return Coded(codes, Holdings.of_assignments(jobs))
+    known = np.fromiter(map(place.get, jobs.names, repeat(n)), np.int64, len(jobs))
+    codes = np.full(n + 1, NONE)
+    codes[known] = np.arange(len(jobs))
+    return Coded(codes[:-1], Holdings.of_assignments(jobs))
 
 
 def _counts(values: Iterable[int | None]) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -34,6 +34,12 @@ def lacking(instance: Instance) -> list[str]:
     needed = PER_KWH.get(instance.objective)
     missing = needed is not None and getattr(instance, needed) is None
     return [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
+
+
+def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:
+    """What the options of each kind of job hang on beside the cluster; equal in rounds of the same kinds."""
+    others = dict(instance.tables), list(instance.profiles), dict(instance.tenants)
+    return [*jobs.content_of_kinds, *others]
 
 
 def per_joule(instance: Instance) -> dict[str, float]:

@@ -15,7 +15,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray, alike
-from wattsched.topology.column import NONE, Coded
+from wattsched.topology.column import NONE, Coded, Made
 from wattsched.topology.columns import RecordColumns
 
 CHOICES = ("pools", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w")
@@ -52,7 +52,7 @@ class JobColumns(RecordColumns[Job]):
     def __init__(self, columns: Mapping[str, Any]) -> None:
         super().__init__(columns)
         if isinstance(current := columns.get("current"), AssignmentColumns):
-            self.columns["current"] = held_by(self.names, current)
+            self.columns["current"] = held_by(len(self), self.place, current)
 
     def sound(self) -> Self:
         """Return itself; a ValueError for what no job can be."""
@@ -123,12 +123,29 @@ class JobColumns(RecordColumns[Job]):
         """A job of every kind, and the kind of each job.
 
         Jobs are of one kind when they have the same table or model, choices, tenant and bounds on the GPU
-        count; the kinds are in the order of their first jobs.
+        count. The kinds are in the order of these, so that they hardly change when jobs come and go.
         """
         # A field that no job states is the same for all.
         columns = [self.coded(name).codes for name in SHARED if name in self.columns]
         columns += [self.counts(name) for name in BOUNDS if name in self.columns]
-        return alike(columns or [np.zeros(len(self), dtype=np.int64)])
+        first, kind = alike(columns or [np.zeros(len(self), dtype=np.int64)])
+        order = np.lexsort([column[first] for column in reversed(columns)]) if columns else first
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return first[order], rank[kind]
+
+    @cached_property
+    def content_of_kinds(self) -> list[Any]:
+        """What tells the kinds from those of other jobs: equal where all of them are the same, one by one."""
+        first, _ = self.kinds
+        bounds = [(name, self.counts(name)[first].tobytes()) for name in BOUNDS if name in self.columns]
+        found: list[Any] = [len(first), *bounds]
+        for name in SHARED:
+            if name in self.columns:
+                column = self.coded(name).take(first)
+                made = isinstance(column.values, Made)
+                found += [name, column.values, column.codes.tobytes()] if made else [name, column.tolist()]
+        return found
 
     @cached_property
     def of_models(self) -> dict[int, ModelKind]:

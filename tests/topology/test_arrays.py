@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.topology.arrays import equal_rows, first_equal_row
+from wattsched.topology.arrays import Rows
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
 ROWS = st.lists(st.tuples(st.integers(-1, 2), VALUES, VALUES), max_size=12)
@@ -25,10 +25,10 @@ def same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
 
 @given(ROWS, ROWS)
 def test_all_rows_that_are_equal_are_found_and_no_others(rows, asked):
-    place, row = equal_rows(columns_of(rows), columns_of(asked))
+    place, row = Rows(columns_of(rows)).equal(columns_of(asked))
     expected = [(p, r) for p, wanted in enumerate(asked) for r, one in enumerate(rows) if same(one, wanted)]
     assert list(zip(place.tolist(), row.tolist(), strict=True)) == expected
     first = {p: r for p, r in reversed(expected)}
-    assert first_equal_row(columns_of(rows), columns_of(asked)).tolist() == [
+    assert Rows(columns_of(rows)).first_equal(columns_of(asked)).tolist() == [
         first.get(p, -1) for p in range(len(asked))
     ]

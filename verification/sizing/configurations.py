@@ -10,15 +10,17 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
-from wattsched.verification.sizing.grouping import alike
+from wattsched.topology.remembered import Last
+from wattsched.verification.sizing.grouping import alike, scattered
 from wattsched.verification.sizing.pools import Pool, block_of
 from wattsched.verification.sizing.tenants import alone, weights
 
@@ -75,12 +77,24 @@ class Configurations:
     @classmethod
     def joined(cls, parts: Sequence[Configurations]) -> Configurations:
         """Configurations of all parts, kind by kind, of each in the order of the parts."""
-        every = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+        every = parts[0]
+        if len(parts) > 1:
+            every = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
+        if (every.kind[1:] >= every.kind[:-1]).all():
+            return every
         return every.take(np.argsort(every.kind, kind="stable"))
 
     def take(self, which: IntArray | BoolArray | slice) -> Configurations:
         """Some of them."""
         return Configurations(*(getattr(self, name)[which] for name in _COLUMNS))
+
+    @cached_property
+    def by_setting(self) -> tuple[NDArray[np.uint64], IntArray]:
+        """Numbers by which configurations of a kind and setting are found, ascending, and their places."""
+        columns = self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size
+        code = scattered(columns)
+        order = np.argsort(code, kind="stable")
+        return code[order], order
 
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
         """One by one, with the names of their pools."""
@@ -104,6 +118,11 @@ class Configurations:
 
 
 _COLUMNS = tuple(one.name for one in fields(Configurations))
+_LAST = Last[tuple[Configurations, IntArray, dict[int, str]]]()
+
+
+# Jobs of a kind, on average, from which on the kinds of one round are looked for in the next.
+_ALIKE = 2
 
 
 class JobConfigurations:
@@ -128,9 +147,19 @@ class JobConfigurations:
         self._in_sets = _set_rows(instance, self.jobs, pools)
         self.unknown: dict[int, str] = {}
         self._first, self.kind = self.jobs.kinds
+        if len(self.jobs) < _ALIKE * len(self._first):
+            self.every, self.start, self.unknown = self._found()
+        else:
+            # Those of the round before where the kinds are the same.
+            words = content_of_kinds(instance, self.jobs)
+            self.every, self.start, self.unknown = _LAST.answer(instance.cluster, words, self._found)
+
+    def _found(self) -> tuple[Configurations, IntArray, dict[int, str]]:
+        """What is known of the kinds: `every`, `start` and `unknown`."""
         every = Configurations.joined([*self._from_tables(), *self._from_models()])
-        self.every = every.take(self._may_run(every))
-        self.start = np.searchsorted(self.every.kind, np.arange(len(self._first) + 1))
+        may_run = self._may_run(every)
+        every = every if may_run.all() else every.take(may_run)
+        return every, np.searchsorted(every.kind, np.arange(len(self._first) + 1)), self.unknown
 
     def of(self, j: int) -> list[Configuration]:
         """What a job of that number may run as alone."""
@@ -192,9 +221,12 @@ class JobConfigurations:
 
     def best_s(self, jobs: IntArray) -> FloatArray:
         """Best completion of jobs from a standing start; infinite for those that cannot run."""
+        return np.asarray(self._best_s[jobs])
+
+    @cached_property
+    def _best_s(self) -> FloatArray:
         with np.errstate(divide="ignore", over="ignore"):
-            seconds = self.jobs.numbers("remaining_work")[jobs] / self._best_rate[self.kind[jobs]]
-        return np.asarray(seconds + self.start_s[jobs])
+            return np.asarray(self.jobs.numbers("remaining_work") / self._best_rate[self.kind] + self.start_s)
 
     def reference_rates(self, jobs: IntArray) -> FloatArray:
         """Best rates of jobs with their smallest GPU counts."""
@@ -240,18 +272,19 @@ class JobConfigurations:
         """Rows of tables that name a pool or its GPU type, pool by pool."""
         known = rows_of_kinds(self.instance)
         kind, named = known.table, known.pool
+        with np.errstate(over="ignore", divide="ignore"):
+            rate = np.where(np.isnan(known.rate), 1.0 / known.completion_s, known.rate)
         for number, pool in enumerate(self.pools.values()):
             meant = np.array([name in (pool.name, pool.gpu_type) for name in named.values], dtype=bool)
-            rows = np.flatnonzero(meant[named.codes] & self._may_use[kind, number])
-            with np.errstate(over="ignore", divide="ignore"):
-                rate = np.where(np.isnan(known.rate), 1.0 / known.completion_s, known.rate)
+            may_use = meant[named.codes] & self._may_use[kind, number]
+            rows: IntArray | slice = slice(None) if may_use.all() else np.flatnonzero(may_use)
             yield Configurations(
                 kind[rows],
-                np.full(len(rows), number),
+                np.full(len(kind[rows]), number),
                 known.gpus[rows],
-                np.nan_to_num(known.frequency_mhz[rows]),
-                np.nan_to_num(known.power_limit_w[rows]),
-                np.nan_to_num(known.batch_size[rows]),
+                _or_none(known.frequency_mhz[rows]),
+                _or_none(known.power_limit_w[rows]),
+                _or_none(known.batch_size[rows]),
                 rate[rows],
                 known.power_w[rows],
                 known.completion_s[rows],
@@ -295,6 +328,11 @@ class JobConfigurations:
             np.full(n, np.nan),
         )
         return every.take(~np.isnan(every.rate))
+
+
+def _or_none(values: FloatArray) -> FloatArray:
+    """0 instead of nan."""
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def _thrifty(rate: FloatArray, power_w: FloatArray) -> Iterator[tuple[float, float]]:

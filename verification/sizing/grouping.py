@@ -25,12 +25,11 @@ def together(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArr
 
 def scattered(columns: Sequence[IntArray | FloatArray]) -> NDArray[np.uint64]:
     """A number of every record: equal where all columns are, and hardly ever where they are not."""
-    code = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        # To add 0 leaves one zero of the two that doubles have.
-        code ^= (column + 0.0).view(np.uint64)
-        code *= _ODD
-        code ^= code >> _HALF
+    # To add 0 leaves one zero of the two that doubles have.
+    bits = (np.array(columns, dtype=float) + 0.0).view(np.uint64)
+    code = np.zeros(bits.shape[1], dtype=np.uint64)
+    for column in bits ^ bits >> _HALF:
+        code = (code ^ column) * _ODD
     return code
 
 

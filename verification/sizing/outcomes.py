@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -98,10 +99,11 @@ class Outcomes:
         """Jobs that run on other GPUs than they are known to hold."""
         known, places = self.configurations.jobs, self.assigned.places
         asked = np.flatnonzero(self.runs & known.placed[self.jobs])
-        held = known.holdings.take(known.current.codes[self.jobs[asked]])
-        number = np.array([*(places.node.get(name, 0) for name in held.node.values), 0])
-        numbers = places.first[number[held.node.codes]] + held.gpu
-        holder = np.repeat(np.arange(len(held)), np.diff(held.start))
+        held, code = known.holdings, known.current.codes[self.jobs[asked]]
+        number = np.array([*map(places.node.get, held.node.values, repeat(0)), 0])
+        size = held.start[code + 1] - held.start[code]
+        entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
+        numbers = places.first[number[held.node.codes[entries]]] + held.gpu[entries]
         listed, user = self.assigned.listed(self.assignment[asked])
         # The last number is that of all GPUs that there are not.
         span = len(places.available) + 1
@@ -175,9 +177,8 @@ def _rows(
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     columns = [every.kind, *(getattr(every, name) for name in SETTINGS)]
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
-    code, wanted = scattered(columns), scattered(asked)
-    order = np.argsort(code, kind="stable")
-    first, last = (np.searchsorted(code, wanted, side, sorter=order) for side in ("left", "right"))
+    (code, order), wanted = every.by_setting, scattered(asked)
+    first, last = (np.searchsorted(code, wanted, side) for side in ("left", "right"))
     rows, job = order[ranges(first, last - first)], np.repeat(runs, last - first)
     of_job = np.repeat(np.arange(len(runs)), last - first)
     alike = np.ones(len(rows), dtype=bool)
