@@ -47,7 +47,7 @@ GROUNDS = (
     itp("01", 15, 16), itp("05", 21, 8), itp("08", 9, 6),
     philly("6c71a0", 26, 3), philly("11cb48", 50, 2), pai(20, 8),
 )  # fmt: skip
-CHOSEN_ON = (itp("02", 21, 7), pai(38, 10))
+CHOSEN_ON = (itp("02", 21, 7), philly("b436b2", 38, 1), pai(38, 10))
 """Further grounds that constants of `sizing` were chosen on, on seed 100."""
 
 

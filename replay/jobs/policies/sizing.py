@@ -3,15 +3,15 @@ r"""`sizing`: the sizing program over every configuration of every job, at the p
 A round maximises the value of the work done per second (`values`) less what it costs,
 
 .. math:: \sum_j v_j s_j(c_j) - \sum_j \left(\lambda P_j(c_j) - \bar\lambda e_j s_j(c_j)\right)
-          - \tfrac{1}{2} \sum_{j\ \text{stops}} v_j s_j^{now},
+          - \sum_{j\ \text{stops}} \min(1, \kappa / T_j)\, v_j s_j^{now},
 
 where :math:`P` is the draw above that of idle GPUs, :math:`\lambda` the price of a joule now and
 :math:`\bar\lambda` that of one later (`Price`), and :math:`e_j` the least energy per work of the job. Work
 that is done now need not be paid for later: at equal prices only what a configuration takes beyond the
 cheapest one is a cost. What a budget leaves limits the draw, and the price of this limit comes on top of
 :math:`\lambda`, a part of :math:`\bar\lambda`: what is not spent now raises the limit of later rounds.
-Without a budget both are `PolicyContext.least_price`. Stopping a job costs half of what it does
-(`STOP`), so that none is stopped for little.
+Without a budget both are `PolicyContext.least_price`. To stop a job costs :math:`\kappa` seconds of its work
+(`STOP_S`), spread over the time :math:`T_j` that it still takes, so that none is stopped for little.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from wattsched.topology.arrays import FloatArray
 CYCLE_S = 86_400.0
 """Over which grids and tariffs come round."""
 
-TAIL, STOP = 0.1, 0.5
-"""Power of a job's completion time by which it weighs (`values`), and price of stopping one, in parts of the
-value of what it does.
+TAIL, STOP_S = 0.1, 3600.0
+"""Power of a job's completion time by which it weighs (`values`), and seconds of its work that stopping one
+costs.
 
-Chosen on seed 100 of the cases of benchmarks/budgets.py and of `CHOSEN_ON` of benchmarks/grounds.py. There
-the 99th percentile of the completion time is 7 % below that under PowerFlow's rule, and a job is stopped .05
-times; valued by seconds, and without both, it was 8 % above, and .38 times, with a mean 1.5 % longer. A power
-of 0.3 costs 7 % of the mean for 6 % of the 99th percentile; without weights that is 3 % longer."""
+The power was chosen on seed 100 of the cases of benchmarks/budgets.py and of `CHOSEN_ON` of
+benchmarks/grounds.py, with half the value of what a job does as the price of stopping it. With both the 99th
+percentile of the completion time is 7 % below that under PowerFlow's rule; valued by seconds, and without
+them, it was 8 % above, with a mean 1.5 % longer. A power of 0.3 costs 7 % of the mean for 6 % of the 99th
+percentile. The price by seconds came after the grounds of benchmarks/grounds.py had shown that half the value
+lets short jobs wait for long ones where few run. An hour was chosen on three cases, of ITP 02, PAI and
+Philly b436b2: ten minutes stop 1.8 times as many jobs there, for a mean up to .7 % shorter."""
 
 SAVED = 0.5
 """What a joule that is saved is worth, of the price of later. On seeds 100 and 101 of five cases of
@@ -117,8 +120,9 @@ class Sizing:
         share, job = useful(options), options.job
         done, draw_w, value = options.rate * share, options.busy_w * share, values(options)
         needed_w = self._least_j[options.state.kind[job]] * done
-        stopped = np.where(options.waiting, STOP * (value * options.held_rate)[job], 0.0)
-        return now * draw_w - later * needed_w - value[job] * done + stopped
+        held = options.held_rate
+        stop = value * held * np.minimum(1.0, STOP_S * held / options.work)
+        return now * draw_w - later * needed_w - value[job] * done + np.where(options.waiting, stop[job], 0.0)
 
 
 def values(options: RoundOptions) -> FloatArray:

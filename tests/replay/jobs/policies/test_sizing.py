@@ -62,10 +62,10 @@ def test_a_short_job_that_needs_all_gpus_goes_first() -> None:
 
 
 def test_a_job_is_not_stopped_for_little() -> None:
-    """90 s are left when one of 85 s arrives, and longer ones wait; of a long one alone 490 s are left."""
+    """90 s are left when one of 85 s arrives, and longer ones wait; of a long one alone many hours are."""
     waiting = [(0.0, size, 1, ONE) for size in (500, 600, 700)]
     kept = replay(trace_by_hand(cluster_of(1), (0, 100, 1, ONE), *waiting, (10, 85, 1, ONE)))
     assert kept.jobs.preemptions.sum() == 0
     assert kept.jobs.end_s[[0, -1]] == pytest.approx([100, 185])
-    stopped = replay(trace_by_hand(cluster_of(1), (0, 500, 1, ONE), (10, 85, 1, ONE)))
+    stopped = replay(trace_by_hand(cluster_of(1), (0, 50_000, 1, ONE), (10, 85, 1, ONE)))
     assert stopped.jobs.preemptions.tolist() == [1, 0]
