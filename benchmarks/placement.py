@@ -74,13 +74,13 @@ class Runs:
                 json.dumps(dict(zip(("list", "policy", "seed"), key, strict=True), curves=values)) + "\n"
             )
 
-    def of(self, name: str, policy: str) -> list[Curves]:
+    def of(self, name: str, policy: str, seeds: Iterable[int] = SEEDS) -> list[Curves]:
         """Curves of all seeds."""
-        return [self.curves[name, policy, seed] for seed in SEEDS]
+        return [self.curves[name, policy, seed] for seed in seeds]
 
-    def mean(self, name: str, policy: str) -> Curves:
+    def mean(self, name: str, policy: str, seeds: Iterable[int] = SEEDS) -> Curves:
         """Mean over the seeds."""
-        return mean(self.of(name, policy))
+        return mean(self.of(name, policy, seeds))
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,25 @@ class Published:
         return any(key[0] == name for key in self.values)
 
 
-def run_missing(runs: Runs, data: Path, name: str, policies: Iterable[str], processes: int) -> None:
+def lists_in(traces: Path) -> list[str]:
+    """Names of the task lists in a folder."""
+    return sorted(path.stem.removeprefix("openb_pod_list_") for path in traces.glob("openb_pod_list_*.csv"))
+
+
+def run_missing(
+    runs: Runs,
+    data: Path,
+    name: str,
+    policies: Iterable[str],
+    processes: int,
+    wanted: Sequence[int] = SEEDS,
+) -> None:
     """Run what the file does not have yet."""
     experiment = Experiment(
         read_nodes(data / "openb_node_list_gpu_node.csv"), read_tasks(data / f"openb_pod_list_{name}.csv")
     )
     for policy in policies:
-        seeds = [seed for seed in SEEDS if (name, policy, seed) not in runs.curves]
+        seeds = [seed for seed in wanted if (name, policy, seed) not in runs.curves]
         begin = time.perf_counter()
         for _, seed, curves in run_all(experiment, [policy], seeds, processes):
             runs.add((name, policy, seed), curves)
@@ -182,7 +194,7 @@ def main() -> None:
     data = Path(os.environ["WATTSCHED_DATA"])
     traces = data / "alibaba-gpu-2023"
     published = Published.read(data / "fgd-results-2023")
-    lists = sorted(path.stem.removeprefix("openb_pod_list_") for path in traces.glob("openb_pod_list_*.csv"))
+    lists = lists_in(traces)
     names = [name for name in lists if published.has(name) and name in (arguments.list or lists)]
     power_lists = [name for name in POWER_LISTS if name in names]
     runs = Runs(arguments.runs)

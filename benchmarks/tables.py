@@ -244,10 +244,20 @@ TABLES = {
         "python benchmarks/placement.py --write",
         "placement.md#reproduction-of-the-published-results",
     ),
+    "placement-curves": Table(
+        "FGD's published curves at every 5 % of arrivals",
+        "python benchmarks/placement_curves.py --write",
+        "placement.md#reproduction-of-the-published-results",
+    ),
     "placement-power": Table(
         "Power saved with respect to FGD",
         "python benchmarks/placement.py --write",
         "placement.md#power-saved",
+    ),
+    "placement-lists": Table(
+        "The policy `bid` against FGD and PWR on every list",
+        "python benchmarks/placement_lists.py --seeds 42-44 --write",
+        "placement.md#our-policies-paying-for-capacity",
     ),
     "placement-bids": Table(
         "The policies `bid` and `bid-reserve` against the published ones and the bound",

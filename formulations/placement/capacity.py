@@ -5,13 +5,11 @@
   linear programs over the target workload: the first from the duals of the configuration LP of bin packing
   (Gilmore and Gomory, Operations Research 9, 1961), whose bins are GPUs; the second from the knapsack with
   two resources and one average task.
-* What a GPU of each type is worth when so much has arrived (`CapacityPrices`).
+* What a GPU of each type is worth to what is still to come (`CapacityPrices`).
 * What breaking up a whole node costs the tasks that need one (`WholeNodes`).
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -137,28 +135,12 @@ def _best_packing(sizes: IntArray, price: FloatArray) -> tuple[FloatArray, IntAr
     return values, pattern
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Watts per GPU.
-
-    Parameters
-    ----------
-    capacity_w : float
-        What one more GPU, wherever it is, would save.
-    reserve_w : (N,) float
-        What using a GPU of a node takes from tasks that depend on its type, 0 if none does.
-    """
-
-    capacity_w: float
-    reserve_w: FloatArray
-
-
 class CapacityPrices:
-    r"""Prices of the GPUs of a cluster at any demand: the duals of a transport problem.
+    r"""Prices of the GPUs of a cluster: what is left is shared out to what is still to come.
 
-    The tasks of the target workload are sent to types of nodes. With :math:`D_c` GPUs asked for by the tasks
-    of kind c (which GPU models are allowed, how many GPUs of one node), :math:`N_t` GPUs of type t and
-    :math:`w_t` watts that a GPU of it draws more when it is in use,
+    The tasks to come are sent to types of nodes. With :math:`D_c` GPUs asked for by those of kind c (which
+    GPU models are allowed, how many GPUs of one node), :math:`N_t` GPUs left of type t and :math:`w_t` watts
+    that a GPU of it draws more when it is in use,
 
     .. math::
         \min \sum_{c,t} w_t y_{ct} + W \sum_c r_c \quad \text{s.t.}\quad
@@ -176,57 +158,89 @@ class CapacityPrices:
     power : NodePower
         Power of these nodes.
     target : TargetWorkload
-        How the demand divides into kinds of tasks.
+        How the demand divides into kinds of tasks, as long as none has arrived.
+
+    Attributes
+    ----------
+    refused_w : float
+        W.
     """
 
     def __init__(self, nodes: NodeTable, power: NodePower, target: TargetWorkload):
         kinds = np.stack([nodes.model, nodes.gpus], axis=1)
-        types, self._type = np.unique(kinds, axis=0, return_inverse=True)
+        self._types, self._type = np.unique(kinds, axis=0, return_inverse=True)
         self._type = self._type.reshape(-1)
+        self._models = nodes.models
         self._gpus: FloatArray = np.bincount(self._type, weights=nodes.gpus).astype(float)
-        self._watts = np.zeros(len(types))
+        self._watts = np.zeros(len(self._types))
         self._watts[self._type] = power.gpu_full_w - power.gpu_idle_w
-        self._refused_w = REFUSAL * float(self._watts.max())
+        self.refused_w = REFUSAL * float(self._watts.max())
+        self._asked_milli: dict[tuple[frozenset[str], int], float] = {}
         classes = target.classes
-        demand_milli = classes.demand_milli * target.count
+        for spec, gpus, milli in zip(
+            classes.spec, classes.gpus, classes.demand_milli * target.count, strict=True
+        ):
+            self.count(classes.specs[spec], int(gpus), float(milli))
+
+    def count(self, models: frozenset[str], gpus: int, demand_milli: float) -> None:
+        """Expect more of what has arrived: the past counts as much as the target workload's list."""
+        if demand_milli:
+            kind = models, gpus
+            self._asked_milli[kind] = self._asked_milli.get(kind, 0.0) + demand_milli
+
+    def capacity_w(self, demand_gpus: float) -> float:
+        """Watts of one more GPU, wherever it is, when the tasks that arrived ask for so many."""
+        return self._next_gpu_w(self._gpus, demand_gpus)
+
+    def reserve_w(self, left_gpus: FloatArray, to_come_gpus: float) -> FloatArray:
+        """Watts that using a GPU of each node takes from tasks that depend on its type, shape (N,).
+
+        Parameters
+        ----------
+        left_gpus : (N,) float
+            GPUs of each node that are of use.
+        to_come_gpus : float
+            GPUs that the tasks still to come ask for.
+        """
+        allowed, share = self._kinds()
+        if allowed.all() or to_come_gpus <= 0:
+            return np.zeros(len(self._type))
+        left: FloatArray = np.bincount(self._type, weights=left_gpus).astype(float)
+        anywhere_w = np.maximum(self._next_gpu_w(left, to_come_gpus) - self._watts, 0.0)
+        rents_w = self._rents_w(allowed, to_come_gpus * share, left)
+        return np.asarray(np.maximum(rents_w - anywhere_w, 0.0)[self._type])
+
+    def _kinds(self) -> tuple[BoolArray, FloatArray]:
+        """Types that each kind of tasks may go to, (C, T), and its part of the demand, (C,)."""
         asked: dict[tuple[bool, ...], float] = {}
-        for spec, gpus, milli in zip(classes.spec, classes.gpus, demand_milli, strict=True):
-            models = classes.specs[spec]
+        for (models, gpus), milli in self._asked_milli.items():
             allowed = tuple(
-                bool(size >= gpus and (not models or nodes.models[model] in models)) for model, size in types
+                bool(size >= gpus and (not models or self._models[model] in models))
+                for model, size in self._types
             )
-            if milli and any(allowed):
-                asked[allowed] = asked.get(allowed, 0.0) + float(milli)
-        self._allowed = np.array(list(asked), dtype=bool).reshape(len(asked), len(types))
-        self._share = np.array(list(asked.values())) / max(1, int(demand_milli.sum()))
+            if any(allowed):
+                asked[allowed] = asked.get(allowed, 0.0) + milli
+        allowed_of = np.array(list(asked), dtype=bool).reshape(len(asked), len(self._types))
+        return allowed_of, np.array(list(asked.values())) / max(1.0, sum(self._asked_milli.values()))
 
-    def at(self, demand_gpus: float) -> Prices:
-        """Prices when the tasks that arrived ask for so many GPUs."""
-        capacity_w = self._next_gpu_w(demand_gpus)
-        if self._allowed.all():
-            return Prices(capacity_w, np.zeros(len(self._type)))
-        anywhere_w = np.maximum(capacity_w - self._watts, 0.0)
-        reserve_w = np.maximum(self._rents_w(demand_gpus * self._share) - anywhere_w, 0.0)
-        return Prices(capacity_w, reserve_w[self._type])
-
-    def _next_gpu_w(self, demand_gpus: float) -> float:
+    def _next_gpu_w(self, left: FloatArray, demand_gpus: float) -> float:
         """Watts of the GPU that serves the last of the demand when types fill in the order of their watts."""
         order = np.argsort(self._watts, kind="stable")
-        last = int(np.searchsorted(np.cumsum(self._gpus[order]), demand_gpus))
-        return float(self._watts[order[last]]) if last < len(order) else self._refused_w
+        last = int(np.searchsorted(np.cumsum(left[order]), demand_gpus))
+        return float(self._watts[order[last]]) if last < len(order) else self.refused_w
 
-    def _rents_w(self, demand: FloatArray) -> FloatArray:
+    def _rents_w(self, allowed: BoolArray, demand: FloatArray, left: FloatArray) -> FloatArray:
         """Dual prices of the types' capacities."""
         from scipy.optimize import linprog
 
-        kind, type_ = np.nonzero(self._allowed)
-        kinds, types = np.eye(len(demand)), np.eye(len(self._gpus))
+        kind, type_ = np.nonzero(allowed)
+        kinds, types = np.eye(len(demand)), np.eye(len(left))
         answer = linprog(
-            np.concatenate([self._watts[type_], np.full(len(kinds), self._refused_w)]),
+            np.concatenate([self._watts[type_], np.full(len(kinds), self.refused_w)]),
             A_eq=np.hstack([kinds[:, kind], kinds]),
             b_eq=demand,
             A_ub=np.hstack([types[:, type_], np.zeros((len(types), len(kinds)))]),
-            b_ub=self._gpus,
+            b_ub=left,
             method="highs",
         )
         return np.asarray(-answer.ineqlin.marginals, dtype=float)

@@ -219,6 +219,16 @@ class ConfigurationLp:
         bound = self._solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds)
         return min(-bound.bound_w, self._gpus)
 
+    def task_prices_w(self, arrived: ArrayLike, refused_w: float, gap: float = GAP) -> FloatArray:
+        """Watts that hosting one more task of each profile costs when a GPU may be refused, shape (M,).
+
+        These are duals at the least power, and `refused_w` per GPU that the refused tasks ask for; other
+        arguments as of `least_power`.
+        """
+        objective = Objective(gpu_reward_w=refused_w)
+        self._solve(self._accepted(arrived, Hosted()), objective, gap, ROUNDS)
+        return self._proofs[objective][-1].profile
+
     def known_power_w(self, arrived: ArrayLike, hosted: Hosted | None = None) -> float:
         """Best bound that the prices found so far prove, without solving anything."""
         return self._known_w(self._accepted(arrived, hosted), POWER)

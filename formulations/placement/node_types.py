@@ -33,6 +33,11 @@ class NodeTypes:
     def __len__(self) -> int:
         return len(self.count)
 
+    def type_of(self, nodes: NodeTable, power: NodePower) -> IntArray:
+        """Type of each of some of these nodes, shape (N,)."""
+        types = {row: k for k, row in enumerate(map(tuple, _rows(self.nodes, self.power).tolist()))}
+        return np.array([types[row] for row in map(tuple, _rows(nodes, power).tolist())], dtype=np.int64)
+
     def most_power_w(self) -> float:
         """Watts of the cluster when everything is busy."""
         nothing = np.zeros(len(self), dtype=np.int64)
@@ -67,10 +72,14 @@ def node_types(nodes: NodeTable, power: NodePower | None = None) -> NodeTypes:
     """
     if power is None:
         power = node_power(nodes.cpu_milli, nodes.gpus, [nodes.models[m] for m in nodes.model])
-    of_power = (getattr(power, field.name) for field in fields(power))
-    rows = np.stack([nodes.cpu_milli, nodes.memory_mib, nodes.model, *of_power], axis=1)
-    _types, first, count = np.unique(rows, axis=0, return_index=True, return_counts=True)
+    _types, first, count = np.unique(_rows(nodes, power), axis=0, return_index=True, return_counts=True)
     return NodeTypes(nodes.take(first), power.take(first), count.astype(np.int64))
+
+
+def _rows(nodes: NodeTable, power: NodePower) -> IntArray:
+    """What nodes differ in, one row each; `power` counts their GPUs."""
+    of_power = (getattr(power, field.name) for field in fields(power))
+    return np.stack([nodes.cpu_milli, nodes.memory_mib, nodes.model, *of_power], axis=1)
 
 
 def profile_classes(types: NodeTypes, requests: TaskTable) -> tuple[TaskTable, IntArray]:

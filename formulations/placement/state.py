@@ -8,6 +8,7 @@ of the tasks still to come but their target workload.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -97,6 +98,13 @@ class ClusterState:
         self.placements = 0
         self.changed = np.zeros(len(nodes), dtype=np.int64)
         self._allowed: dict[frozenset[str], BoolArray] = {}
+
+    def copy(self) -> ClusterState:
+        """The same state, to go on from independently."""
+        other = copy(self)
+        for name in ("cpu_free_milli", "memory_free_mib", "gpu_free_milli", "tasks", "changed"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
 
     def allowed(self, models: frozenset[str]) -> BoolArray:
         """Nodes with a GPU of these models, all if there are none, shape (N,)."""

@@ -116,6 +116,9 @@ def _with_gpus(path: str | Path, columns: tuple[str, ...], most: int) -> Iterato
 def read_tasks(path: str | Path) -> TaskTable:
     """Read the tasks in the order of the file, which is the order of their arrival.
 
+    GPU models are told apart by how they are spelled, as in FGD's artifact: the same models twice, or in
+    another order, are a class of tasks of their own there (Weng et al., USENIX ATC 2023).
+
     Raises
     ------
     ValueError
@@ -123,17 +126,18 @@ def read_tasks(path: str | Path) -> TaskTable:
     OSError
         When the file cannot be read.
     """
-    specs: dict[frozenset[str], int] = {frozenset(): 0}
+    specs: dict[str, int] = {"": 0}
     numbers = []
     for row in rows_of(path, TASK_COLUMNS):
         asked = _gpu_request(row)
-        models = frozenset(row.cells.get("gpu_spec", "").replace(" ", "").split("|")) - {""}
-        spec = specs.setdefault(models if asked[0] else frozenset(), len(specs))
+        models = row.cells.get("gpu_spec", "").replace(" ", "").strip("|")
+        spec = specs.setdefault(models if asked[0] else "", len(specs))
         numbers.append((row.count("cpu_milli"), row.count("memory_mib"), *asked, spec))
     if not numbers:
         raise ValueError(f"{path}: has no task")
     cpu_milli, memory_mib, gpus, gpu_milli, spec = np.array(numbers, dtype=np.int64).T.copy()
-    return TaskTable(cpu_milli, memory_mib, gpus, gpu_milli, spec, tuple(specs))
+    models_of = tuple(frozenset(models.split("|")) - {""} for models in specs)
+    return TaskTable(cpu_milli, memory_mib, gpus, gpu_milli, spec, models_of)
 
 
 def _gpu_request(row: Row) -> tuple[int, int]:

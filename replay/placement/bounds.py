@@ -127,15 +127,37 @@ def distances(
     power_w = np.array([lp.known_power_w(each) for each in arrived])
     power_w = np.where(asked_gpus * SAFE > allocated_gpus, np.inf, power_w)
     gpus = nodes.gpu_capacity_milli / WHOLE_GPU
-    floor_w = {}
+    hosted = {policy: _hosted(of, arrived, gpus) for policy, of in curves.items()}
     for policy, of in curves.items():
-        hosted = [
-            Hosted(gpus=SAFE * float(pct / 100 * gpus), tasks=SAFE * max(0.0, float(each.sum() - failed)))
-            for each, pct, failed in zip(arrived, of.allocated_pct, of.failed, strict=True)
-        ]
         for point in solved:
             if of.failed[point] > 0:
-                lp.least_power(arrived[point], hosted[point], gap)
-        known_w = [lp.known_power_w(each, on) for each, on in zip(arrived, hosted, strict=True)]
-        floor_w[policy] = np.where(of.failed > 0, known_w, np.maximum(known_w, power_w))
+                lp.least_power(arrived[point], hosted[policy][point], gap)
+    known_w = {
+        policy: np.array([lp.known_power_w(each, on) for each, on in zip(arrived, hosts, strict=True)])
+        for policy, hosts in hosted.items()
+    }
+    # Who hosts all hosts as much as any policy, so that every floor is one of that, too.
+    power_w = np.maximum(power_w, np.max(list(known_w.values()), axis=0))
+    floor_w = {
+        policy: np.where(of.failed > 0, _of_all(known_w, hosted, policy), power_w)
+        for policy, of in curves.items()
+    }
     return Distances(grid, np.minimum(100.0, 100 * allocated_gpus / gpus), power_w, floor_w)
+
+
+def _hosted(of: Curves, arrived: FloatArray, gpus: float) -> list[Hosted]:
+    """What a policy hosts at each point of the grid."""
+    return [
+        Hosted(gpus=SAFE * float(pct / 100 * gpus), tasks=SAFE * max(0.0, float(each.sum() - failed)))
+        for each, pct, failed in zip(arrived, of.allocated_pct, of.failed, strict=True)
+    ]
+
+
+def _of_all(known_w: Mapping[str, FloatArray], hosted: Mapping[str, list[Hosted]], policy: str) -> FloatArray:
+    """Highest floor of all policies that host no more than this one, which are floors of it, too."""
+    most = known_w[policy].copy()
+    for other, hosts in hosted.items():
+        for point, (theirs, ours) in enumerate(zip(hosts, hosted[policy], strict=True)):
+            if theirs.gpus <= ours.gpus and theirs.tasks <= ours.tasks:
+                most[point] = max(most[point], known_w[other][point])
+    return most

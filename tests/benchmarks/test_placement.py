@@ -7,19 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ("01-Random", "02-DotProd", "03-GpuClustering", "04-GpuPacking", "05-BestFit", "06-FGD")
 
 
-def benchmark(data: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "benchmarks" / "placement.py"), "--runs", str(data / "runs.jsonl")]
+def benchmark(data: Path, script: str = "placement.py", *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), "--runs", str(data / "runs.jsonl"), *more]
     environment = {**os.environ, "WATTSCHED_DATA": str(data)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return done
 
 
-def test_runs_are_compared_and_kept(tmp_path: Path) -> None:
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two lists, of which one has published results: 90 % allocated, 1 % fragmented."""
     traces, results = tmp_path / "alibaba-gpu-2023", tmp_path / "fgd-results-2023"
     traces.mkdir()
     results.mkdir()
@@ -30,7 +34,11 @@ def test_runs_are_compared_and_kept(tmp_path: Path) -> None:
         rows = [f"openb_pod_list_default,{policy},{value},{value},{value},{value}" for policy in POLICIES]
         text = "\n".join(["workload,sc_policy,40,80,100,130", *rows])
         (results / f"analysis_{file}_discrete.csv").write_text(text)
-    first = benchmark(tmp_path)
+    return tmp_path
+
+
+def test_runs_are_compared_and_kept(data: Path) -> None:
+    first = benchmark(data)
     assert first.stdout.count("| `default` |" + " 100.00 (+10.00) |" * 6) == 2
     assert first.stdout.count("| `default` |" + " 0.00 (-1.00) |" * 6) == 3
     assert (
@@ -41,5 +49,21 @@ def test_runs_are_compared_and_kept(tmp_path: Path) -> None:
     watts = "| 0.0 " * 5 + "| 0.2 " * 4 + "| 0.3 "
     assert f"| EOPC of `fgd`, kW {watts}|  |" in first.stdout
     assert first.stderr.count("default: pwr+fgd:") == 6
-    again = benchmark(tmp_path)
+    again = benchmark(data)
     assert (again.stdout, again.stderr) == (first.stdout, "")
+
+
+def test_curves_are_compared_at_every_published_point(data: Path) -> None:
+    printed = benchmark(data, "placement_curves.py").stdout
+    assert "| ours less published at | 40 % | 80 % | 100 % | 130 % | largest |" in printed
+    assert "| `default` | -90.00 | -40.00 | +10.00 | +10.00 | 90.00 |" in printed
+    assert "| `default` | -1.00 | -1.00 | -1.00 | -1.00 | 1.00 |" in printed
+    assert "`other`" not in printed
+
+
+def test_policies_are_compared_on_every_list(data: Path) -> None:
+    """Two tasks for as many GPUs, and a third that comes behind the last point: all policies do the same."""
+    printed = benchmark(data, "placement_lists.py", "--seeds", "7-8").stdout
+    for name in ("default", "other"):
+        assert f"| `{name}` | 1.0000 | 1.0000 | 1.0000 | +0.0000 | never | +0.00 % | 0.0 |" in printed
+    assert "Means over the seeds 7 to 8." in printed

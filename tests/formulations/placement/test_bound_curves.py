@@ -48,9 +48,10 @@ def curves_of(hosted: np.ndarray, arrived: np.ndarray) -> Curves:
 
 @pytest.fixture(scope="module")
 def bounds() -> Distances:
-    """Up to nine tasks of 810 for six GPUs, all of them hosted, or up to four."""
+    """Up to nine tasks of 810 for six GPUs, all of them hosted, or up to four or five."""
     arrived = np.arange(10.0)
-    curves = {"all": curves_of(arrived, arrived), "four": curves_of(np.minimum(arrived, 4), arrived)}
+    most = {"all": 9, "four": 4, "five": 5, "four too": 4}
+    curves = {name: curves_of(np.minimum(arrived, count), arrived) for name, count in most.items()}
     return distances(Experiment(cluster(3), TASKS, 1.3), curves, [1], GAP, every=3)
 
 
@@ -67,3 +68,11 @@ def test_a_floor_is_for_what_a_policy_hosts(bounds: Distances) -> None:
     np.testing.assert_allclose(bounds.floor_w["four"][4:], 3 * 35 + 4 * 60 + 2 * 105, rtol=1e-6)
     np.testing.assert_allclose(bounds.floor_w["four"][:4], bounds.eopc_w[:4])
     assert np.all(bounds.floor_w["all"] >= bounds.eopc_w)
+
+
+def test_floors_do_not_contradict_each_other(bounds: Distances) -> None:
+    """Who hosts more draws as much at least, and whoever hosts all, most."""
+    floors = bounds.floor_w
+    assert np.array_equal(floors["four"], floors["four too"])
+    assert np.all(floors["four"] <= floors["five"])
+    assert np.all(floors["five"] <= bounds.eopc_w)
