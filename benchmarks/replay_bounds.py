@@ -1,6 +1,6 @@
 """How far policies are above what no schedule is below, on public traces: completion times and energy.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/replay_bounds.py --write [--seeds 3] [--jobs 2]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/replay_bounds.py --write [--seeds 2] [--jobs 2]
 
 The traces and the daily budgets of energy are those of `budgets.py`; models of jobs are drawn by seeds from
 `FIRST` on, on which nothing was chosen. `clairvoyant` follows the plan of the bound, with all jobs to come:
@@ -124,7 +124,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     asked = parser.parse_args()
     for text in content(asked.seeds, asked.jobs):

@@ -165,7 +165,7 @@ TABLES = {
     ),
     "replay-bounds": Table(
         "What no schedule of public traces is below, and how far policies are above",
-        f"{ONE_CORE}/replay_bounds.py --write",
+        f"{ONE_CORE}/replay_bounds.py --write --seeds 2",
         "bound.md#public-traces",
     ),
     "powerflow": Table(
