@@ -236,6 +236,9 @@ TIMES: dict[str, dict[str, Any]] = {
 )
 @click.option("--bound", is_flag=True, help="Prove which mean completion no schedule is below; see bound.md.")
 @click.option("--energy-bound", is_flag=True, help="Prove that, and least energies at the policies' means.")
+@click.option(
+    "--bound-limit", type=Number(above=0), metavar="S", help="Seconds that the bound of a seed may take."
+)
 @dask_option("the replays")
 @folder_option("Write jobs, rounds, power and segments (.csv), and with --bound its proof (.json).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
@@ -254,6 +257,7 @@ def command(
     seeds: list[int],
     bound: bool,
     energy_bound: bool,
+    bound_limit: float | None,
     dask: str | None,
     report: str | None,
     output: Output,
@@ -265,6 +269,8 @@ def command(
     """
     from wattsched.replay.jobs.outcome import summary
 
+    if not (bound or energy_bound):
+        refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
     if settings.sleep_after_s is None:
         refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
     if settings.budget is None:
@@ -293,7 +299,8 @@ def command(
                 _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
-    bounds = _bounds(traces, found, settings, energy=energy_bound) if bound or energy_bound else {}
+    bounded = bound or energy_bound
+    bounds = _bounds(traces, found, settings, bound_limit, energy=energy_bound) if bounded else {}
     if output.output is not None:
         for seed, proof in bounds.items():
             write(str(Path(output.output) / f"bound-{seed}.json"), content_of(proof, None))
@@ -326,6 +333,7 @@ def _bounds(
     traces: Mapping[int, Trace],
     found: Mapping[str, Sequence[Summary]],
     settings: ReplaySettings,
+    limit_s: float | None,
     *,
     energy: bool,
 ) -> dict[int, ClairvoyantBound]:
@@ -341,7 +349,8 @@ def _bounds(
                 show(f"bound, seed {seed}: {duration(mean_s)} in {slots:,} slots", done, len(traces))
 
             completion_s = means_s if energy else []
-            bounds[seed] = replay_bound(trace, settings=settings, completion_s=completion_s, progress=told)
+            given: dict[str, Any] = {"completion_s": completion_s, "time_limit": limit_s, "progress": told}
+            bounds[seed] = replay_bound(trace, settings=settings, **given)
     return bounds
 
 

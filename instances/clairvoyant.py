@@ -6,6 +6,7 @@ again: jobs with their arrivals and their work, what each may run as, the GPUs o
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -185,7 +186,15 @@ class ClairvoyantBound(Strict):
         return max(proof.bound_s for proof in self.proofs if proof.joule_price == 0) / len(self.jobs.name)
 
     def energy_j(self, mean_completion_s: float) -> float:
-        """Joules of the whole cluster to its last completion, which no schedule with this mean is below."""
+        """Joules of the whole cluster to its last completion, which no schedule with this mean is below.
+
+        Raises
+        ------
+        ValueError
+            For a time that is not above 0 and finite.
+        """
+        if not 0 < mean_completion_s < math.inf:
+            raise ValueError(f"mean_completion_s: must be above 0 and finite, got {mean_completion_s:g}")
         total_s = mean_completion_s * len(self.jobs.name)
         lines = [(proof.bound_s - total_s) / proof.joule_price for proof in self.proofs if proof.joule_price]
         fastest = {name: max(rows.rate) for name, rows in self.options.items()}

@@ -84,12 +84,13 @@ class Prover:
         )
 
     def _spare(self) -> Iterator[float]:
-        """What the idle cluster leaves of the budget in each period."""
+        """What the idle cluster leaves of the budget in each period, if anything: no job may run without."""
         if (budget := self.bound.budget) is None:
             return
         for period in count():
             begin_s = budget.begin_s + period * budget.period_s
-            yield budget.amount - self.bound.standing_w * _taken(budget, begin_s, begin_s + budget.period_s)
+            idle = self.bound.standing_w * _taken(budget, begin_s, begin_s + budget.period_s)
+            yield max(0.0, budget.amount - idle)
 
     def _table(self, name: str, proof: SlotPrices, joule: FloatArray) -> _Table:
         options, worth = self.bound.options[name], np.array(proof.worth[name])
@@ -145,16 +146,27 @@ class _Table:
 
 def _per_joule(budget: PeriodBudget, prices: list[float], begin_s: float, end_s: float) -> Iterator[float]:
     """Prices of a joule from a time to another, where they change; periods without a price cost nothing."""
-    first = math.floor((begin_s - budget.begin_s) / budget.period_s + ROUNDING)
-    last = math.ceil((end_s - budget.begin_s) / budget.period_s)
-    if last > len(prices):
+    first, last = _period(budget, begin_s), _period(budget, end_s)
+    if budget.begin_s + last * budget.period_s >= end_s:
+        last -= 1
+    if last >= len(prices):
         yield 0.0
-    begins = [budget.begin_s + n * budget.period_s for n in range(first + 1, min(last, len(prices)))]
+    begins = [budget.begin_s + n * budget.period_s for n in range(first + 1, min(last + 1, len(prices)))]
     changes = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
     for at_s in [begin_s, *begins, *changes] if first < len(prices) else []:
-        period = math.floor((at_s - budget.begin_s) / budget.period_s + ROUNDING)
+        period = _period(budget, at_s)
         per_kwh = budget.per_kwh[max(0, bisect_right(budget.time_s, at_s) - 1)]
         yield prices[period] * per_kwh / J_PER_KWH if period < len(prices) else 0.0
+
+
+def _period(budget: PeriodBudget, at_s: float) -> int:
+    """Number of the period in which a time lies; periods begin where their multiples do, as doubles."""
+    period = math.floor((at_s - budget.begin_s) / budget.period_s)
+    while budget.begin_s + (period + 1) * budget.period_s <= at_s:
+        period += 1
+    while budget.begin_s + period * budget.period_s > at_s:
+        period -= 1
+    return period
 
 
 def _taken(budget: PeriodBudget, begin_s: float, end_s: float) -> float:

@@ -34,6 +34,9 @@ def tables_of(found: Summaries) -> list[Told]:
     return told
 
 
+SHARES = "(its jobs share GPUs)"
+
+
 def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str], bool]) -> list[Told]:
     """Policies beside what no schedule is below: mean completions, and energies where they are bounded.
 
@@ -51,7 +54,10 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
         reached: list[float], least: list[float], told: Callable[[float], str], known: bool
     ) -> list[str]:
         above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
-        return [told(float(np.mean(reached))), *([told(float(np.mean(least))), above] if known else ["", ""])]
+        return [
+            told(float(np.mean(reached))),
+            *([told(float(np.mean(least))), above] if known else [SHARES, ""]),
+        ]
 
     columns = [">no schedule below", ">above it"]
     means: list[list[str]] = []

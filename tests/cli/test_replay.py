@@ -112,8 +112,15 @@ def test_energy_is_bounded_at_the_mean_of_each_policy_that_shares_no_gpus(
     for title in ("Against every schedule", "Energy against every schedule"):
         rows = result.stdout.partition(f"\n{title}")[2].splitlines()[2:4]
         (_, *sizing), (_, *eaco) = ([cell for cell in row.split("  ") if cell.strip()] for row in rows)
-        assert (len(sizing), len(eaco)) == (3, 1)
+        assert len(sizing) == 3
+        assert eaco[1:] == ["(its jobs share GPUs)"]
     assert "Against every schedule" in page.read_text()
+
+
+def test_a_bound_may_be_limited_in_time(replay: Run) -> None:
+    limited = replay("--bound", "--bound-limit", 0.001, "--json")
+    assert json.loads(limited.stdout)["bounds"][0]["mean_completion_s"] > 0
+    refused(replay("--bound-limit", 5), "needs --bound or --energy-bound, which it belongs to\n")
 
 
 def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: Path) -> None:
@@ -121,6 +128,10 @@ def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: 
     result = run("check", tmp_path / "round.json")
     assert result.exit_code == 2
     assert "is no bound of replay --bound, which is checked alone; give RESULT, too" in result.stderr
+    newer = tmp_path / "newer.json"
+    newer.write_text('{"format": "wattsched-replay-bound/9"}')
+    told = "format: expected 'wattsched-replay-bound/1', found 'wattsched-replay-bound/9'"
+    assert told in run("check", newer).stderr
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"format": "wattsched-replay-bound/1", "jobs": 3}')
     result = run("check", damaged)

@@ -90,3 +90,48 @@ def test_what_is_malformed_is_named(document: dict[str, Any], change: Any, fault
     with pytest.raises(InputError) as error:
         validated(ClairvoyantBound, forged)
     assert fault in str(error.value)
+
+
+def one_job(budget: dict[str, Any], slots: list[float], prices: list[float]) -> ClairvoyantBound:
+    """One job that runs for 100 s from 0 s on, on its only GPU, above the idle draw of 1 W."""
+    zero = [0.0] * (len(slots) - 1)
+    proof = {"joule_price": 0.0, "gpus": {"G": zero}, "budget": prices, "worth": {"t": [0.5, 1.0, 60.0]}}
+    return read(
+        {
+            "pools": {"G": 1},
+            "options": {"t": {"pool": ["G"], "gpus": [1], "rate": [1.0], "power_w": [100.0]}},
+            "jobs": {"name": ["a"], "arrival_s": [0.0], "work": [100.0], "options": ["t"]},
+            "standing_w": 1.0,
+            "budget": {"quantity": "energy_j", "time_s": [0.0], "per_kwh": [3.6e6]} | budget,
+            "slot_edges_s": slots,
+            "proofs": [proof | {"bound_s": 0.0}],
+        }
+    )
+
+
+def test_a_period_that_the_idle_cluster_overspends_proves_nothing() -> None:
+    """What is short then cannot be charged: no job needs to run in it."""
+    dear = {
+        "amount": 2e4,
+        "begin_s": 0.0,
+        "period_s": 3_600.0,
+        "time_s": [0.0, 3_600.0],
+        "per_kwh": [3.6e6, 9e9],
+    }
+    bound = one_job(dear, [0.0, 200.0, 7_200.0], [0.0, 1e3])
+    assert Prover(bound)(bound.proofs[0]) <= 100.0
+
+
+@pytest.mark.parametrize("border_s", [30.0, 1e-3, 70.0])
+def test_work_before_a_border_is_charged_the_price_of_its_period(border_s: float) -> None:
+    """However long periods are: 100 s of work with 7 kJ before the border, and 3 kJ after it."""
+    long_s = 1e12
+    halves = {"amount": 1e12 + 7e3, "begin_s": border_s - long_s, "period_s": long_s}
+    bound = one_job(halves, [-70.0 + border_s - 1.0, 5_000.0], [0.0, 0.5])
+    assert Prover(bound)(bound.proofs[0]) <= 100.0
+
+
+@pytest.mark.parametrize("mean_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_energy_at_no_mean_is_refused(document: dict[str, Any], mean_s: float) -> None:
+    with pytest.raises(ValueError, match="mean_completion_s: must be above 0 and finite"):
+        read(document).energy_j(mean_s)

@@ -16,6 +16,7 @@ from wattsched.instances.clairvoyant import (
     SlotPrices,
     TraceJobs,
 )
+from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.bound.ascent import Bounded, Progress, bounded
 from wattsched.replay.jobs.bound.relaxation import Relaxation
@@ -148,9 +149,11 @@ def _parts(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: 
         options=[f"kind {kind}" for kind in rows.of_job.tolist()],
     )
     gpus = {name: n for name, n in zip(pools, trace.available.tolist(), strict=True) if n > 0}
-    # Periods are taken together where they are many, which leaves schedules more freedom.
-    spans = float(np.ptp(trace.arrival_s)) / (budget.period_s if budget else np.inf)
-    together = max(1, math.ceil(spans / MOST_PERIODS))
+    standing_w, together = _standing_w(trace, sleep), 1
+    if budget is not None and budget.amount >= standing_w * budget.period_s * _dearest(budget):
+        # Periods are taken together where they are many, which leaves schedules more freedom; not those that
+        # the idle cluster overspends, of which the others would have to pay for nothing.
+        together = max(1, math.ceil(float(np.ptp(trace.arrival_s)) / budget.period_s / MOST_PERIODS))
     periods = budget and PeriodBudget(
         quantity=budget.quantity,
         amount=together * budget.amount,
@@ -159,8 +162,12 @@ def _parts(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: 
         time_s=budget.per_kwh.time_s.tolist(),
         per_kwh=budget.per_kwh.values.tolist(),
     )
-    standing_w = _standing_w(trace, sleep)
     return {"pools": gpus, "options": options, "jobs": jobs, "standing_w": standing_w, "budget": periods}
+
+
+def _dearest(budget: Budget) -> float:
+    """The most that a joule ever takes of a budget."""
+    return float(budget.per_kwh.values.max()) / J_PER_KWH
 
 
 def _standing_w(trace: Trace, sleep: Sleep | None) -> float:

@@ -184,7 +184,8 @@ def _periods(workload: Workload, edge_s: FloatArray) -> tuple[IntArray, FloatArr
     begin_s = budget.begin_s + budget.period_s * np.arange(period[-1] + 1)
     taken = (per_kwh.integral(begin_s + budget.period_s) - per_kwh.integral(begin_s)) / J_PER_KWH
     cost = [per_kwh.values[_within(per_kwh.time_s, *ends)].min() for ends in pairwise(edge_s.tolist())]
-    return period, np.array(cost) / J_PER_KWH, budget.amount - workload.standing_w * taken
+    spare = np.maximum(budget.amount - workload.standing_w * taken, 0.0)
+    return period, np.array(cost) / J_PER_KWH, spare
 
 
 def _within(time_s: FloatArray, begin_s: float, end_s: float) -> slice:

@@ -242,6 +242,15 @@ def test_carbon_is_counted_when_it_is_emitted() -> None:
     assert clairvoyant(trace, budget).mean_completion_s > 2_500.0
 
 
+def test_periods_after_the_jobs_that_the_idle_cluster_overspends_do_not_matter() -> None:
+    trace = trace_by_hand(cluster_of(2), (0.0, 900.0, 1, {1: 1.0}), (60.0, 300.0, 1, {1: 1.0}))
+    grid = Carbon(np.array([0.0, 3_600.0]), np.array([100.0, 9_000.0]))
+    idle_g = Nodes(trace.cluster, trace.pools, None, 0.0).idle_cluster_w * float(grid.per_watt(0.0, 1_800.0))
+    bound = clairvoyant(trace, Budget("carbon_g", 10.0 * idle_g, 1_800.0, grid))
+    assert bound.mean_completion_s == pytest.approx(clairvoyant(trace).mean_completion_s)
+    assert faults_of(bound) == []
+
+
 def test_slower_with_fewer_watts() -> None:
     """A single job alone on the cluster: both bounds are what it takes."""
     trace = trace_by_hand(cluster_of(2), (100.0, 1_000.0, 2, linear(2)))
