@@ -17,6 +17,8 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = (
     ("budgets.py", "--part", "powerflow", "--write", "--jobs", "1"),
     ("budgets.py", "--part", "greenflow", "--write", "--jobs", "1"),
+    ("replay_bounds.py", "--write", "--jobs", "1"),
+    ("grounds.py", "--write", "--seeds", "1"),
     ("elastic.py", "--headline", "--write"),
     ("eaco.py", "--write"),
 )
