@@ -91,6 +91,12 @@ class TaskTable:
         columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "specs"}
         return TaskTable(**columns, specs=self.specs)
 
+    def with_equal_specs_merged(self) -> TaskTable:
+        """The same tasks, with one entry of `specs` for models that were spelled in several ways."""
+        number = {models: i for i, models in enumerate(dict.fromkeys(self.specs))}
+        spec = np.array([number[models] for models in self.specs], dtype=np.int64)[self.spec]
+        return replace(self, spec=spec, specs=tuple(number))
+
     @cached_property
     def profiles(self) -> tuple[TaskTable, IntArray]:
         """Distinct requests and, for each task, which of them it makes, shape (T,)."""
