@@ -72,8 +72,7 @@ def command(
 
 def _check_bound(file: str, as_json: bool) -> int:
     """Check a bound on the schedules of a trace, which needs no other file."""
-    from wattsched.instances.clairvoyant import FORMAT
-    from wattsched.replay_bounds import replay_bound_of
+    from wattsched.replay_bounds import is_replay_bound, replay_bound_of
     from wattsched.report.terminal import progress
     from wattsched.report.wording import count, duration
     from wattsched.verification.claims import Verdict
@@ -81,23 +80,20 @@ def _check_bound(file: str, as_json: bool) -> int:
     from wattsched.verification.report import Proof
 
     document = read_document(file)
-    if isinstance(document, dict) and str(document.get("format")).startswith(FORMAT.partition("/")[0]):
-        bound = replay_bound_of(document, shown(file))
-    else:
-        raise BadInput(
-            f"{shown(file)}: is no bound of replay --bound, which is checked alone; give RESULT, too"
-        )
+    if not is_replay_bound(document):
+        why = "is no bound of replay --bound, which is checked alone; give RESULT, too"
+        raise BadInput(f"{shown(file)}: {why}")
+    bound = replay_bound_of(document, shown(file))
     with progress(f"checking {shown(file)}"):
         faults = faults_of(bound)
     jobs, gpus = count(len(bound.jobs.name), "job"), count(sum(bound.pools.values()), "GPU")
-    mean = duration(bound.mean_completion_s)
+    mean, energies = duration(bound.mean_completion_s), len(bound.proofs) - 1
     told = [
         f"prices prove that no schedule of {jobs} on {gpus} completes them in less than {mean} on average"
     ]
+    told += [f"and {count(energies, 'bound')} on completion times and energy together"] if energies else []
     if bound.mean_completion_s <= 0:
         told = ["the file claims no bound above 0: it says nothing of any schedule"]
-    elif energies := len(bound.proofs) - 1:
-        told.append(f"and {count(energies, 'bound')} on completion times and energy together")
     verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
     return print_verdict(verdict, told, required=False, as_json=as_json)
 

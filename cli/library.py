@@ -300,10 +300,9 @@ def submitting(result_file: str, best: str) -> int:
 @output_option(".json", help="The schema file (default: standard output).")
 def schemas(document: str, output: str | None) -> None:
     """Print the JSON Schema of the library's list of instances, or of what is best known of them."""
-    from wattsched.exchange import DRAFT
+    from wattsched.exchange import schema_of
     from wattsched.library.entries import Library
     from wattsched.library.records import BestKnown
 
-    model = Library if document == "instances" else BestKnown
-    name = model.model_fields["format"].default
-    write(output, json.dumps({"$schema": DRAFT, "$id": name, **model.model_json_schema()}, indent=2) + "\n")
+    schema = schema_of(Library if document == "instances" else BestKnown)
+    write(output, json.dumps(schema, indent=2) + "\n")

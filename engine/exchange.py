@@ -20,7 +20,7 @@ from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
-from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
+from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import (
     InputError,
     NoticeWarning,
@@ -293,7 +293,7 @@ def json_schema(
     if document == "bound":
         if problem is not None:
             raise ValueError(f"bound: is of a trace, not of a `problem`, got {shown(problem)}")
-        return {"$schema": DRAFT, "$id": FORMAT, **ClairvoyantBound.model_json_schema()}
+        return schema_of(ClairvoyantBound)
     if problem is None:
         problem = "shifting" if document == "frontier" else "sizing"
     rules = find_problem(problem)
@@ -316,5 +316,10 @@ def json_schema(
     if document == "frontier":
         point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(model, ...))
         model = narrowed(ParetoResult, "ParetoResult", points=(list[point], ...))
-    name = model.model_fields["format"].default
-    return {"$schema": DRAFT, "$id": f"{name}/{problem}", **model.model_json_schema()}
+    return schema_of(model, problem)
+
+
+def schema_of(model: type[BaseModel], problem: str = "") -> dict[str, Any]:
+    """JSON Schema of the files of a model, under the name of its format and problem."""
+    name = "/".join(filter(None, [model.model_fields["format"].default, problem]))
+    return {"$schema": DRAFT, "$id": name, **model.model_json_schema()}

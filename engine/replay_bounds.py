@@ -68,8 +68,9 @@ def replay_bound(
 
 
 def is_replay_bound(document: Any) -> bool:
-    """Whether a parsed document is a bound on the schedules of a trace."""
-    return isinstance(document, dict) and document.get("format") == FORMAT
+    """Whether a parsed document is a bound on the schedules of a trace, of this format or another."""
+    family = FORMAT.partition("/")[0]
+    return isinstance(document, dict) and str(document.get("format")).partition("/")[0] == family
 
 
 def replay_bound_of(document: Any, source: str = "") -> ClairvoyantBound:
@@ -80,7 +81,7 @@ def replay_bound_of(document: Any, source: str = "") -> ClairvoyantBound:
     InputError
         With one line per fault.
     """
-    if not is_replay_bound(document):
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = shown(document.get("format")) if isinstance(document, dict) else "none"
         raise InputError([f"format: expected '{FORMAT}', found {found}"], source)
     return validated(ClairvoyantBound, document, source)

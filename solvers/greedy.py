@@ -320,6 +320,20 @@ def bundles(program: Program) -> list[IntArray]:
     return [bundle for bundle, odd in zip(found, unbalanced.tolist(), strict=True) if not odd]
 
 
+def efficient_columns(use: FloatArray, gain: FloatArray, group: IntArray, allowed: BoolArray) -> IntArray:
+    """Columns on the upper concave hull of gain over use of their group, which begins at nothing; ascending.
+
+    Whatever a unit of use costs, the best column of a group is one of them, or nothing.
+    """
+    nothing = np.zeros(group.max(initial=-1) + 1)
+    of = np.append(group, np.arange(len(nothing)))
+    order = np.argsort(of, kind="stable")
+    uses, costs = np.append(use, nothing)[order], np.append(-gain, nothing)[order]
+    among = np.append(allowed, nothing == 0)[order]
+    hull = order[convex_frontiers(uses, costs, of[order], among)]
+    return np.sort(hull[hull < len(use)])
+
+
 def convex_frontiers(use: FloatArray, cost: FloatArray, group: IntArray, allowed: BoolArray) -> IntArray:
     """Columns on the efficient frontier of their group (the lower convex hull), by group and use.
 

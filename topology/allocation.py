@@ -244,10 +244,8 @@ def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[in
         missing = occupancy.lacks(level, demand[level])
         if missing <= 0:
             continue
-        jobs, n_taken = (
-            np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level)),
-            occupancy.taken_on(level),
-        )
+        jobs = np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level))
+        n_taken = occupancy.taken_on(level)
         block, n_blocks = start[jobs] >> level, len(n_taken)
         jobs, block = jobs[block < n_blocks], block[block < n_blocks]
         n_jobs = np.bincount(block, minlength=n_blocks)

@@ -73,7 +73,7 @@ class SharePatterns:
 
     def __init__(self, admitted: Admitted, shares: IntArray, value: FloatArray):
         milli = admitted.profiles.gpu_milli
-        self._value, self.units, self._shares = value, admitted.cpu_units, shares
+        self._value, self._units, self._shares = value, admitted.cpu_units, shares
         # Where no task shares a GPU, one step of a whole GPU is enough.
         self._step = int(np.gcd.reduce(milli[shares], initial=WHOLE_GPU))
         self._weight = milli // self._step
@@ -85,7 +85,7 @@ class SharePatterns:
         best = np.zeros((WHOLE_GPU // self._step + 1, columns))
         reach = np.zeros(len(best), dtype=np.int64)
         tasks = self._shares
-        items = list(zip(self._weight[tasks], self.units[tasks], self._value[tasks], strict=True))
+        items = list(zip(self._weight[tasks], self._units[tasks], self._value[tasks], strict=True))
         for steps in range(1, len(best)):
             fitting = [item for item in items if item[0] <= steps]
             used = [reach[steps - weight] + units for weight, units, _value in fitting]
@@ -105,12 +105,12 @@ class SharePatterns:
         """Add tasks that earn ``most[units]`` to how many there are of each profile, shape (M,)."""
         steps = len(self._best) - 1
         while self._best[steps, units] > 0:
-            fits = (self._weight[self._shares] <= steps) & (self.units[self._shares] <= units)
+            fits = (self._weight[self._shares] <= steps) & (self._units[self._shares] <= units)
             tasks = self._shares[fits]
-            left = self._best[steps - self._weight[tasks], units - self.units[tasks]]
+            left = self._best[steps - self._weight[tasks], units - self._units[tasks]]
             task = tasks[np.argmax(left + self._value[tasks])]
             hosted[task] += 1
-            steps, units = steps - self._weight[task], units - self.units[task]
+            steps, units = steps - self._weight[task], units - self._units[task]
 
 
 def best_shares(admitted: Admitted, value: FloatArray) -> IntArray:
@@ -142,7 +142,7 @@ class NodePatterns:
         profiles = admitted.profiles
         index = admitted.index[value[admitted.index] > 0]
         index = index[admitted.cpu_units[index] <= admitted.most_units]
-        self._value, self.units, self._gpus = value, admitted.cpu_units, profiles.gpus
+        self._value, self._units, self._gpus = value, admitted.cpu_units, profiles.gpus
         self._whole = index[(profiles.gpus[index] == 1) & (profiles.gpu_milli[index] == WHOLE_GPU)]
         self._several = index[profiles.gpus[index] > 1]
         self._without = index[profiles.gpus[index] == 0]
@@ -170,7 +170,7 @@ class NodePatterns:
     def _fill_gpu(self) -> FloatArray:
         best: FloatArray = self._shares.most[: self._columns].copy()
         for task in self._whole:
-            room = best[self.units[task] :]
+            room = best[self._units[task] :]
             np.maximum(room, self._value[task], out=room)
         return best
 
@@ -184,24 +184,24 @@ class NodePatterns:
             for units in stairs:
                 _raise(row, best[gpus - 1], units, self._of_gpu[units])
             for task in self._several[self._gpus[self._several] <= gpus]:
-                _raise(row, best[gpus - self._gpus[task]], self.units[task], self._value[task])
+                _raise(row, best[gpus - self._gpus[task]], self._units[task], self._value[task])
         return best
 
     def _fill_cpu(self) -> FloatArray:
         best = np.zeros(self._columns)
         for task in self._without:
-            for _copy in range((self._columns - 1) // self.units[task]):
-                _raise(best, best.copy(), self.units[task], self._value[task])
+            for _copy in range((self._columns - 1) // self._units[task]):
+                _raise(best, best.copy(), self._units[task], self._value[task])
         return best
 
     # Going back, the choice at a state is the one that gave it its value.
 
     def _take_cpu(self, hosted: IntArray, units: int) -> None:
         while self._of_cpu[units] > 0:
-            tasks = self._without[self.units[self._without] <= units]
-            task = tasks[np.argmax(self._of_cpu[units - self.units[tasks]] + self._value[tasks])]
+            tasks = self._without[self._units[self._without] <= units]
+            task = tasks[np.argmax(self._of_cpu[units - self._units[tasks]] + self._value[tasks])]
             hosted[task] += 1
-            units -= self.units[task]
+            units -= self._units[task]
 
     def _take_gpus(self, hosted: IntArray, gpus: int, units: int) -> int:
         busy = 0
@@ -211,13 +211,15 @@ class NodePatterns:
                 continue
             stairs = _stairs(self._of_gpu[: units + 1])
             single = self._of_gpus[gpus - 1, units - stairs] + self._of_gpu[stairs]
-            fits = (self._gpus[self._several] <= gpus) & (self.units[self._several] <= units)
+            fits = (self._gpus[self._several] <= gpus) & (self._units[self._several] <= units)
             tasks = self._several[fits]
-            together = self._of_gpus[gpus - self._gpus[tasks], units - self.units[tasks]] + self._value[tasks]
+            together = (
+                self._of_gpus[gpus - self._gpus[tasks], units - self._units[tasks]] + self._value[tasks]
+            )
             if np.max(together, initial=0.0) >= np.max(single, initial=0.0):
                 task = tasks[np.argmax(together)]
                 hosted[task] += 1
-                taken, used = int(self._gpus[task]), int(self.units[task])
+                taken, used = int(self._gpus[task]), int(self._units[task])
             else:
                 taken, used = 1, int(stairs[np.argmax(single)])
                 self._take_gpu(hosted, used)
@@ -225,7 +227,7 @@ class NodePatterns:
         return busy
 
     def _take_gpu(self, hosted: IntArray, units: int) -> None:
-        whole = self._whole[self.units[self._whole] <= units]
+        whole = self._whole[self._units[self._whole] <= units]
         if np.max(self._value[whole], initial=0.0) == self._of_gpu[units]:
             hosted[whole[np.argmax(self._value[whole])]] += 1
         else:
@@ -311,8 +313,8 @@ class PatternPricing:
     def __init__(self, types: NodeTypes, profiles: TaskTable, most_units: int):
         self._types, self._profiles = types, profiles
         self.unit = _unit(profiles.cpu_milli, int(types.nodes.cpu_milli.max()), most_units)
-        self.units = profiles.cpu_milli // self.unit
-        self.packed: BoolArray = (profiles.gpus > 0) | (self.units > 0)
+        self._units = profiles.cpu_milli // self.unit
+        self.packed: BoolArray = (profiles.gpus > 0) | (self._units > 0)
         self.admits = types.admits(profiles)
         kinds, kind = np.unique(self.admits & self.packed, axis=0, return_inverse=True)
         self._kind = kind.reshape(-1)
@@ -324,7 +326,7 @@ class PatternPricing:
         return Admitted(
             profiles=self._profiles,
             index=np.flatnonzero(admits).astype(np.int64),
-            cpu_units=self.units,
+            cpu_units=self._units,
             most_units=int(nodes.cpu_milli[types].max()) // self.unit,
             most_gpus=int(nodes.gpus[types].max()),
         )
@@ -412,7 +414,7 @@ class PatternPricing:
         type_ = np.array([pattern.type for pattern in priced], dtype=np.int64)
         hosted = np.array([tasks for tasks, _gpus in found], dtype=np.int64).reshape(-1, len(self._profiles))
         gpus = np.array([gpus for _tasks, gpus in found], dtype=np.int64)
-        power_w = self._power_w(type_, hosted @ self.units, gpus)
+        power_w = self._power_w(type_, hosted @ self._units, gpus)
         return Patterns(type_, hosted, gpus, power_w, (hosted @ self._profiles.memory_mib).astype(np.float64))
 
 

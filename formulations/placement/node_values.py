@@ -20,9 +20,10 @@ node; others take more. These are bid prices (Talluri and van Ryzin, Management 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattsched.formulations.placement.configuration_lp import ConfigurationLp
 from wattsched.formulations.placement.configuration_pricing import NodePatterns
@@ -120,8 +121,7 @@ class NodeValues:
     def left(self, nodes: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray) -> Left:
         """What is left of node states; (S,), (S,) and (S, G)."""
         free = gpu_free_milli == WHOLE_GPU
-        units = cpu_free_milli // self._lp.pricing.unit
-        return Left(nodes, units, free.sum(axis=1), np.where(free, 0, gpu_free_milli))
+        return Left(nodes, self.units(cpu_free_milli), free.sum(axis=1), np.where(free, 0, gpu_free_milli))
 
     def units(self, cpu_free_milli: IntArray) -> IntArray:
         """Free CPU in units."""
@@ -171,20 +171,12 @@ class NodeValues:
 
 
 def _prices_known(lp: ConfigurationLp, per_gpu: FloatArray, refused_w: float) -> dict[float, FloatArray]:
-    nodes, profiles = lp.types.nodes, lp.profiles
-    arrays = (
-        *(
-            nodes.cpu_milli,
-            nodes.memory_mib,
-            nodes.gpus,
-            nodes.model,
-            lp.types.count,
-            lp.types.power.gpu_full_w,
-        ),
-        *(lp.types.power.package_full_w, lp.pricing.admits, per_gpu, np.array([refused_w])),
-        *(profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli),
-    )
-    key = b"|".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    """Prices by demand that were found of this LP before, which later ones are added to."""
+    nodes, profiles, power = lp.types.nodes, lp.profiles, lp.types.power
+    arrays: list[NDArray[Any]] = [nodes.cpu_milli, nodes.memory_mib, nodes.gpus, nodes.model, lp.types.count]
+    arrays += [power.gpu_full_w, power.package_full_w, lp.pricing.admits, per_gpu, np.array([refused_w])]
+    arrays += [profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli]
+    key = b"|".join(array.tobytes() for array in arrays)
     if key not in _known and len(_known) >= _MOST_KNOWN:
         del _known[next(iter(_known))]
     return _known.setdefault(key, {})

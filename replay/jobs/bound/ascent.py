@@ -68,19 +68,19 @@ def bounded(
     progress : callable
         Told of the best value after every step, and of the number of slots.
     """
-    watts = joule_price > 0 or workload.budget is not None
     climb = _Climb(workload, until, progress)
+    workload = workload.efficient(watts=joule_price > 0 or workload.budget is not None)
     if start is not None:
-        relaxation = Relaxation(workload, start.relaxation.edge_s, watts=watts)
+        relaxation = Relaxation(workload, start.relaxation.edge_s)
         return climb.ascend(relaxation, replace(start.prices, joule=joule_price), LEVEL / 4)
-    relaxation = Relaxation(workload, _first_edges(workload), watts=watts)
+    relaxation = Relaxation(workload, _first_edges(workload))
     prices = Prices(
         np.zeros((len(workload.pools), len(relaxation.width_s))), np.zeros(len(relaxation.spare)), joule_price
     )
     best = climb.ascend(relaxation, prices, LEVEL)
     while len(best.relaxation.width_s) < MOST_SLOTS and not climb.late:
         halved, parts = _halved(best)
-        finer = Relaxation(workload, halved, watts=watts)
+        finer = Relaxation(workload, halved)
         split = replace(best.prices, gpus=np.repeat(best.prices.gpus, parts, axis=1))
         before, best = best, climb.ascend(finer, split, LEVEL / 8)
         if best.found.value < before.found.value * (1 + WORTHWHILE):

@@ -90,9 +90,10 @@ def bound_of(
     for mean_s in completion_s:
         found += _priced(workload, mean_s * len(workload.work), found, until, progress)
     edges = found[0].relaxation.edge_s.tolist()
-    stated = [_stated(workload, one, one.found.value) for one in found]
+    stated = [_stated(workload, one) for one in found]
     claimed = ClairvoyantBound(**parts, slot_edges_s=edges, proofs=stated)
-    proven = [_stated(workload, *pair) for pair in zip(found, map(Prover(claimed), stated), strict=True)]
+    bounds_s = map(Prover(claimed), stated)
+    proven = [one.model_copy(update={"bound_s": s}) for one, s in zip(stated, bounds_s, strict=True)]
     return claimed.model_copy(update={"proofs": proven})
 
 
@@ -117,7 +118,7 @@ def _priced(
         elif high is not None:
             price = high / FACTOR
         else:
-            free = Relaxation(workload, first.relaxation.edge_s, watts=True).evaluate(first.prices)
+            free = Relaxation(workload.efficient(watts=True), first.relaxation.edge_s).evaluate(first.prices)
             price = FIRST_PRICE * free.value / max(free.energy_j, 1e-30)
         start = min(known.values(), key=lambda one: abs(math.log(one.prices.joule / price)), default=first)
         new.append(bounded(workload, price, start, until=until, progress=progress))
@@ -179,13 +180,13 @@ def _standing_w(trace: Trace, sleep: Sleep | None) -> float:
     return sum(nodes.draw())
 
 
-def _stated(workload: Workload, one: Bounded, bound_s: float) -> SlotPrices:
-    """Prices of a document."""
+def _stated(workload: Workload, one: Bounded) -> SlotPrices:
+    """Prices of a document, and what the relaxation comes to at them."""
     worths = one.relaxation.worths(one.prices, FINEST)
     return SlotPrices(
         joule_price=one.prices.joule,
         gpus=dict(zip(workload.pools, one.prices.gpus.tolist(), strict=True)),
         budget=one.prices.budget.tolist(),
         worth={name: worth.tolist() for name, worth in worths.items()},
-        bound_s=bound_s,
+        bound_s=one.found.value,
     )

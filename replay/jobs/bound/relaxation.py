@@ -86,15 +86,16 @@ class Relaxation:
         What the budget leaves to jobs in the periods in which slots begin.
     """
 
-    def __init__(self, workload: Workload, edge_s: FloatArray, *, watts: bool) -> None:
+    def __init__(self, workload: Workload, edge_s: FloatArray) -> None:
         self.workload, self.edge_s, self.width_s = workload, edge_s, np.diff(edge_s)
-        self._kinds = [kind.efficient(watts=watts) for kind in workload.kinds]
         self._first = np.searchsorted(edge_s, workload.arrival_s, side="right") - 1
         self.period, self.cost, self.spare = _periods(workload, edge_s)
 
     def worths(self, prices: Prices, points: int) -> dict[str, FloatArray]:
         """Worths of a unit of work that `evaluate` looks at, by the name of the kind."""
-        return {kind.name: self._priced(kind, prices, points)[1] for kind in self._kinds}
+        joule = self.per_joule(prices)
+        kinds = self.workload.kinds
+        return {kind.name: self._priced(kind, prices, joule, points)[1] for kind in kinds}
 
     def evaluate(self, prices: Prices, points: int = POINTS) -> Evaluation:
         """Find the schedule of each job that costs least at prices.
@@ -105,14 +106,15 @@ class Relaxation:
             Worths of work that are looked at, for each kind.
         """
         used = Used.none(len(prices.gpus), len(self.width_s), len(self.workload.work))
-        total = sum(self._kind(kind, prices, points, used) for kind in self._kinds)
+        joule = self.per_joule(prices)
+        total = sum(self._kind(kind, prices, joule, points, used) for kind in self.workload.kinds)
         owed = float((prices.gpus * self.workload.gpus[:, None] * self.width_s).sum())
         value = total - owed - float(prices.budget @ self.spare)
         spent = np.zeros(len(self.spare))
         if len(spent):
             np.add.at(spent, self.period, used.joules[:-1] * self.cost)
         paid = float((prices.gpus * used.gpu_s).sum())
-        paid += float(np.append(self.per_joule(prices), prices.joule) @ used.joules)
+        paid += float(np.append(joule, prices.joule) @ used.joules)
         return Evaluation(
             value,
             used.gpu_s,
@@ -128,16 +130,18 @@ class Relaxation:
         budget = np.append(prices.budget, 0.0)[self.period] * self.cost
         return np.asarray(budget + prices.joule)
 
-    def _priced(self, kind: Kind, prices: Prices, points: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _priced(
+        self, kind: Kind, prices: Prices, joule: FloatArray, points: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What a second in each row costs in each slot, worths of work, and what it costs afterwards."""
         cost = prices.gpus[kind.pool] * kind.gpus[:, None]
-        cost += self.per_joule(prices) * kind.power_w[:, None]
+        cost += joule * kind.power_w[:, None]
         beyond = (1.0 + prices.joule * kind.power_w) / kind.rate
         return cost, worths_of(kind.rate, cost, self.width_s, float(beyond.min()), points), beyond
 
-    def _kind(self, kind: Kind, prices: Prices, points: int, used: Used) -> float:
+    def _kind(self, kind: Kind, prices: Prices, joule: FloatArray, points: int, used: Used) -> float:
         """What jobs of a kind cost; what they use is added to `used`."""
-        cost, worth, beyond = self._priced(kind, prices, points)
+        cost, worth, beyond = self._priced(kind, prices, joule, points)
         supply = Supply(kind, cost, self.width_s, worth, beyond)
         total = sum(self._job(supply, j, used) for j in kind.jobs.tolist())
         supply.add_inside(used)
@@ -174,14 +178,14 @@ class Relaxation:
 def _periods(workload: Workload, edge_s: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Period of each slot, the least that a joule takes of the budget in it, and what periods leave to jobs.
 
-    Slots begin where periods do (`edges_of`).
+    Slots begin where periods do.
     """
     slots, budget = len(edge_s) - 1, workload.budget
     if budget is None:
         return np.zeros(slots, dtype=np.int64), np.zeros(slots), np.zeros(0)
     per_kwh = Steps(np.array(budget.time_s), np.array(budget.per_kwh))
-    period = np.floor((edge_s[:-1] - budget.begin_s) / budget.period_s + 1e-9).astype(np.int64)
-    begin_s = budget.begin_s + budget.period_s * np.arange(period[-1] + 1)
+    begin_s = np.arange(budget.begin_s, edge_s[-1], budget.period_s)
+    period = np.searchsorted(begin_s, edge_s[:-1], side="right") - 1
     taken = (per_kwh.integral(begin_s + budget.period_s) - per_kwh.integral(begin_s)) / J_PER_KWH
     cost = [per_kwh.values[_within(per_kwh.time_s, *ends)].min() for ends in pairwise(edge_s.tolist())]
     spare = np.maximum(budget.amount - workload.standing_w * taken, 0.0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
-from wattsched.solvers.greedy import convex_frontiers
+from wattsched.solvers.greedy import efficient_columns
 from wattsched.topology.arrays import FloatArray, IntArray
 
 
@@ -43,14 +43,8 @@ class Kind:
             group = np.unique(np.stack([self.pool, self.gpus]), axis=1, return_inverse=True)[1].reshape(-1)
         else:
             group = self.pool
-        groups = int(group.max()) + 1
-        nothing = np.zeros(groups)
-        group = np.append(group, np.arange(groups))
-        use = np.append(self.power_w if watts else self.gpus, nothing)
-        order = np.argsort(group, kind="stable")
-        gain, every = np.append(self.rate, nothing), np.ones(len(group), dtype=bool)
-        hull = order[convex_frontiers(use[order], -gain[order], group[order], every)]
-        rows = np.sort(hull[hull < len(self.rate)])
+        use, every = self.power_w if watts else self.gpus, np.ones(len(self.rate), dtype=bool)
+        rows = efficient_columns(use, self.rate, group, every)
         power_w = self.power_w[rows] if watts else np.zeros(len(rows))
         return Kind(self.name, self.pool[rows], self.gpus[rows], self.rate[rows], power_w, self.jobs)
 
@@ -77,6 +71,10 @@ class Workload:
     kinds: tuple[Kind, ...]
     standing_w: float = 0.0
     budget: PeriodBudget | None = None
+
+    def efficient(self, *, watts: bool) -> Workload:
+        """Leave out rows of all kinds that never earn most (`Kind.efficient`)."""
+        return replace(self, kinds=tuple(kind.efficient(watts=watts) for kind in self.kinds))
 
     @classmethod
     def of(

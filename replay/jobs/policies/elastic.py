@@ -42,19 +42,11 @@ def rank(options: RoundOptions) -> FloatArray:
     return np.asarray(-values(options)[options.job] * options.rate * useful(options))
 
 
-def values(options: RoundOptions, concavity: float = CONCAVITY, speed: float = 0.0) -> FloatArray:
-    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's weights.
-
-    Parameters
-    ----------
-    speed : float
-        The speed that a job's seconds are counted at: 0 that of its slowest configuration, 1 that of its
-        fastest, in between geometrically.
-    """
-    rate = np.where(options.waiting, np.nan, options.rate)
-    least, most = (reduce.reduceat(rate, options.start[:-1]) for reduce in (np.fmin, np.fmax))
-    typical = least ** (1.0 - speed) * most**speed
-    return rank_weights(options.work / typical, concavity) / typical
+def values(options: RoundOptions) -> FloatArray:
+    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's, of its seconds when it is slowest."""
+    rate = np.where(options.waiting, np.inf, options.rate)
+    slowest = np.minimum.reduceat(rate, options.start[:-1])
+    return rank_weights(options.work / slowest) / slowest
 
 
 def useful(options: RoundOptions) -> FloatArray:

@@ -17,7 +17,7 @@ from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, program_of
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.trace import Trace
-from wattsched.solvers.greedy import convex_frontiers
+from wattsched.solvers.greedy import efficient_columns
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -247,14 +247,7 @@ def efficient(trace: Trace) -> IntArray:
     """
     of = trace.configurations
     group = np.unique(np.stack([of.kind, of.pool, of.block]), axis=1, return_inverse=True)[1].reshape(-1)
-    # Every hull begins at nothing.
-    nothing = np.zeros(group.max(initial=-1) + 1)
-    group = np.append(group, np.arange(len(nothing)))
-    order = np.argsort(group, kind="stable")
-    use, cost = np.append(trace.busy_w, nothing)[order], np.append(-of.rate, nothing)[order]
-    allowed = np.append(trace.comparable, nothing == 0)[order]
-    hull = order[convex_frontiers(use, cost, group[order], allowed)]
-    return np.sort(hull[hull < len(of)])
+    return efficient_columns(trace.busy_w, of.rate, group, trace.comparable)
 
 
 def fastest(trace: Trace, among: BoolArray) -> IntArray:
