@@ -34,9 +34,6 @@ class SessionDecision:
     ----------
     ids : list of str
         The jobs, as the other arrays have them.
-    option : int array, shape (n_jobs,)
-        Row of each job's own or shared table; `WAITS`, or `MODELLED` for a running job with a model. All are
-        `UNDECIDED` where there is no decision.
     assignments : AssignmentColumns
         Those that run, with their settings and concrete GPUs; without any where there is no decision.
     reasons : dict of str to str
@@ -46,11 +43,23 @@ class SessionDecision:
     """
 
     ids: list[str]
-    option: IntArray
     assignments: AssignmentColumns
     reasons: dict[str, str]
     instance: Instance = field(repr=False)
     _answer: Result = field(repr=False)
+
+    @cached_property
+    def option(self) -> IntArray:
+        """Row of each job's own or shared table; `WAITS`, or `MODELLED` for a running job with a model.
+
+        All are `UNDECIDED` where there is no decision; shape (n_jobs,).
+        """
+        jobs, running = self.instance.by_column(), self.assignments
+        found = np.full(len(jobs), WAITS if self.solved else UNDECIDED)
+        if len(running):
+            job = np.fromiter(map(jobs.place.__getitem__, running.names), np.int64, len(running))
+            found[job] = _rows_of(self.instance, jobs.kinds[1][job], running)
+        return found
 
     @cached_property
     def result(self) -> Result:
@@ -100,13 +109,8 @@ class SessionDecision:
 
 def decision_of(instance: Instance, result: Result) -> SessionDecision:
     """The answer in arrays."""
-    jobs = instance.by_column()
     running = AssignmentColumns.from_records([] if result.decision is None else result.decision.jobs)
-    option = np.full(len(jobs), WAITS if result.solved else UNDECIDED)
-    if len(running):
-        job = np.fromiter(map(jobs.place.__getitem__, running.names), np.int64, len(running))
-        option[job] = _rows_of(instance, jobs.kinds[1][job], running)
-    return SessionDecision(jobs.names, option, running, result.dropped, instance, result)
+    return SessionDecision(instance.by_column().names, running, result.dropped, instance, result)
 
 
 def _rows_of(instance: Instance, kind: IntArray, running: AssignmentColumns) -> IntArray:
