@@ -164,8 +164,7 @@ class _Search:
         if self.done() or many > _MENDED_SHARE * program.n_groups:
             return
         groups = np.sort(order[:many])
-        threshold = program.take(groups).threshold(prices, _MENDED_EACH * many)
-        around = part_around(program, point, groups, prices, threshold)
+        around = part_around(program, point, groups, prices, _MENDED_EACH * many)
         x = greedy.ascend(around.program, prices, self._timer) if around.program.n_columns else None
         self.offer(None if x is None else around.lift(x))
 
@@ -227,8 +226,7 @@ class _Search:
                 return
             others = near[number :: max(1, len(near) // many)] if many else near[:0]
             groups = np.union1d(split, others)
-            columns = program.take(groups).threshold(prices, _EACH * len(groups))
-            around = part_around(program, base, groups, prices, columns)
+            around = part_around(program, base, groups, prices, _EACH * len(groups))
             if around.program.n_columns == 0:
                 continue
             timer = self._timer.share(_ROUND_SHARE)

@@ -14,7 +14,7 @@ all is a matter of the kind. What a group may choose besides are columns of its 
 the program under its rows, and `parts` the programs over a few of its columns that are written down.
 """
 
-from wattsched.formulations.kinds.groups import KindGroups, KindRows, OwnColumns
+from wattsched.formulations.kinds.groups import KindGroups, KindRows, OwnColumns, Uses
 from wattsched.formulations.kinds.parts import Part, part_around, part_of
 from wattsched.formulations.kinds.passes import Shard, Spread
 from wattsched.formulations.kinds.program import KindProgram
@@ -27,6 +27,7 @@ __all__ = [
     "Part",
     "Shard",
     "Spread",
+    "Uses",
     "part_around",
     "part_of",
 ]

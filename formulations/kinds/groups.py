@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,60 @@ if TYPE_CHECKING:
 
 PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "credit", "most")
 """Arrays with an entry for every group."""
+
+
+class Uses(NamedTuple):
+    """What columns may use of a program's rows: at once, by the second, and by the credit.
+
+    Columns that name the same entry differ in their seconds and credits alone.
+
+    Attributes
+    ----------
+    fixed, metered, credited : csr arrays, shape (n_entries, n_rows)
+    """
+
+    fixed: csr_array
+    metered: csr_array
+    credited: csr_array
+
+    @property
+    def sizes(self) -> IntArray:
+        """How many rows each entry uses; those that it uses in several ways count for each."""
+        return np.asarray(sum(np.diff(uses.indptr) for uses in self))
+
+    def take(self, entries: IntArray) -> Uses:
+        """Some of the entries."""
+        return Uses(*(uses[entries] for uses in self))
+
+    def of(self, entry: IntArray, seconds: FloatArray, credit: FloatArray) -> csr_array:
+        """What columns use, shape (n_columns, n_rows)."""
+        found = self.fixed[entry]
+        for uses, times in ((self.metered, seconds), (self.credited, credit)):
+            if uses.nnz:
+                some = uses[entry]
+                some.data = some.data * np.repeat(times, np.diff(some.indptr))
+                found = found + some
+        return found
+
+    def in_all(
+        self, entry: IntArray, seconds: FloatArray, credit: FloatArray, part: IntArray, parts: int
+    ) -> FloatArray:
+        """What columns use together, by part, shape (parts, n_rows)."""
+        found = np.zeros((parts, self.fixed.shape[1]))
+        for uses, times in ((self.fixed, None), (self.metered, seconds), (self.credited, credit)):
+            if uses.nnz:
+                found += _used(uses, entry, times, part, found.shape)
+        return found
+
+    def priced(
+        self, prices: FloatArray, entry: IntArray, seconds: FloatArray, credit: FloatArray
+    ) -> FloatArray:
+        """What columns use at row prices, shape (n_columns,)."""
+        found = (self.fixed @ prices)[entry]
+        for uses, times in ((self.metered, seconds), (self.credited, credit)):
+            if uses.nnz:
+                found += (uses @ prices)[entry] * times
+        return np.asarray(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +83,14 @@ class KindRows:
         Cost per worth of the group.
     pace : float array, shape (n_kind_rows,)
         Seconds per work of the group; ascending within a kind.
-    fixed, metered, credited : csr arrays, shape (n_kind_rows, n_rows)
-        What is used of the program's rows: at once, per second, and per credit of the group.
+    uses : Uses
+        With an entry for every row.
     """
 
     start: IntArray
     value: FloatArray
     pace: FloatArray
-    fixed: csr_array
-    metered: csr_array
-    credited: csr_array
+    uses: Uses
 
     def __len__(self) -> int:
         return len(self.value)
@@ -49,7 +101,7 @@ class KindRows:
 
         At given prices one of them is best for all groups.
         """
-        varying = [uses[:, np.unique(uses.indices)].toarray() for uses in (self.metered, self.credited)]
+        varying = [uses[:, np.unique(uses.indices)].toarray() for uses in self.uses[1:]]
         differs = np.diff(np.column_stack([self.value, self.pace, *varying]), axis=0).any(axis=1)
         first = np.concatenate([np.ones(min(1, len(self)), dtype=bool), differs])
         first[self.start[:-1][self.start[:-1] < len(self)]] = True
@@ -64,12 +116,18 @@ class OwnColumns:
     ----------
     start : int array, shape (n_groups + 1,)
     cost : float array, shape (n_own,)
-    uses : csr array, shape (n_own, n_rows)
+    entry : int array, shape (n_own,)
+        Of `uses`, which several columns may have in common.
+    seconds, credit : float arrays, shape (n_own,)
+    uses : Uses
     """
 
     start: IntArray
     cost: FloatArray
-    uses: csr_array
+    entry: IntArray
+    seconds: FloatArray
+    credit: FloatArray
+    uses: Uses
 
     def __len__(self) -> int:
         return len(self.cost)
@@ -84,7 +142,11 @@ class OwnColumns:
         sizes = np.diff(self.start)[groups]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         columns = np.repeat(self.start[groups] - start[:-1], sizes) + np.arange(start[-1])
-        return OwnColumns(start, self.cost[columns], self.uses[columns])
+        return OwnColumns(start, self.cost[columns], *self.used(columns), self.uses)
+
+    def used(self, column: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Entries, seconds and credits of columns, as `Uses` asks for them."""
+        return self.entry[column], self.seconds[column], self.credit[column]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,7 +190,7 @@ class KindGroups:
     @property
     def n_rows(self) -> int:
         """Number of coupling rows."""
-        return int(self.kinds.fixed.shape[1])
+        return int(self.kinds.uses.fixed.shape[1])
 
     @property
     def n_groups(self) -> int:
@@ -161,21 +223,16 @@ class KindGroups:
         seconds = self.work[group] * self.kinds.pace[row] + self.lost_s[group]
         return np.asarray(np.minimum(seconds, self.horizon_s))
 
+    def _used_of_kind(self, group: IntArray, row: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        return row, self._seconds(group, row), self.credit[group]
+
     def uses(self, group: IntArray, code: IntArray) -> csr_array:
         """What columns use of the rows, shape (n, n_rows)."""
         from scipy.sparse import csr_array, vstack
 
-        of_kind = np.flatnonzero(code >= len(self.own))
-        own = np.flatnonzero(code < len(self.own))
-        row = code[of_kind] - len(self.own)
-        metered, credited = self.kinds.metered[row], self.kinds.credited[row]
-        for uses, times in (
-            (metered, self._seconds(group[of_kind], row)),
-            (credited, self.credit[group[of_kind]]),
-        ):
-            uses.data = uses.data * np.repeat(times, np.diff(uses.indptr))
-        of_kinds = self.kinds.fixed[row] + metered + credited
-        parts = vstack([of_kinds, self.own.uses[code[own]]], format="csr")
+        of_kind, own, row = self._divided(code)
+        of_kinds = self.kinds.uses.of(*self._used_of_kind(group[of_kind], row))
+        parts = vstack([of_kinds, self.own.uses.of(*self.own.used(code[own]))], format="csr")
         place = np.empty(len(code), dtype=np.int64)
         place[np.concatenate([of_kind, own])] = np.arange(len(code))
         return csr_array(parts[place])
@@ -185,16 +242,25 @@ class KindGroups:
     ) -> FloatArray:
         """What columns use of the rows together, shape (n_rows,), or by part, shape (parts, n_rows)."""
         number = np.zeros(len(code), dtype=np.int64) if part is None else part
-        kinds, n = self.kinds, len(self.own)
-        of_kind, of_own = np.flatnonzero(code >= n), np.flatnonzero(code < n)
-        row, once = code[of_kind] - n, np.ones(len(code))
-        shape = (parts, self.n_rows)
-        use = _used(kinds.fixed, row, once[of_kind], number[of_kind], shape)
-        use += _used(kinds.metered, row, self._seconds(group[of_kind], row), number[of_kind], shape)
-        if kinds.credited.nnz:
-            use += _used(kinds.credited, row, self.credit[group[of_kind]], number[of_kind], shape)
-        use += _used(self.own.uses, code[of_own], once[of_own], number[of_own], shape)
+        of_kind, own, row = self._divided(code)
+        of_kinds = self._used_of_kind(group[of_kind], row)
+        use = self.kinds.uses.in_all(*of_kinds, number[of_kind], parts)
+        use += self.own.uses.in_all(*self.own.used(code[own]), number[own], parts)
         return use[0] if part is None else use
+
+    def reduced(self, group: IntArray, code: IntArray, prices: FloatArray) -> FloatArray:
+        """Reduced costs of columns at row prices."""
+        of_kind, own, row = self._divided(code)
+        found = self.costs(group, code)
+        found[of_kind] -= self.kinds.uses.priced(prices, *self._used_of_kind(group[of_kind], row))
+        found[own] -= self.own.uses.priced(prices, *self.own.used(code[own]))
+        return found
+
+    def _divided(self, code: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Places of the columns of kinds and of own ones, and the rows of the former."""
+        inside = code < len(self.own)
+        of_kind = np.flatnonzero(~inside)
+        return of_kind, np.flatnonzero(inside), code[of_kind] - len(self.own)
 
     def numbered(self, some: KindGroups, groups: IntArray, place: IntArray, code: IntArray) -> IntArray:
         """Codes that these have for columns of some of the groups.
@@ -211,12 +277,12 @@ class KindGroups:
 
 
 def _used(
-    uses: csr_array, which: IntArray, times: FloatArray, part: IntArray, shape: tuple[int, int]
+    uses: csr_array, which: IntArray, times: FloatArray | None, part: IntArray, shape: tuple[int, ...]
 ) -> FloatArray:
     """Sums, by part, of some rows of a matrix, each so many times; in their order, whatever is in others."""
     size = np.diff(uses.indptr)[which]
     first = np.cumsum(size) - size
     entry = np.repeat(uses.indptr[which] - first, size) + np.arange(size.sum())
     cell = np.repeat(part * shape[1], size) + uses.indices[entry]
-    used = uses.data[entry] * np.repeat(times, size)
+    used = uses.data[entry] if times is None else uses.data[entry] * np.repeat(times, size)
     return np.bincount(cell, used, shape[0] * shape[1]).astype(float).reshape(shape)

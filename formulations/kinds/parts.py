@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.formulations.kinds.passes import Passes
 from wattsched.formulations.kinds.program import KindProgram
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.tolerances import CANCELLATION
@@ -78,18 +77,18 @@ def part_of(
 
 
 def part_around(
-    program: KindProgram, base: IntArray, groups: IntArray, prices: FloatArray, threshold: float
+    program: KindProgram, base: IntArray, groups: IntArray, prices: FloatArray, size: int
 ) -> Part:
     """The program over what some groups may choose, where the others choose as a point does.
 
     Parameters
     ----------
     groups : int array, ascending
-    threshold : float
-        Reduced cost above the least of their group up to which columns are looked at.
+    size : int
+        About how many columns besides the groups' least are looked at.
     """
     some = program.take(groups)
-    place, code, _ = Passes(some).within(prices, threshold)
+    place, code, _ = some.passes.within(prices, some.threshold(prices, size))
     code, group = program.numbered(some, groups, place, code), groups[place]
     single = np.bincount(place, minlength=len(groups))[place] == 1
     point = base.copy()
@@ -126,10 +125,9 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 def _lost(program: KindProgram, group: IntArray, code: IntArray) -> FloatArray:
     """What limits less uses may be off by; nothing where all are whole numbers."""
     broken = np.zeros(program.n_rows, dtype=bool)
-    for uses in (program.own.uses, program.kinds.fixed):
-        broken[uses.indices[uses.data % 1.0 != 0.0]] = True
-    for uses in (program.kinds.metered, program.kinds.credited):
-        broken[uses.indices] = True
+    for uses in (program.own.uses, program.kinds.uses):
+        broken[uses.fixed.indices[uses.fixed.data % 1.0 != 0.0]] = True
+        broken[uses.metered.indices] = broken[uses.credited.indices] = True
     for limit in (program.row_lower, program.row_upper):
         broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
     size = np.abs(program.uses_in_all(group, code))

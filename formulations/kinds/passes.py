@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from wattsched.formulations.kinds.groups import PER_GROUP, KindGroups, OwnColumns
+from wattsched.formulations.kinds.groups import PER_GROUP, KindGroups
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 R = TypeVar("R")
@@ -99,6 +99,11 @@ class Shard:
         """What is computed of the groups."""
         return Passes(self.groups)
 
+    @property
+    def block(self) -> IntArray:
+        """Block of every group."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
     def numbered(self, code: IntArray) -> IntArray:
         """Codes among all groups."""
         n = len(self.groups.own)
@@ -108,7 +113,7 @@ class Shard:
         """Bytes of the arrays, by which Dask tells what moving the shard takes."""
         groups, own = self.groups, self.groups.own
         per_group = sum(getattr(groups, name).nbytes for name in PER_GROUP)
-        of_own = own.start.nbytes + own.cost.nbytes + own.uses.indptr.nbytes
+        of_own = sum(values.nbytes for values in (own.start, own.cost, own.entry, own.seconds, own.credit))
         return object.__sizeof__(self) + int(per_group + of_own)
 
 
@@ -135,7 +140,7 @@ def shards_of(groups: KindGroups, shards: int) -> list[Shard]:
 
 def _compact(groups: KindGroups) -> KindGroups:
     """The same in fewer bytes."""
-    own = OwnColumns(_short(groups.own.start), groups.own.cost, groups.own.uses)
+    own = replace(groups.own, start=_short(groups.own.start), entry=_short(groups.own.entry))
     return replace(groups, kind=_short(groups.kind), most=_short(groups.most), own=own, threads=1)
 
 
@@ -162,18 +167,20 @@ class Here:
 def sums(shard: Shard, prices: FloatArray) -> Sums:
     """Sums over each block of groups."""
     groups, start = shard.groups, shard.start
-    least, code = shard.passes.least(prices)
-    all_groups = np.arange(groups.n_groups)
-    block, n_blocks = np.repeat(np.arange(len(start) - 1), np.diff(start)), len(start) - 1
-    reduced, cost = (
-        np.bincount(block, of, n_blocks).astype(float) for of in (least, groups.costs(all_groups, code))
-    )
+    code = shard.passes.least(prices)[1]
+    all_groups, block, n_blocks = np.arange(groups.n_groups), shard.block, len(start) - 1
+    cost = np.bincount(block, groups.costs(all_groups, code), n_blocks).astype(float)
     step, use = max(1, _BLOCK * n_blocks // max(1, groups.n_groups)), [np.zeros((0, groups.n_rows))]
     for first in range(0, n_blocks, step):
         last = min(first + step, n_blocks)
         some = slice(start[first], start[last])
         use.append(groups.uses_in_all(all_groups[some], code[some], block[some] - first, last - first))
-    return Sums(reduced, cost, np.concatenate(use))
+    return Sums(least_sums(shard, prices), cost, np.concatenate(use))
+
+
+def least_sums(shard: Shard, prices: FloatArray) -> FloatArray:
+    """Sums of the least reduced costs over each block of groups."""
+    return np.bincount(shard.block, shard.passes.least(prices)[0], len(shard.start) - 1).astype(float)
 
 
 def least(shard: Shard, prices: FloatArray) -> FloatArray:
@@ -208,6 +215,7 @@ class Passes:
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
         self._last: tuple[FloatArray, FloatArray, IntArray] | None = None
+        self._all: tuple[FloatArray, tuple[IntArray, IntArray, FloatArray]] | None = None
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
@@ -217,7 +225,7 @@ class Passes:
         return last[1:]
 
     def _found_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
-        least, code = self._least_own(prices)
+        least, code, _ = self._least_own(prices)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
         of_kind, run = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
 
@@ -250,13 +258,22 @@ class Passes:
 
     def above(self, prices: FloatArray) -> FloatArray:
         """Reduced costs of all columns above their group's least, in no order."""
-        return self._near(prices, np.inf)[2]
+        self._all = prices.copy(), self._found_near(prices, np.inf)
+        return self._all[1][2]
 
     def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
         """As `within`, in no order."""
+        known = self._all  # who asks what is near has often looked at all first
+        if known is None or not np.array_equal(known[0], prices):
+            return self._found_near(prices, threshold)
+        near = np.flatnonzero(known[1][2] <= threshold)
+        groups, codes, above = known[1]
+        return groups[near], codes[near], above[near]
+
+    def _found_near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
         threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
-        least = self._least_own(prices)[0]
+        least, _, reduced = self._least_own(prices)
         order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
         known, found = least[order], []
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -274,17 +291,18 @@ class Passes:
         least[order] = known
         columns = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
         of_kind = priced.spelled_out(*columns)
-        of_own = own.cost - own.uses @ prices - least[own.group]
+        of_own = reduced - least[own.group]
         groups = np.concatenate([own.group, of_kind[0]])
         codes = np.concatenate([np.arange(len(own)), of_kind[1] + len(own)])
         above = np.concatenate([of_own, of_kind[2]])
         near = np.flatnonzero(above <= threshold)
         return groups[near], codes[near], np.maximum(above[near], 0.0)
 
-    def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+    def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Least reduced cost of every group's own columns, the first that has it, and those of all."""
         own, n = self._groups.own, self._groups.n_groups
         least, code = np.full(n, np.inf), np.full(n, -1)
-        reduced = own.cost - own.uses @ prices
+        reduced = own.cost - own.uses.priced(prices, own.entry, own.seconds, own.credit)
         having = np.flatnonzero(np.diff(own.start))
         if len(having) == len(own):  # one each, as waiting is
             least[having], code[having] = reduced, np.arange(len(own))
@@ -293,7 +311,7 @@ class Passes:
             least[having] = np.minimum.reduceat(reduced, starts)
             hits = np.flatnonzero(reduced == least[own.group])
             code[having] = hits[np.searchsorted(hits, starts)]
-        return least, code
+        return least, code, reduced
 
     def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
         """Look at all chunks of groups."""
@@ -357,7 +375,7 @@ class _ByKind:
         starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
         alike = groups.kind * 4 + 2 * limited + starting
         order = np.argsort(alike, kind="stable")
-        credit = [groups.credit] if kinds.credited.nnz else []
+        credit = [groups.credit] if kinds.uses.credited.nnz else []
         columns = [groups.work, groups.worth, *credit, np.ones(len(order)), groups.surcharge, groups.lost_s]
         features = np.column_stack([column[order] for column in columns])
         kind = groups.kind[order]
@@ -388,7 +406,8 @@ class _Priced:
         kinds, runs = groups.kinds, groups.kinds.alike
         self._by_kind, self._horizon_s = by_kind, groups.horizon_s
         self._start, self._size = runs, np.diff(np.append(runs, len(kinds)))
-        at_once, metered = -(kinds.fixed @ prices), -(kinds.metered @ prices)[runs]
+        uses = kinds.uses
+        at_once, metered = -(uses.fixed @ prices), -(uses.metered @ prices)[runs]
         least = np.minimum.reduceat(at_once, runs) if len(runs) else at_once
         # How much more each row costs than the best one of its run.
         self._more = at_once - np.repeat(least, self._size)
@@ -397,7 +416,7 @@ class _Priced:
         self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
         # What a work, a worth, a credit, a group, a surcharge and a second of it pay for each run.
         self._pace = kinds.pace[runs]
-        credited = [-(kinds.credited @ prices)[runs]] if kinds.credited.nnz else []
+        credited = [-(uses.credited @ prices)[runs]] if uses.credited.nnz else []
         once = [*credited, least, np.ones(len(runs))]
         self._terms = np.array([metered * self._pace, kinds.value[runs], *once, metered])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
@@ -20,6 +20,7 @@ from wattsched.formulations.kinds.passes import (
     cheapest,
     in_question,
     least,
+    least_sums,
     shards_of,
     sums,
     whole,
@@ -63,11 +64,10 @@ class KindProgram(KindGroups):
     @cached_property
     def nonzeros(self) -> int:
         """Entries of the matrix that there would be."""
-        kinds = self.kinds
-        size = sum(np.diff(uses.indptr) for uses in (kinds.fixed, kinds.metered, kinds.credited))
-        until = np.concatenate([[0], np.cumsum(size)])
+        until = np.concatenate([[0], np.cumsum(self.kinds.uses.sizes)])
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
-        return int(self.own.uses.nnz + (until[begin + self.most] - until[begin]).sum())
+        of_own = self.own.uses.sizes[self.own.entry].sum()
+        return int(of_own + (until[begin + self.most] - until[begin]).sum())
 
     def row_names(self) -> list[str]:
         """Names of all rows."""
@@ -94,6 +94,16 @@ class KindProgram(KindGroups):
 
     def violation(self, point: IntArray) -> float:
         """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
+        last = self._last_violation.get("of")  # a point is often asked about again
+        if last is None or last[0] is not point:
+            last = self._last_violation["of"] = point, self._found_violation(point)
+        return last[1]
+
+    @cached_property
+    def _last_violation(self) -> dict[str, tuple[IntArray, float]]:
+        return {}
+
+    def _found_violation(self, point: IntArray) -> float:
         if len(point) != self.n_groups or not self._possible(point):
             return np.inf
         use = self.uses_in_all(np.arange(self.n_groups), point)
@@ -116,7 +126,7 @@ class KindProgram(KindGroups):
         """Lower bound on the optimal cost that row prices prove; see `Program.lagrangian_bound`."""
         y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
         y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
-        return self.charged(y) + float(self.sums(y).least.sum())
+        return self.charged(y) + float(self._by_cluster(self._each(least_sums, y)).sum())
 
     def charged(self, prices: FloatArray) -> float:
         """What the rows themselves add to the bound."""
@@ -125,10 +135,13 @@ class KindProgram(KindGroups):
 
     def sums(self, prices: FloatArray) -> Sums:
         """What the groups cost least, reduced and in fact, and use then; sums over each cluster of them."""
-        blocks = [np.concatenate(column) for column in zip(*self._each(sums, prices), strict=True)]
-        cluster = blocks_of(self.n_groups)[1]
+        return Sums(*map(self._by_cluster, zip(*self._each(sums, prices), strict=True)))
+
+    def _by_cluster(self, blocks: Sequence[FloatArray]) -> FloatArray:
+        """Sums over each cluster from those over the blocks of all shards."""
+        every, cluster = np.concatenate(blocks), blocks_of(self.n_groups)[1]
         first = np.flatnonzero(np.diff(cluster, prepend=-1))
-        return Sums(*(np.add.reduceat(block, first) for block in blocks)) if len(first) else Sums(*blocks)
+        return np.add.reduceat(every, first) if len(first) else every
 
     def losses(self, prices: FloatArray, point: IntArray) -> tuple[FloatArray, float]:
         """By how much more than the least each group costs at a point, reduced, and what the prices prove.
@@ -136,8 +149,7 @@ class KindProgram(KindGroups):
         The two are what the gap of the point consists of, beside what the rows have left at prices.
         """
         known, every = np.concatenate(self._each(least, prices)), np.arange(self.n_groups)
-        reduced = self.costs(every, point) - self.uses(every, point) @ prices
-        return reduced - known, self.charged(prices) + float(known.sum())
+        return self.reduced(every, point, prices) - known, self.charged(prices) + float(known.sum())
 
     def cheapest(self, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
         """Point of what costs each group least, of several columns the first.
@@ -163,7 +175,8 @@ class KindProgram(KindGroups):
             return np.inf
         many = min(_SAMPLE, self.n_groups, max(1, _SAMPLED * self.n_groups // self.n_columns))
         sample = np.linspace(0, self.n_groups - 1, many).astype(np.int64)
-        above = Passes(self.take(sample)).above(prices)
+        passes = self.passes if many == self.n_groups else Passes(self.take(sample))
+        above = passes.above(prices)
         if len(above) <= len(sample):
             return np.inf
         place = min(len(sample) + int(size * len(sample) / self.n_groups), len(above) - 1)
@@ -176,9 +189,18 @@ class KindProgram(KindGroups):
     def _each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
         return (self.spread or self._here).each(function, *arguments)
 
+    @property
+    def passes(self) -> Passes:
+        """Passes over all groups here."""
+        return self._whole.passes
+
     @cached_property
+    def _whole(self) -> Shard:
+        return whole(self)
+
+    @property
     def _here(self) -> Here:
-        return Here([whole(self)])
+        return Here([self._whole])
 
     # --- sizes ----------------------------------------------------------------------------------------
 
@@ -215,13 +237,14 @@ class KindProgram(KindGroups):
 
     def largest_use(self) -> FloatArray:
         """Largest use of every row by a column, about; shape (n_rows,)."""
-        parts = [abs(self.own.uses), abs(self.kinds.fixed)]
+        own, kinds = self.own, self.kinds.uses
+        parts = [abs(own.uses.of(own.entry, own.seconds, own.credit)), abs(kinds.fixed)]
         largest = [np.asarray(p.max(axis=0).todense()).ravel() for p in parts if p.shape[0] and p.nnz]
         if len(self.kinds) and self.n_groups:
             longest_s = float(self.work.max() * self.kinds.pace.max() + self.lost_s.max())
             longest_s = min(self.horizon_s, longest_s)
-            most = np.asarray(abs(self.kinds.metered).max(axis=0).todense()).ravel()
+            most = np.asarray(abs(kinds.metered).max(axis=0).todense()).ravel()
             largest.append(longest_s * most)
-            most = np.asarray(abs(self.kinds.credited).max(axis=0).todense()).ravel()
+            most = np.asarray(abs(kinds.credited).max(axis=0).todense()).ravel()
             largest.append(float(np.abs(self.credit).max()) * most)
         return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))

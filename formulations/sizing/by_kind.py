@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
-from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns
+from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns, Uses
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Entries, ProgramBuilder
 from wattsched.formulations.sizing import mckp
@@ -108,15 +108,9 @@ class _Round:
         """Costs and rows of the kinds, and of what jobs have for themselves."""
         known, scaled, own = self.known, self.scaled, self.own
         rows = known.configurations.taken(self.index)
-        fixed, metered, credited, builder = self._uses()
+        uses, builder = self._uses()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
-        # Rows of jobs that keep their GPUs are there once more, without the room.
-        at = np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job])
-        taken = metered[at]
-        taken.data = taken.data * np.repeat(np.minimum(own.seconds, horizon_s), np.diff(taken.indptr))
-        given = credited[at]
-        given.data = given.data * np.repeat(own.credit, np.diff(given.indptr))
         lower, upper = builder.row_bounds()
         of_group = {
             "kind": np.where(self.of_kind, known.kind, -1),
@@ -139,14 +133,19 @@ class _Round:
                 start=rows.start,
                 value=scaled.value[self.index],
                 pace=1.0 / rows.rate,
-                fixed=fixed[self.index],
-                metered=metered[self.index],
-                credited=credited[self.index],
+                uses=uses.take(self.index),
             ),
             own=OwnColumns(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
                 cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
-                uses=self._with_parts(csr_array(fixed[at] + taken + given), builder),
+                # Rows of jobs that keep their GPUs are there once more, without the room.
+                entry=np.append(
+                    np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job]),
+                    2 * n + 1 + np.arange(2 * n_parts),
+                ),
+                seconds=np.append(np.minimum(own.seconds, horizon_s), np.zeros(2 * n_parts)),
+                credit=np.append(own.credit, np.zeros(2 * n_parts)),
+                uses=uses,
             ),
             row_lower=lower,
             row_upper=upper,
@@ -155,26 +154,13 @@ class _Round:
             sense=self.objective.sense,
         )
 
-    def _with_parts(self, uses: csr_array, builder: ProgramBuilder) -> csr_array:
-        """What own columns use, and those of parts: asleep nothing."""
-        if not self.parts:
-            return uses
-        number, of_parts = {block.name: place for place, block in builder.numbered()}, Entries()
-        for i, part in enumerate(self.parts):
-            for name, use in part.uses.items():
-                if name in number:
-                    of_parts.add(2 * i + 1, number[name], use)
-        below = of_parts.matrix(2 * len(self.parts), builder.n_rows)
-        return csr_array(vstack([uses, below], format="csr"))
-
-    def _uses(self) -> tuple[csr_array, csr_array, csr_array, ProgramBuilder]:
-        """What every configuration uses at once, by the second and by the credit, with its room, and without.
-
-        The last is waiting.
+    def _uses(self) -> tuple[Uses, ProgramBuilder]:
+        """What every configuration uses, with its room, and without; then waiting, and parts by state.
 
         Returns
         -------
-        fixed, metered, credited : csr arrays, shape (2 n_configurations + 1, n_rows)
+        uses : Uses
+            With ``2 n_configurations + 1 + 2 n_parts`` entries.
         builder : ProgramBuilder
             With the rows.
         """
@@ -206,9 +192,13 @@ class _Round:
             number = builder.row("least_goodput", pool[:0], at_once[:0], lower=budgets.least_goodput)
             speed = rows.rate / rows.reference_rate[rows.kind]
             credited.add(number, np.arange(2 * n), np.tile(speed, 2))
-        shape = builder.n_rows, len(pool)
-        fixed, by_time, given = (csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))
-        return fixed, by_time, given, builder
+        number_of = {block.name: number for number, block in builder.numbered()}
+        for i, part in enumerate(self.parts):
+            for name, use in part.uses.items():
+                if name in number_of:
+                    builder.add(number_of[name], len(pool) + 2 * i + 1, use)
+        shape = builder.n_rows, len(pool) + 2 * len(self.parts)
+        return Uses(*(csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))), builder
 
     def _most(self, rows: Configurations) -> IntArray:
         """How many of its kind's rows keep a job's deadline; those before a slow one are quicker."""
