@@ -83,14 +83,20 @@ class Rows:
     """
 
     def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
-        self._known = _comparable(columns)
-        code = _mixed(self._known)
-        self._order = np.argsort(code, kind="stable")
-        self._code = code[self._order]
-        # How many of the rows from a place on have the same number.
-        last = np.flatnonzero(np.diff(self._code, append=~self._code[-1:]))
-        self._many = last[np.searchsorted(last, np.arange(len(code)))] - np.arange(len(code)) + 1
-        self._place = self._table()
+        known, self._salt = _comparable(columns), 0
+        while True:
+            code = _mixed(known, self._salt)
+            self._order = np.argsort(code, kind="stable")
+            self._code, self._known = code[self._order], known[:, self._order]
+            starts = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
+            size = np.diff(starts, append=len(code))
+            if np.array_equal(self._known, np.repeat(self._known[:, starts], size, axis=1)):
+                break
+            self._salt += 1  # rows that differ have the same number
+        # How many rows are equal from the first one of them on.
+        self._many = np.zeros(len(code), dtype=np.int64)
+        self._many[starts] = size
+        self._place = self._table(starts)
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
         """Rows that equal those that are asked for in all columns.
@@ -105,25 +111,33 @@ class Rows:
         place, row : int arrays, shape (n_found,)
             Of those asked for, ascending, and the rows of each, ascending.
         """
-        sought = _comparable(asked)
-        wanted = _mixed(sought)
-        first = self._first(wanted)
-        there = first < len(self._code)
-        there[there] = self._code[first[there]] == wanted[there]
-        size = np.zeros(len(first), dtype=np.int64)
-        size[there] = self._many[first[there]]
-        place, row = np.repeat(np.arange(len(wanted)), size), self._order[ranges(first, size)]
-        equal = (self._known[:, row] == sought[:, place]).all(axis=0)
-        return place[equal], row[equal]
+        place, first = self._found(asked)
+        size = self._many[first]
+        return np.repeat(place, size), self._order[ranges(first, size)]
 
-    def _table(self) -> IntArray | None:
+    def first_equal(self, asked: Sequence[IntArray | FloatArray]) -> IntArray:
+        """First of the rows of `equal` for each that is asked for, -1 where there is none."""
+        place, first = self._found(asked)
+        found = np.full(len(asked[0]), -1)
+        found[place] = self._order[first]
+        return found
+
+    def _found(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
+        """Those asked for that have equal rows, and where these begin in their order."""
+        sought = _comparable(asked)
+        if not len(self._code):
+            return self._order, self._order
+        first = np.minimum(self._first(_mixed(sought, self._salt)), len(self._code) - 1)
+        place = np.flatnonzero((self._known[:, first] == sought).all(axis=0))
+        return place, first[place]
+
+    def _table(self, starts: IntArray) -> IntArray | None:
         """For the first bits of a number the place of one that has them, where there are many."""
         if len(self._code) < _MANY:
             return None
         self._shift = np.uint64(64 - len(self._code).bit_length() - 2)
         place = np.zeros(1 << 64 - int(self._shift), dtype=np.int64)
-        ends = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
-        place[self._code[ends] >> self._shift] = ends
+        place[self._code[starts] >> self._shift] = starts
         return place
 
     def _first(self, wanted: NDArray[np.uint64]) -> IntArray:
@@ -135,13 +149,6 @@ class Rows:
         first[others] = np.searchsorted(self._code, wanted[others])
         return np.asarray(first)
 
-    def first_equal(self, asked: Sequence[IntArray | FloatArray]) -> IntArray:
-        """First of the rows of `equal` for each that is asked for, -1 where there is none."""
-        place, row = self.equal(asked)
-        found = np.full(len(asked[0]), -1)
-        found[place[::-1]] = row[::-1]
-        return found
-
 
 def _comparable(columns: Sequence[IntArray | FloatArray]) -> FloatArray:
     """Numbers of which equal ones have equal bits, also where they are none or 0."""
@@ -149,9 +156,9 @@ def _comparable(columns: Sequence[IntArray | FloatArray]) -> FloatArray:
     return np.where(np.isnan(values), -np.inf, values) + 0.0
 
 
-def _mixed(columns: FloatArray) -> NDArray[np.uint64]:
+def _mixed(columns: FloatArray, salt: int) -> NDArray[np.uint64]:
     """A number of each row: the same where all columns are, and hardly ever where they are not."""
     bits = columns.view(np.uint64)
-    odd = _ODD ** np.arange(1, len(columns) + 1, dtype=np.uint64)
+    odd = _ODD ** np.arange(1 + salt, len(columns) + 1 + salt, dtype=np.uint64)
     mixed: NDArray[np.uint64] = ((bits ^ bits >> _HALF) * odd[:, None]).sum(axis=0)
     return (mixed ^ mixed >> _HALF) * _ODD

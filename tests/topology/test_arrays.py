@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattsched.topology import arrays
 from wattsched.topology.arrays import Rows
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
@@ -32,3 +34,17 @@ def test_all_rows_that_are_equal_are_found_and_no_others(rows, asked):
     assert Rows(columns_of(rows)).first_equal(columns_of(asked)).tolist() == [
         first.get(p, -1) for p in range(len(asked))
     ]
+
+
+@given(ROWS, ROWS)
+def test_rows_that_are_mixed_up_at_first_are_told_apart(rows, asked):
+    mixed = arrays._mixed
+
+    def all_alike(columns: np.ndarray, salt: int) -> np.ndarray:
+        return mixed(columns, salt) if salt else np.zeros(columns.shape[1], dtype=np.uint64)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "_mixed", all_alike)
+        found = Rows(columns_of(rows)).equal(columns_of(asked))
+    expected = Rows(columns_of(rows)).equal(columns_of(asked))
+    assert [column.tolist() for column in found] == [column.tolist() for column in expected]
