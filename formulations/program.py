@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import csc_array
+    from scipy.sparse import csc_array, csr_array
 
 # So few entries are sooner sorted here than by scipy, which looks them over first.
 _FEW_ENTRIES = 20_000
@@ -223,7 +223,7 @@ class Program:
         """
         y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
         y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
-        reduced = self.cost - self.matrix.T @ y
+        reduced = self.cost - self._by_column @ y
         up, down = y > 0, y < 0
         value = self.offset + float(y[up] @ self.row_lower[up]) + float(y[down] @ self.row_upper[down])
         n = self.n_choices
@@ -235,6 +235,11 @@ class Program:
         value += float(np.where(free == 0, 0.0, free * np.where(free == 0, 0.0, corner)).sum())
         return value
 
+    @cached_property
+    def _by_column(self) -> csr_array:
+        """The matrix with a row for every column; it is often asked about."""
+        return self.matrix.T
+
     def named_prices(self, prices: FloatArray) -> dict[str, float]:
         """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
         sign = -1.0 if self.sense == "max" else 1.0
@@ -243,7 +248,7 @@ class Program:
     def above_least(self, prices: FloatArray) -> FloatArray:
         """Reduced cost of every choice column above the least of its group, shape (n_choices,)."""
         n = self.n_choices
-        reduced = (self.cost - self.matrix.T @ prices)[:n]
+        reduced = (self.cost - self._by_column @ prices)[:n]
         least = np.minimum.reduceat(reduced, self.group_start[:-1])
         return np.asarray(reduced - np.repeat(least, np.diff(self.group_start)))
 

@@ -73,9 +73,12 @@ def check(instance: Instance, decision: Decision) -> Report:
     every = whole.by_column().place if of.left_out else numbers
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
-    faults = [*left_out_faults(of, decision), *pairing_faults(every, assigned.names, decision.waiting)]
+    waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
+    faults = list(left_out_faults(of, decision))
+    if of.left_out or not _each_once(len(jobs), assigned.job, waits):
+        faults += pairing_faults(every, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
-    said = _said(assigned, decision.waiting, numbers)
+    said = _said(len(jobs), assigned.job, waits)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
     faults += told
     places = places_of(instance.cluster)
@@ -136,14 +139,18 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
     return list(quota_faults(instance, tenants, used))
 
 
-def _said(assigned: Assigned, waiting: list[str], numbers: Mapping[str, int]) -> IntArray:
-    """What the decision says first of each job: the number of an assignment, `WAITS` or `UNSAID`."""
-    said = np.full(len(numbers), UNSAID)
-    waits = np.fromiter(map(numbers.get, waiting, repeat(UNKNOWN)), np.int64, len(waiting))
-    said[waits[waits != UNKNOWN]] = WAITS
-    jobs, first = np.unique(assigned.job, return_index=True)
-    said[jobs[jobs != UNKNOWN]] = first[jobs != UNKNOWN]
-    return said
+def _each_once(n: int, running: IntArray, waiting: IntArray) -> bool:
+    """Whether each of n jobs runs or waits, once, and nobody else."""
+    named = np.append(running, waiting)
+    return len(named) == n and bool((np.bincount(named - UNKNOWN, minlength=n + 1)[1:] == 1).all())
+
+
+def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
+    """What is said first of each of n jobs: the number of an assignment, `WAITS` or `UNSAID`."""
+    said = np.full(n + 1, UNSAID)  # the last is of those that are not known
+    said[waiting] = WAITS
+    said[running[::-1]] = np.arange(len(running))[::-1]
+    return said[:-1]
 
 
 # --- watts and joules -------------------------------------------------------------------------------
