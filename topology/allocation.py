@@ -177,8 +177,10 @@ class _Places:
         own = np.searchsorted(held, job * n + end) - np.searchsorted(held, job * n + begin)
         return np.where(level > requests.level[job], own - (before[end] - before[begin]), 0)
 
-    def occupied(self, start: IntArray, size: IntArray) -> Occupancy:
-        """What is taken when these blocks are."""
+    @cached_property
+    def taken_alone(self) -> Occupancy:
+        """What is taken when those stay that just stay."""
+        start, size = self.start[self.alone], self.requests.size[self.job[self.alone]]
         if len(start) <= _FEW:
             occupancy = self._empty.copy()
             for one, gpus in zip(start.tolist(), size.tolist(), strict=True):
@@ -216,10 +218,9 @@ class _Attempt:
 def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
     """Let running jobs stay, in this order, as long as they do not overlap; what is then taken."""
     requests = places.requests
-    alone = places.job[places.alone]
-    start[alone] = places.start[places.alone]
-    occupancy = places.occupied(start[alone], requests.size[alone])
-    if len(alone) == len(places.job):
+    start[places.job[places.alone]] = places.start[places.alone]
+    occupancy = places.taken_alone.copy()
+    if places.alone.all():
         return occupancy
     contested = np.zeros(len(requests), dtype=bool)
     contested[places.job[~places.alone]] = True

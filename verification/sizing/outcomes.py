@@ -56,6 +56,9 @@ WAITS, UNSAID = -1, -2
 NO_ROW, SEVERAL = -1, -2
 """Instead of the configuration that a setting names."""
 
+# Up to so many times as many configurations of the jobs as there are in all are sooner looked through than found.
+_FEW_TIMES = 2
+
 BOTTLENECK = ("makespan", "max-min")
 """Objectives in which the worst job counts; the others are sums."""
 
@@ -177,10 +180,15 @@ def _rows(
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     columns = [every.kind, *(getattr(every, name) for name in SETTINGS)]
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
-    (code, order), wanted = every.by_setting, scattered(asked)
-    first, last = (np.searchsorted(code, wanted, side) for side in ("left", "right"))
-    rows, job = order[ranges(first, last - first)], np.repeat(runs, last - first)
+    first, last = configurations.start[kind[runs]], configurations.start[kind[runs] + 1]
+    if (last - first).sum() <= _FEW_TIMES * len(every):
+        rows = ranges(first, last - first)
+    else:
+        (code, order), wanted = every.by_setting, scattered(asked)
+        first, last = (np.searchsorted(code, wanted, side) for side in ("left", "right"))
+        rows = order[ranges(first, last - first)]
     of_job = np.repeat(np.arange(len(runs)), last - first)
+    job = runs[of_job]
     alike = np.ones(len(rows), dtype=bool)
     for column, value in zip(columns, asked, strict=True):
         alike &= column[rows] == value[of_job]
