@@ -370,10 +370,10 @@ def _check(pool: Pool, requests: Requests) -> None:
         raise ValueError(f"job {j} needs at least 1 GPU, not {gpus[j]}")
     for i in np.flatnonzero((held < 0) | (held >= pool.n_gpus)).tolist():
         raise ValueError(f"job {holder[i]} holds position {held[i]}, outside pool '{pool.name}'")
-    order = np.argsort(held, kind="stable")
-    for i in np.flatnonzero(np.diff(held[order]) == 0).tolist():
-        one, other = holder[order[[i, i + 1]]]
-        raise ValueError(f"jobs {one} and {other} both hold position {held[order[i]]}")
+    ordered = np.sort(held)
+    for i in np.flatnonzero(ordered[1:] == ordered[:-1]).tolist():
+        one, other = holder[held == ordered[i]][:2]
+        raise ValueError(f"jobs {one} and {other} both hold position {ordered[i]}")
 
 
 def _check_fit(pool: Pool, empty: Occupancy, requests: Requests) -> None:

@@ -30,6 +30,17 @@ def ranges(start: IntArray, size: IntArray) -> IntArray:
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - skipped, size))
 
 
+def stable_order(numbers: IntArray) -> IntArray:
+    """Order of whole numbers from 0 on, in which equal ones stay as they are.
+
+    Numbers of 16 bits are sorted digit by digit, which takes a tenth of the time.
+    """
+    small: NDArray[Any] = numbers
+    if len(numbers) and numbers.max() < 1 << 16:
+        small = numbers.astype(np.uint16)
+    return np.argsort(small, kind="stable")
+
+
 def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
     """Kinds of rows that agree in all columns, in the order of their first rows.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -211,6 +211,13 @@ class KindGroups:
         fields = {name: getattr(self, name) for name in ("kinds", "horizon_s", "threads")}
         fields |= {name: getattr(self, name)[groups] for name in PER_GROUP}
         return fields | {"own": self.own.take(groups)}
+
+    def columns(self) -> tuple[IntArray, IntArray]:
+        """Group and code of every column, own ones before those of kinds."""
+        begin = len(self.own) + np.append(self.kinds.start[:-1], 0)[self.kind]
+        of_kinds = np.repeat(np.arange(self.n_groups), self.most)
+        code = np.concatenate([np.arange(len(self.own)), ranges(begin, self.most)])
+        return np.concatenate([self.own.group, of_kinds]), code
 
     def costs(self, group: IntArray, code: IntArray) -> FloatArray:
         """Cost of columns."""

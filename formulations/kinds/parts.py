@@ -88,7 +88,7 @@ def part_around(
         About how many columns besides the groups' least are looked at.
     """
     some = program.take(groups)
-    place, code, _ = some.passes.within(prices, some.threshold(prices, size))
+    place, code = some.near(prices, size)
     code, group = program.numbered(some, groups, place, code), groups[place]
     single = np.bincount(place, minlength=len(groups))[place] == 1
     point = base.copy()
@@ -103,7 +103,7 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 
     decided = np.flatnonzero(point >= 0)
     used = program.uses_in_all(decided, point[decided])
-    room = _lost(program, decided, point[decided])
+    room = _lost(program, used)
     n = len(code)
     part = Program(
         cost=program.costs(group, code),
@@ -122,13 +122,12 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
     return Part(part, group, code, point)
 
 
-def _lost(program: KindProgram, group: IntArray, code: IntArray) -> FloatArray:
-    """What limits less uses may be off by; nothing where all are whole numbers."""
+def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
+    """What limits less what is used may be off by; nothing where all are whole numbers."""
     broken = np.zeros(program.n_rows, dtype=bool)
     for uses in (program.own.uses, program.kinds.uses):
         broken[uses.fixed.indices[uses.fixed.data % 1.0 != 0.0]] = True
         broken[uses.metered.indices] = broken[uses.credited.indices] = True
     for limit in (program.row_lower, program.row_upper):
         broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
-    size = np.abs(program.uses_in_all(group, code))
-    return np.where(broken, CANCELLATION * size, 0.0)
+    return np.where(broken, CANCELLATION * np.abs(used), 0.0)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from wattsched.formulations.kinds.groups import PER_GROUP, KindGroups
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
 
 R = TypeVar("R")
 
@@ -215,7 +215,6 @@ class Passes:
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
         self._last: tuple[FloatArray, FloatArray, IntArray] | None = None
-        self._all: tuple[FloatArray, tuple[IntArray, IntArray, FloatArray]] | None = None
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
@@ -258,19 +257,10 @@ class Passes:
 
     def above(self, prices: FloatArray) -> FloatArray:
         """Reduced costs of all columns above their group's least, in no order."""
-        self._all = prices.copy(), self._found_near(prices, np.inf)
-        return self._all[1][2]
+        return self._near(prices, np.inf)[2]
 
     def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
         """As `within`, in no order."""
-        known = self._all  # who asks what is near has often looked at all first
-        if known is None or not np.array_equal(known[0], prices):
-            return self._found_near(prices, threshold)
-        near = np.flatnonzero(known[1][2] <= threshold)
-        groups, codes, above = known[1]
-        return groups[near], codes[near], above[near]
-
-    def _found_near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
         threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
         least, _, reduced = self._least_own(prices)
@@ -373,8 +363,8 @@ class _ByKind:
         begin = np.append(kinds.start[:-1], 0)[groups.kind]
         most = np.searchsorted(kinds.alike, begin + groups.most) - np.append(start[:-1], 0)[groups.kind]
         starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
-        alike = groups.kind * 4 + 2 * limited + starting
-        order = np.argsort(alike, kind="stable")
+        alike = (groups.kind + 1) * 4 + 2 * limited + starting
+        order = stable_order(alike)
         credit = [groups.credit] if kinds.uses.credited.nnz else []
         columns = [groups.work, groups.worth, *credit, np.ones(len(order)), groups.surcharge, groups.lost_s]
         features = np.column_stack([column[order] for column in columns])

@@ -175,12 +175,27 @@ class KindProgram(KindGroups):
             return np.inf
         many = min(_SAMPLE, self.n_groups, max(1, _SAMPLED * self.n_groups // self.n_columns))
         sample = np.linspace(0, self.n_groups - 1, many).astype(np.int64)
-        passes = self.passes if many == self.n_groups else Passes(self.take(sample))
-        above = passes.above(prices)
+        above = Passes(self.take(sample)).above(prices)
         if len(above) <= len(sample):
             return np.inf
         place = min(len(sample) + int(size * len(sample) / self.n_groups), len(above) - 1)
         return float(np.partition(above, place)[place])
+
+    def near(self, prices: FloatArray, size: int) -> tuple[IntArray, IntArray]:
+        """Group and code, by group, of about so many columns besides the groups' least: the next in cost."""
+        if self.n_columns > _SAMPLED:
+            return Passes(self).within(prices, self.threshold(prices, size))[:2]
+        # So few are sooner written down.
+        group, code = self.columns()
+        above = self.reduced(group, code, prices)
+        least = np.full(self.n_groups, np.inf)
+        np.minimum.at(least, group, above)
+        above -= least[group]
+        many = self.n_groups + size
+        near = np.flatnonzero(above <= np.partition(above, many)[many]) if many < len(above) else slice(None)
+        group, code = group[near], code[near]
+        order = np.lexsort((code, group))
+        return group[order], code[order]
 
     def shards(self, shards: int) -> list[Shard]:
         """The groups in shards, for a `Spread`."""
@@ -189,18 +204,9 @@ class KindProgram(KindGroups):
     def _each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
         return (self.spread or self._here).each(function, *arguments)
 
-    @property
-    def passes(self) -> Passes:
-        """Passes over all groups here."""
-        return self._whole.passes
-
     @cached_property
-    def _whole(self) -> Shard:
-        return whole(self)
-
-    @property
     def _here(self) -> Here:
-        return Here([self._whole])
+        return Here([whole(self)])
 
     # --- sizes ----------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns, Uses
@@ -32,7 +33,7 @@ from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
 from wattsched.topology.column import NONE
 from wattsched.topology.node_allocation import NoRoomError
 
@@ -79,7 +80,7 @@ class _Round:
         # Of every row of the program which of all configurations it is.
         by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
         words = "in order", self.scaled.value.tobytes(), keep.tobytes()
-        self.index = rows.once(words, lambda: keep[np.lexsort([key[keep] for key in by])])
+        self.index, self.rows = rows.once(words, lambda: _ordered(rows, keep, by))
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
@@ -107,7 +108,7 @@ class _Round:
     def program(self) -> KindProgram:
         """Costs and rows of the kinds, and of what jobs have for themselves."""
         known, scaled, own = self.known, self.scaled, self.own
-        rows = known.configurations.taken(self.index)
+        rows = self.rows
         uses, builder = self._uses()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
@@ -214,10 +215,10 @@ class _Round:
 
     def _own_pairs(self) -> _OwnPairs:
         """What is no row of a job's kind: waiting, what it does not restart for, and all of odd jobs."""
-        parts = [self._waiting(), self._kept(), self._odd()]
+        parts = [self._waiting(), self._kept(), *([self._odd()] if self._is_odd.any() else [])]
         rank = np.empty_like(self.order)
         rank[self.order] = np.arange(len(rank))
-        order = np.argsort(rank[np.concatenate([part.job for part in parts])], kind="stable")
+        order = stable_order(rank[np.concatenate([part.job for part in parts])])
         return _OwnPairs(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
     def _waiting(self) -> _OwnPairs:
@@ -232,9 +233,7 @@ class _Round:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
         known, rows = self.known, self.known.configurations
         job, row = known.kept_rows
-        batch = np.unique(rows.batch_size, return_inverse=True)[1]
-        alike = (rows.pool * (int(batch.max(initial=0)) + 1) + batch) * (int(rows.gpus.max(initial=0)) + 1)
-        undominated = _undominated(known, self.scaled.value, alike + rows.gpus)
+        undominated = _undominated(known, self.scaled.value, rows.once("kept", lambda: _by_place(rows)))
         seconds = known.work[job] / rows.rate[row]
         keep = undominated[row] & self.scaled.scales[job] & ~self._is_odd[job]
         keep &= seconds <= known.latest_s[job]
@@ -348,6 +347,21 @@ class _OwnPairs(NamedTuple):
     cost: FloatArray
     seconds: FloatArray
     credit: FloatArray
+
+
+def _ordered(
+    rows: Configurations, keep: IntArray, by: tuple[NDArray[Any], ...]
+) -> tuple[IntArray, Configurations]:
+    """Some rows in the order of these keys, the last first: their numbers, and what is known of them."""
+    index = keep[np.lexsort([key[keep] for key in by])]
+    return index, rows.taken(index)
+
+
+def _by_place(rows: Configurations) -> IntArray:
+    """A number of each row, the same for those with one pool, GPU count and batch size."""
+    batch = np.unique(rows.batch_size, return_inverse=True)[1]
+    pool = rows.pool * (int(batch.max(initial=0)) + 1) + batch
+    return np.asarray(pool * (int(rows.gpus.max(initial=0)) + 1) + rows.gpus)
 
 
 def _saves_by_restarts(known: RoundJobs) -> BoolArray:

@@ -15,7 +15,7 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
 from wattsched.formulations.sizing.quotas import quota_criteria
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
 from wattsched.topology.column import NONE
 
 _CELLS = 4_000_000
@@ -89,7 +89,8 @@ def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolA
 def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: FloatArray) -> BoolArray:
     """The same where two numbers count: in ascending order of one, those that have no less of the other."""
     run = np.cumsum((np.diff(job, prepend=-1) != 0) | (np.diff(pool, prepend=-2) != 0))
-    order = np.lexsort((second, first, run))
+    order = np.lexsort((second, first))
+    order = order[stable_order(run[order])]
     values, rank = np.unique(second, return_inverse=True)
     # Runs are apart, the later the lower.
     height = rank[order] - run[order] * (len(values) + 1)

@@ -85,12 +85,6 @@ class Configurations:
         return self.once("holding", lambda: Rows([self.kind, self.pool, self.gpus, self.batch_size]))
 
     @property
-    def by_setting(self) -> Rows:
-        """Rows by kind, pool, GPUs and settings."""
-        columns = self.kind, self.pool, self.gpus, *(getattr(self, name) for name in SETTINGS)
-        return self.once("setting", lambda: Rows(columns))
-
-    @property
     def columns(self) -> Columns:
         """What is known of each row, by name."""
         return {name: getattr(self, name) for name in COLUMNS}

@@ -212,8 +212,9 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
     gpus_of = gpus_of_lines(options.instance.cluster)
     line = gpus_of.start[pool[placed.job]] + placed.position
-    used, node = np.unique(gpus_of.node[line], return_inverse=True)
-    named = [gpus_of.nodes[n] for n in used.tolist()]
+    node, is_used = gpus_of.node[line], np.zeros(len(gpus_of.nodes), dtype=bool)
+    is_used[node] = True
+    named = [gpus_of.nodes[n] for n in np.flatnonzero(is_used).tolist()]
     columns: dict[str, Column] = {
         "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,
@@ -221,7 +222,7 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         # A set that several pools may hold is there for each of them.
         "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
-        "node": Coded(node, named),
+        "node": Coded((np.cumsum(is_used) - 1)[node], named),
         "gpu": gpus_of.gpu[line],
     }
     jobs = AssignmentColumns(columns).without_empty()

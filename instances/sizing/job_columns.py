@@ -150,6 +150,8 @@ class JobColumns(RecordColumns[Job]):
     @cached_property
     def of_models(self) -> dict[int, ModelKind]:
         """Kinds of jobs with a performance model, by number, and what their jobs have in common."""
+        if "model" not in self.columns:
+            return {}
         first, _ = self.kinds
         kinds = np.flatnonzero(self.coded("model").codes[first] != NONE)
         columns = (self.coded(name).take(first[kinds]).tolist() for name in ModelKind._fields)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.topology import arrays
-from wattsched.topology.arrays import Rows
+from wattsched.topology.arrays import Rows, stable_order
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
 ROWS = st.lists(st.tuples(st.integers(-1, 2), VALUES, VALUES), max_size=12)
@@ -48,3 +48,9 @@ def test_rows_that_are_mixed_up_at_first_are_told_apart(rows, asked):
         found = Rows(columns_of(rows)).equal(columns_of(asked))
     expected = Rows(columns_of(rows)).equal(columns_of(asked))
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
+
+
+@given(st.lists(st.integers(0, 3) | st.sampled_from([2**16 - 1, 2**16, 2**40])))
+def test_equal_numbers_stay_in_order(numbers):
+    expected = sorted(range(len(numbers)), key=numbers.__getitem__)
+    assert stable_order(np.array(numbers, dtype=np.int64)).tolist() == expected

@@ -64,10 +64,11 @@ class Assigned:
         self.settings = (self.pool, self.gpus, columns["frequency_mhz"], limit_w, self.batch_size)
         self.start: IntArray = columns["start"]
         self.gpu: IntArray = columns["gpu"]
-        unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
-        beyond = {name: len(places.node) + more for more, name in enumerate(unknown)}
-        self.nodes = places.node | beyond if beyond else places.node
-        self.node = _numbered(columns["node"], self.nodes)
+        self.nodes, self.node = places.node, _numbered(columns["node"], places.node)
+        if (self.node == UNKNOWN).any():
+            unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
+            self.nodes = places.node | {name: len(places.node) + more for more, name in enumerate(unknown)}
+            self.node = _numbered(columns["node"], self.nodes)
         known = np.minimum(self.node, len(places.size) - 1)
         exists = (self.node == known) & (self.gpu < places.size[known])
         self.number = np.where(exists, places.first[known] + self.gpu, UNKNOWN)

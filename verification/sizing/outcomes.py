@@ -56,7 +56,7 @@ WAITS, UNSAID = -1, -2
 NO_ROW, SEVERAL = -1, -2
 """Instead of the configuration that a setting names."""
 
-# Up to so many times as many configurations of the jobs as there are in all are sooner looked through than found.
+# Configurations of all jobs that are sooner looked through than found, relative to those of all kinds.
 _FEW_TIMES = 2
 
 BOTTLENECK = ("makespan", "max-min")
@@ -110,8 +110,12 @@ class Outcomes:
         listed, user = self.assigned.listed(self.assignment[asked])
         # The last number is that of all GPUs that there are not.
         span = len(places.available) + 1
-        used = user * span + self.assigned.number[listed] % span
-        held_once, used_once = _distinct(holder * span + numbers), _distinct(used)
+        held_now, used = holder * span + numbers, user * span + self.assigned.number[listed] % span
+        # Most jobs have the same GPUs in the same order: only of others it is asked what is in both lists.
+        unlike = size != np.bincount(user, minlength=len(asked))
+        mine, its = ~unlike[holder], ~unlike[user]
+        unlike[holder[mine][held_now[mine] != used[its]]] = True
+        held_once, used_once = _distinct(held_now[unlike[holder]]), _distinct(used[unlike[user]])
         different = np.setxor1d(held_once, used_once, assume_unique=True)
         moves = np.zeros(len(self.jobs), dtype=bool)
         moves[asked[different // span]] = True
