@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -128,6 +128,13 @@ class OwnColumns:
     seconds: FloatArray
     credit: FloatArray
     uses: Uses
+
+    @classmethod
+    def of(cls, *, entry: IntArray, uses: Uses, **columns: Any) -> Self:
+        """Columns with those entries alone that one of them has: all are looked at in every pass."""
+        is_used = np.zeros(uses.fixed.shape[0], dtype=bool)
+        is_used[entry] = True
+        return cls(entry=(np.cumsum(is_used) - 1)[entry], uses=uses.take(np.flatnonzero(is_used)), **columns)
 
     def __len__(self) -> int:
         return len(self.cost)

@@ -128,6 +128,9 @@ class _Round:
             for name, values in of_group.items()
         }
         n_own = np.append(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
+        # Rows of jobs that keep their GPUs are there once more, without the room.
+        entry = np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job])
+        entry = np.append(entry, 2 * n + 1 + np.arange(2 * n_parts))
         return KindProgram(
             **groups,
             kinds=KindRows(
@@ -136,16 +139,12 @@ class _Round:
                 pace=1.0 / rows.rate,
                 uses=uses.take(self.index),
             ),
-            own=OwnColumns(
+            own=OwnColumns.of(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
                 cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
-                # Rows of jobs that keep their GPUs are there once more, without the room.
-                entry=np.append(
-                    np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job]),
-                    2 * n + 1 + np.arange(2 * n_parts),
-                ),
                 seconds=np.append(np.minimum(own.seconds, horizon_s), np.zeros(2 * n_parts)),
                 credit=np.append(own.credit, np.zeros(2 * n_parts)),
+                entry=entry,
                 uses=uses,
             ),
             row_lower=lower,
