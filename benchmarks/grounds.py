@@ -25,16 +25,22 @@ RULE = "powerflow"
 HEAVY = 0.05
 
 
-def itp(cluster: str, day: int, nodes: int) -> PoolState:
-    """Jobs of a day of a cluster of ITP, on A100."""
+def itp(cluster: str, day: int, nodes: int, days: int = 1) -> PoolState:
+    """Jobs of days of a cluster of ITP, on A100."""
     file = f"{ITP}/raw/cluster{cluster}.csv"
-    return PoolState(f"ITP {cluster}, day {day}", file, read_itp, (day, day + 1), "A100", nodes)
+    return PoolState(f"ITP {cluster}, {called(day, days)}", file, read_itp, (day, day + days), "A100", nodes)
 
 
-def philly(cluster: str, day: int, nodes: int) -> PoolState:
-    """Jobs of a day of a virtual cluster of Philly, on V100."""
+def philly(cluster: str, day: int, nodes: int, days: int = 1) -> PoolState:
+    """Jobs of days of a virtual cluster of Philly, on V100."""
     read, file = partial(read_philly, virtual_cluster=cluster), "philly-2017/philly_jobs.csv.gz"
-    return PoolState(f"Philly {cluster}, day {day}", file, read, (day, day + 1), "V100", nodes)
+    name = f"Philly {cluster}, {called(day, days)}"
+    return PoolState(name, file, read, (day, day + days), "V100", nodes)
+
+
+def called(day: int, days: int) -> str:
+    """Name of days in a row."""
+    return f"day {day}" if days == 1 else f"days {day} to {day + days - 1}"
 
 
 def pai(day: int, nodes: int) -> PoolState:

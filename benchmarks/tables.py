@@ -178,6 +178,11 @@ TABLES = {
         "python benchmarks/grounds.py --seeds 1 --write",
         "results.md#new-grounds",
     ),
+    "online-price": Table(
+        "`sizing` under one budget for a month: spent evenly, at a price that it learns, and with hindsight",
+        "python benchmarks/online_price.py --write",
+        "results.md#one-budget-for-a-month",
+    ),
     "greenflow": Table(
         "GreenFlow's rule, a baseline and `sizing` under carbon budgets",
         "python benchmarks/budgets.py --part greenflow --write",

@@ -40,7 +40,7 @@ CALLED: dict[str, Quantity] = {
 }
 """What people call a quantity."""
 
-Pacing = Literal["even", "none"]
+Pacing = Literal["even", "price", "none"]
 PACINGS: tuple[Pacing, ...] = get_args(Pacing)
 
 MOST_PERIODS = 1_000_000
@@ -74,9 +74,9 @@ class Budget:
         Periods follow one another from the first arrival on.
     per_kwh : Carbon
         What a kWh costs over time, in the unit of the quantity.
-    pacing : {"even", "none"}
-        Whether what is left is spent in proportion to the time left, or whenever policies like: a hard
-        total of the period.
+    pacing : {"even", "price", "none"}
+        Whether what is left is spent in proportion to the time left, at a price that the policy learns (by
+        one that learns none as with "even"), or whenever policies like: a hard total of the period.
 
     Raises
     ------
@@ -135,6 +135,9 @@ class Allowance:
     in_proportion_w : float
         Draw now at which what is left beyond the idle draw is spent in proportion to time: less where a kWh
         costs more.
+    ahead : float
+        What is left beyond the idle draw for each second left, over what the whole period had for each: above
+        1 where less was spent than evenly.
     standing_w : float
         Draw when all GPUs are idle.
     per_joule : float
@@ -147,6 +150,7 @@ class Allowance:
     left_s: float
     even_w: float
     in_proportion_w: float
+    ahead: float
     standing_w: float
     per_joule: float
     exhausted: bool
@@ -221,6 +225,7 @@ class Ledger:
             left_s=left_s,
             even_w=even_w,
             in_proportion_w=self._standing_w + over_w,
+            ahead=max(spare, 0.0) / left_s * self.budget.period_s / self._whole if self._whole else 0.0,
             standing_w=self._standing_w,
             per_joule=per_joule,
             exhausted=exhausted,
@@ -241,7 +246,8 @@ class Ledger:
         self.begin_s.append(begin_s)
         self.spent.append(0.0)
         self.short.append(True)
-        if self._spare() < 0:
+        self._whole = self._spare()
+        if self._whole < 0:
             idle = self._standing_w * self._per_watt(self.end_s)
             quantity = self.budget.quantity
             given, needed = (spoken(quantity, amount) for amount in (self.budget.amount, idle))

@@ -61,3 +61,15 @@ def test_a_new_ground_of_real_jobs(load_script: Callable[[str], ModuleType], dat
     assert len(grounds.HEADER) == len(first) == len(both)
     assert min(float(first[3]), float(second[3])) <= float(both[3]) <= max(float(first[3]), float(second[3]))
     assert 0 < float(both[3]) < 1.1
+
+
+def test_a_month_of_real_jobs(load_script: Callable[[str], ModuleType], data_dir: Path) -> None:
+    """No budget is overspent, and hindsight takes no more than the price that was learned."""
+    month = load_script("online_price")
+    sys.modules[month.Case.__module__].DATA = data_dir
+    few = replace(month.GROUNDS[0], days=(0, 1), nodes=2)
+    found = month.figures(month.Case(few, 220.0), 0)
+    assert set(found) == set(month.NAMES)
+    assert max(found[name].used for name in ("even", "learned")) <= 1 + 1e-9
+    assert found["hindsight"].energy <= found["learned"].energy * 1.01
+    assert found["hindsight"].mean_h < found["learned"].mean_h

@@ -16,6 +16,7 @@ Without a budget both are `PolicyContext.least_price`. To stop a job costs :math
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +48,16 @@ SAVED = 0.5
 benchmarks/budgets.py, 0.5 takes 0.5 to 8 % less energy than 0 for 0.4 % more completion time; 1 costs 2 %."""
 
 
+WEEK_S, PEAK, MOST_AHEAD = 604_800.0, 1.5, 4.0
+"""Of a price that is learned (`LearnedPrice`): the time over which prices are averaged, since load comes
+round with the week; the most that may be drawn beyond the idle draw, over the draw that spends evenly what is
+left; and the largest change of the price by what was saved, squared.
+
+The draw is limited since nobody knows the load to come, and at the end of a period that was spent too soon
+all jobs wait. On `CHOSEN_ON` of benchmarks/online_price.py, seed 100, 2 and 3 gain more where the load is
+light, and lose all of it where one long job could take what a small cluster has for a week."""
+
+
 class Price:
     """Value of a unit of the budget, in the value of a round's program.
 
@@ -57,20 +68,57 @@ class Price:
     """
 
     def __init__(self, context: PolicyContext) -> None:
-        self._budget, self.later = context.budget, context.least_price
+        self._budget, self._least, self.later = context.budget, context.least_price, context.least_price
         self._before_s = -np.inf
 
-    def see(self, time_s: float, allowance: Allowance, per_watt: float) -> None:
-        """Take in the price of a watt at this moment, at which a joule costs something."""
-        assert self._budget is not None
-        share = 1.0 - float(np.exp((self._before_s - time_s) / self._budget.period_s))
-        self.later += share * (per_watt / allowance.per_joule - self.later)
+    def see(self, time_s: float, allowance: Allowance, limit: float) -> None:
+        """Take in the price of the limit on the draw, per watt, when a joule costs something."""
+        seen, over_s = self._seen(time_s, allowance)
+        share = 1.0 - float(np.exp((self._before_s - time_s) / over_s))
+        self.later += share * (seen + limit / allowance.per_joule - self.later)
         self._before_s = time_s
+
+    def _seen(self, time_s: float, allowance: Allowance) -> tuple[float, float]:
+        """Price on top of which that of the limit came, and the time over which prices are averaged."""
+        assert self._budget is not None
+        return self._least, self._budget.period_s
+
+    def now(self, allowance: Allowance) -> float:
+        """Price of what is drawn now, before that of the limit."""
+        return max(self._least, SAVED * self.later)
 
     def of_a_joule_later(self, time_s: float) -> float:
         """Price of later for what a joule takes of the budget on average over the day to come."""
         assert self._budget is not None
         return self.later * float(self._budget.per_kwh.per_watt(time_s, time_s + CYCLE_S)) / CYCLE_S
+
+    def limit_w(self, allowance: Allowance) -> float:
+        """Most that the cluster may draw now."""
+        return allowance.in_proportion_w
+
+
+class LearnedPrice(Price):
+    """Price of a budget that may be spent ahead of time: learned from the days before, corrected on the way.
+
+    A joule is worth on average later what it was worth on average before. It is worth less where less was
+    spent than evenly, and the draw may be above the even one, so that the price decides when to draw more.
+    """
+
+    _begin_s = np.inf
+
+    def _seen(self, time_s: float, allowance: Allowance) -> tuple[float, float]:
+        self._begin_s = min(self._begin_s, time_s)
+        return self.now(allowance), float(np.clip(time_s - self._begin_s, 1.0, WEEK_S))
+
+    def now(self, allowance: Allowance) -> float:
+        """Price of later, more where more than evenly was spent, less where less."""
+        ahead = min(max(allowance.ahead, 1 / MOST_AHEAD), MOST_AHEAD)
+        return max(self._least, self.later / math.sqrt(ahead))
+
+    def limit_w(self, allowance: Allowance) -> float:
+        """Most that the cluster may draw now."""
+        standing_w = allowance.standing_w
+        return standing_w + PEAK * (allowance.in_proportion_w - standing_w)
 
 
 class Sizing:
@@ -91,7 +139,8 @@ class Sizing:
         self._least_j = np.minimum.reduceat(joules, trace.configurations.start[:-1])
         self._context = context
         self._solver = RoundSolver("sizing", context.gap)
-        self.price = Price(context)
+        learned = context.budget is not None and context.budget.pacing == "price"
+        self.price = LearnedPrice(context) if learned else Price(context)
 
     def decide(self, state: State) -> Decision:
         """Solve the round at the price of the budget."""
@@ -99,14 +148,14 @@ class Sizing:
         allowance, least = state.allowance, self._context.least_price
         if allowance is None:
             return self._solver.decide(options, options.program(self._cost(options, least, least)))
-        now = max(least, SAVED * self.price.later) * allowance.per_joule
+        now = self.price.now(allowance) * allowance.per_joule
         cost = self._cost(options, now, self.price.of_a_joule_later(state.time_s))
-        program = options.program(cost, most_w=allowance.in_proportion_w)
+        program = options.program(cost, most_w=self.price.limit_w(allowance))
         decision = self._solver.decide(options, program, self._context.next_review_s(state.time_s))
         if np.isinf(allowance.in_proportion_w):
             return decision
         price, limit_w = -self._solver.prices.get("power_w", 0.0), program.row_upper[-1]
-        self.price.see(state.time_s, allowance, least * allowance.per_joule + price)
+        self.price.see(state.time_s, allowance, price)
         # A limit that is worth less than the gap may be left unused.
         short = price * limit_w > self._context.gap * abs(self._solver.objective)
         return replace(decision, short=bool(short))

@@ -125,6 +125,8 @@ def test_a_ledger_by_hand() -> None:
     ledger.advance(20.0, 50.0, True)
     assert ledger.allowance().left == pytest.approx(2000.0)
     assert ledger.allowance().even_w == pytest.approx(25.0)
+    # Beyond the idle draw 1,200 J are left for 80 s, of 2,000 J for 100 s.
+    assert ledger.allowance().ahead == pytest.approx(15 / 20)
     ledger.advance(50.0, 50.0, True)
     assert ledger.allowance().exhausted
     assert ledger.next_s(10.0) == 100.0
@@ -147,6 +149,28 @@ def test_a_hard_total_limits_nothing_until_it_is_spent(name: str) -> None:
     assert hard.jobs.end_s == pytest.approx(np.full(8, 2250.0), abs=30.0)
     assert hard.meter.power.values[0] == pytest.approx(idle_w + over_w)
     assert paced.meter.power.values[0] < idle_w + over_w
+
+
+@pytest.mark.parametrize("name", ["srtf", "powerflow", "greenflow"])
+def test_who_learns_no_price_spends_evenly(name: str) -> None:
+    trace = trace_by_hand(cluster_of(8), *[(0.0, 1000.0, 1, linear(1)) for _ in range(8)])
+    amount = 2000.0 * standing_w(trace) + 750.0 * 8 * (BUSY_W - IDLE_W)
+    even, priced = (
+        run(trace, name, Budget.of_energy(amount, 2000.0, pacing)) for pacing in ("even", "price")
+    )
+    assert np.array_equal(even.jobs.end_s, priced.jobs.end_s)
+
+
+def test_busy_hours_draw_more_at_a_price_that_is_learned() -> None:
+    """Eight jobs come after a quiet half of the period, with energy left for them later."""
+    jobs = [(0.0, 100.0, 1, linear(1)), *[(5000.0, 1000.0, 1, linear(1)) for _ in range(8)]]
+    trace = trace_by_hand(cluster_of(8), *jobs)
+    amount = 10_000.0 * standing_w(trace) + 9000.0 * (BUSY_W - IDLE_W)
+    even, priced = (
+        run(trace, "sizing", Budget.of_energy(amount, 10_000.0, pacing)) for pacing in ("even", "price")
+    )
+    assert priced.jct_s.mean() < 0.9 * even.jct_s.mean()
+    assert all(outcome.budget_used()[0].max() <= 1 + 1e-9 for outcome in (even, priced))
 
 
 def test_power_follows_the_intensity() -> None:

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies.replay import cluster_of, trace_by_hand
 
+from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.rounds import RoundOptions
-from wattsched.replay.jobs.policies.sizing import values
+from wattsched.replay.jobs.policies.sizing import LearnedPrice, values
 from wattsched.replay.jobs.policy import PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
@@ -69,3 +70,27 @@ def test_a_job_is_not_stopped_for_little() -> None:
     assert kept.jobs.end_s[[0, -1]] == pytest.approx([100, 185])
     stopped = replay(trace_by_hand(cluster_of(1), (0, 50_000, 1, ONE), (10, 85, 1, ONE)))
     assert stopped.jobs.preemptions.tolist() == [1, 0]
+
+
+def allowance(ahead: float) -> Allowance:
+    return Allowance(
+        left=1e9, left_s=1e5, even_w=900.0, in_proportion_w=900.0, ahead=ahead, standing_w=500.0,
+        per_joule=1.0, exhausted=False,
+    )  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.floats(1.0, 3e5), st.floats(0.0, 10.0)), min_size=1, max_size=20))
+def test_a_learned_price_follows_the_limits(seen: list[tuple[float, float]]) -> None:
+    """While all is spent evenly it rises, by no more than the limit costs; what was saved makes it less."""
+    trace = trace_by_hand(cluster_of(1), (0.0, 1.0, 1, ONE))
+    price = LearnedPrice(PolicyContext(trace, budget=Budget.of_energy(1e9, 1e6, "price")))
+    time_s, later = 0.0, 0.0
+    for step_s, limit in seen:
+        time_s += step_s
+        price.see(time_s, allowance(1.0), limit)
+        assert later <= price.later <= later + limit
+        assert price.now(allowance(1.0)) == pytest.approx(price.later)
+        assert price.now(allowance(0.5)) >= price.later >= price.now(allowance(2.0))
+        later = price.later
+    price.see(time_s + 1e4, allowance(2.0), 0.0)
+    assert price.later <= later
