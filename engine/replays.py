@@ -114,6 +114,8 @@ class ReplaySettings:
             require_quantity(quantity)
         if self.pacing not in PACINGS:
             raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
+        if quantity is None and self.pacing != "even":
+            raise ValueError("`pacing` needs `budget`, which it belongs to")
         if quantity == "carbon_g" and self.carbon == 0.0:
             raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:

@@ -105,6 +105,7 @@ def test_a_journal_goes_on_and_refuses_other_settings() -> None:
         ({"budget": ("carbon_g", 1.0)}, "budget: carbon_g needs `carbon`"),
         ({"budget": ("joules", 1.0)}, "there is no budget 'joules' .did you mean 'energy_j'"),
         ({"tariff": 0.1}, "`tariff` needs `budget`"),
+        ({"pacing": "price"}, "`pacing` needs `budget`"),
         ({"tariff": 0.1, "budget": ("energy_j", 1.0)}, "`tariff` does not go with a budget of energy_j"),
     ],
 )

@@ -104,7 +104,9 @@ class LearnedPrice(Price):
     spent than evenly, and the draw may be above the even one, so that the price decides when to draw more.
     """
 
-    _begin_s = np.inf
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context)
+        self._begin_s = math.inf
 
     def _seen(self, time_s: float, allowance: Allowance) -> tuple[float, float]:
         self._begin_s = min(self._begin_s, time_s)
@@ -152,7 +154,7 @@ class Sizing:
         cost = self._cost(options, now, self.price.of_a_joule_later(state.time_s))
         program = options.program(cost, most_w=self.price.limit_w(allowance))
         decision = self._solver.decide(options, program, self._context.next_review_s(state.time_s))
-        if np.isinf(allowance.in_proportion_w):
+        if np.isinf(allowance.in_proportion_w) or not allowance.per_joule:
             return decision
         price, limit_w = -self._solver.prices.get("power_w", 0.0), program.row_upper[-1]
         self.price.see(state.time_s, allowance, price)

@@ -116,6 +116,16 @@ def test_free_power_has_no_price() -> None:
     assert 0 < sizing.price.later < 1e6
 
 
+@pytest.mark.parametrize("pacing", PACINGS)
+def test_a_budget_may_be_spent_when_a_free_hour_begins(pacing: Pacing) -> None:
+    """Then nothing tells what a watt is worth, and jobs wait for the next period."""
+    trace = trace_by_hand(cluster_of(8), *[(0.0, 5000.0, 1, linear(1)) for _ in range(8)])
+    hours = Carbon(3600.0 * np.arange(200), np.where(np.arange(200) % 2, 0.0, 300.0))
+    amount = 2.0 * standing_w(trace) * float(hours.per_watt(0.0, 3600.0))
+    outcome = run(trace, "sizing", Budget("carbon_g", amount, 7200.0, hours, pacing))
+    assert outcome.budget_used()[0].max() <= 1 + 1e-9
+
+
 def test_a_ledger_by_hand() -> None:
     """10 W idle for 100 s of 3,000 J leave 2,000 J, which 50 W spend in 50 s."""
     ledger = Ledger(Budget.of_energy(3000.0, 100.0), 0.0, 10.0)

@@ -17,7 +17,7 @@ import pytest
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Carbon, Sleep
-from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing
 from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
 from wattsched.replay.jobs.outcome import RECORDS, Outcome, csv_text, summary
 from wattsched.replay.jobs.policies import names, policy_of
@@ -92,9 +92,10 @@ def test_a_replay_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     assert same(whole, ended(loaded(file, replay(name, trace()))))
 
 
+@pytest.mark.parametrize("pacing", PACINGS)
 @pytest.mark.parametrize("name", ["fifo", "powerflow", "sizing"])
-def test_budgets_go_on(name: str, tmp_path: Path) -> None:
-    budget = Budget.of_energy(2.5e7, 7200.0)
+def test_budgets_go_on(name: str, pacing: Pacing, tmp_path: Path) -> None:
+    budget = Budget.of_energy(2.5e7, 7200.0, pacing)
     whole = ended(replay(name, trace(n=6), budget))
     run = replay(name, trace(n=6), budget)
     for _ in range(20):
