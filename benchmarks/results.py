@@ -19,6 +19,7 @@ PROGRAMS = (
     ("budgets.py", "--part", "greenflow", "--write", "--jobs", "1"),
     ("replay_bounds.py", "--write", "--jobs", "1"),
     ("grounds.py", "--write", "--seeds", "1"),
+    ("online_price.py", "--write"),
     ("elastic.py", "--headline", "--write"),
     ("eaco.py", "--write"),
 )
