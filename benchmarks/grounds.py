@@ -95,6 +95,13 @@ class Figures:
         )
 
 
+def energy_over(case: Case, one: Outcome, other: Outcome) -> float:
+    """Joules of the cluster over those of another replay, until the later of both ends."""
+    end_s, idle = max(one.end_s, other.end_s), case.idle(one.trace)
+    one_j, other_j = (outcome.meter.energy_j + idle(outcome.end_s, end_s) for outcome in (one, other))
+    return one_j / other_j
+
+
 @dataclass(frozen=True)
 class Pair:
     """The rule and ours on a seed, and the energy of ours over the rule's until the later of both ends."""
@@ -108,10 +115,8 @@ def pair(case: Case, seed: int) -> Pair:
     """Replay a seed of a case under both."""
     trace = case.pool.trace(seed)
     rule, ours = (replayed(case, trace, policy) for policy in (RULE, OURS))
-    end_s, idle = max(rule.end_s, ours.end_s), case.idle(trace)
-    rule_j, ours_j = (one.meter.energy_j + idle(one.end_s, end_s) for one in (rule, ours))
     print(f"{case.pool.name}, {case.watts_per_gpu:g} W, seed {seed}", file=sys.stderr)
-    return Pair(Figures.of(rule), Figures.of(ours), ours_j / rule_j)
+    return Pair(Figures.of(rule), Figures.of(ours), energy_over(case, ours, rule))
 
 
 RATIOS = ("mean_h", "p95_h", "p99_h", "heavy_h", "slowdown")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from budgets import DAY_S, GAP, OURS, ROUND_S, WATTS_PER_GPU, Case, PoolState, Run, equal, replayed
-from grounds import RULE, itp, philly
+from grounds import RULE, Figures, energy_over, itp, philly
 from tables import asked_over_seeds, table, write
 
 from wattsched.replay.jobs.budget import Budget, Pacing
@@ -27,7 +27,6 @@ from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
 MONTH_DAYS = 28
-HOURS = 3600.0
 LEAST_GAIN = 0.05
 """Gain of hindsight below which no part of it is told."""
 GROUNDS = (
@@ -40,21 +39,19 @@ half of what the rule takes in 14 days."""
 
 
 @dataclass(frozen=True)
-class Figures:
+class Found:
     """What came of a replay.
 
     Attributes
     ----------
-    mean_h, p99_h : float
-        Completion times.
+    times : Figures
     energy : float
         Over the rule's, until the later of both ends.
     used : float
         Part of the budget that the month used; nan without one.
     """
 
-    mean_h: float
-    p99_h: float
+    times: Figures
     energy: float
     used: float
 
@@ -74,20 +71,17 @@ def within(trace: Trace, amount_j: float, pacing: Pacing) -> Outcome:
     return simulate(trace, policy, name=OURS, round_s=ROUND_S, budget=budget)
 
 
-def figures(case: Case, seed: int) -> dict[str, Figures]:
+def compared(case: Case, seed: int) -> dict[str, Found]:
     """Replay a seed of a case under the rule, and ours in all ways."""
     print(f"{case.pool.name}, {case.watts_per_gpu:g} W, seed {seed}", file=sys.stderr)
     trace = case.pool.trace(seed)
-    idle, rule = case.idle(trace), replayed(case, trace, RULE)
+    rule = replayed(case, trace, RULE)
 
-    def over(outcome: Outcome, other: Outcome) -> float:
-        end_s = max(outcome.end_s, other.end_s)
-        one_j, other_j = (o.meter.energy_j + idle(o.end_s, end_s) for o in (outcome, other))
-        return one_j / other_j
+    def of(outcome: Outcome, used: float = np.nan) -> Found:
+        return Found(Figures.of(outcome), energy_over(case, outcome, rule), used)
 
-    def of(outcome: Outcome, used: float = np.nan) -> Figures:
-        jct_h = outcome.jct_s / HOURS
-        return Figures(float(jct_h.mean()), float(np.percentile(jct_h, 99)), over(outcome, rule), used)
+    def within_month(outcome: Outcome) -> Found:
+        return of(outcome, float(outcome.budget_used()[0][0]))
 
     amount_j = spent_j(case, trace, rule)
     even, learned = (within(trace, amount_j, pacing) for pacing in ("even", "price"))
@@ -95,17 +89,16 @@ def figures(case: Case, seed: int) -> dict[str, Figures]:
 
     def priced(price: float) -> tuple[Run, float]:
         outcome = replayed(case, trace, OURS, price)
-        run = Run(float(outcome.jct_s.mean()) / HOURS, outcome.end_s, outcome.meter.energy_j, np.nan)
+        run = Run(float(outcome.jct_s.mean()) / 3600, outcome.end_s, outcome.meter.energy_j, np.nan)
         kept[run] = outcome
-        return run, over(outcome, learned)
+        return run, energy_over(case, outcome, learned)
 
-    hindsight = kept[equal(priced, case)[0]]
-    first = {"even": even, "learned": learned}
     return {
         "rule": of(rule),
         "a budget of each day": of(replayed(case, trace, OURS)),
-        **{name: of(outcome, float(outcome.budget_used()[0][0])) for name, outcome in first.items()},
-        "hindsight": of(hindsight),
+        "even": within_month(even),
+        "learned": within_month(learned),
+        "hindsight": of(kept[equal(priced, case)[0]]),
     }
 
 
@@ -124,21 +117,20 @@ HEADER = (
 
 def rows(case: Case, seeds: int) -> Iterator[tuple[str, ...]]:
     """Lines of a case: geometric means over the seeds."""
-    found = [figures(case, seed) for seed in range(seeds)]
-    ratio = {name: np.array([f[name].mean_h / f["rule"].mean_h for f in found]) for name in NAMES}
+    found = [compared(case, seed) for seed in range(seeds)]
+    mean_h = {name: np.array([one[name].times.mean_h for one in found]) for name in NAMES}
+    ratio = {name: each / mean_h["rule"] for name, each in mean_h.items()}
     gain = {name: 1.0 - float(np.exp(np.log(each).mean())) for name, each in ratio.items()}
     for number, (name, called) in enumerate(NAMES.items()):
-        mean_h, energy, used = np.mean(
-            [[f[name].mean_h, f[name].energy, f[name].used] for f in found], axis=0
-        )
-        p99 = np.exp(np.mean([np.log(f[name].p99_h / f["rule"].p99_h) for f in found]))
+        energy, used = np.mean([[one[name].energy, one[name].used] for one in found], axis=0)
+        p99 = np.exp(np.mean([np.log(one[name].times.p99_h / one["rule"].times.p99_h) for one in found]))
         where = f"{case.pool.name}, {len(case.pool.trace(0)):,} jobs, {case.watts_per_gpu:g} W"
         others = ("1", "", "1", "1", "", "") if name == "rule" else (
             f"{1.0 - gain[name]:.3f}", f"{ratio[name].max():.3f}", f"{p99:.2f}", f"{energy:.3f}",
             "" if np.isnan(used) else f"{100 * used:.1f}",
             f"{100 * gain[name] / gain['hindsight']:.0f}" if gain["hindsight"] > LEAST_GAIN else "",
         )  # fmt: skip
-        yield "" if number else where, called, f"{mean_h:.2f}", *others
+        yield "" if number else where, called, f"{mean_h[name].mean():.2f}", *others
 
 
 def lines(seeds: int, grounds: Sequence[PoolState]) -> Iterator[list[tuple[str, ...]]]:

@@ -41,6 +41,15 @@ def stable_order(numbers: IntArray) -> IntArray:
     return np.argsort(small, kind="stable")
 
 
+def occurring(numbers: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Which of the numbers below n occur, ascending, and the place of each in them; `numpy.unique` sorts."""
+    there = np.zeros(n, dtype=bool)
+    there[numbers] = True
+    if there.all():
+        return np.arange(n), numbers
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
+
+
 def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
     """Kinds of rows that agree in all columns, in the order of their first rows.
 
@@ -77,12 +86,8 @@ def _numbered(column: Any) -> tuple[IntArray, int]:
     if column.dtype.kind != "i" or column.max() - least > _FEW_VALUES * len(column):
         values, number = np.unique(column, return_inverse=True)
         return number, len(values)
-    most = int(column.max())
-    there = np.zeros(most - least + 1, dtype=bool)
-    there[column - least] = True
-    if there.all():
-        return column - least, len(there)
-    return (np.cumsum(there) - 1)[column - least], int(np.count_nonzero(there))
+    values, number = occurring(column - least, int(column.max()) - least + 1)
+    return number, len(values)
 
 
 class Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from wattsched.topology.arrays import FloatArray, IntArray, ranges
+from wattsched.topology.arrays import FloatArray, IntArray, occurring, ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -43,21 +43,20 @@ class Uses(NamedTuple):
     def of(self, entry: IntArray, seconds: FloatArray, credit: FloatArray) -> csr_array:
         """What columns use, shape (n_columns, n_rows)."""
         found = self.fixed[entry]
-        for uses, times in ((self.metered, seconds), (self.credited, credit)):
-            if uses.nnz:
-                some = uses[entry]
-                some.data = some.data * np.repeat(times, np.diff(some.indptr))
-                found = found + some
+        for uses, times in self._varying(seconds, credit):
+            some = uses[entry]
+            some.data = some.data * np.repeat(times, np.diff(some.indptr))
+            found = found + some
         return found
 
     def in_all(
         self, entry: IntArray, seconds: FloatArray, credit: FloatArray, part: IntArray, parts: int
     ) -> FloatArray:
         """What columns use together, by part, shape (parts, n_rows)."""
-        found = np.zeros((parts, self.fixed.shape[1]))
-        for uses, times in ((self.fixed, None), (self.metered, seconds), (self.credited, credit)):
-            if uses.nnz:
-                found += _used(uses, entry, times, part, found.shape)
+        shape = parts, self.fixed.shape[1]
+        found = _used(self.fixed, entry, None, part, shape)
+        for uses, times in self._varying(seconds, credit):
+            found += _used(uses, entry, times, part, shape)
         return found
 
     def priced(
@@ -65,10 +64,14 @@ class Uses(NamedTuple):
     ) -> FloatArray:
         """What columns use at row prices, shape (n_columns,)."""
         found = (self.fixed @ prices)[entry]
-        for uses, times in ((self.metered, seconds), (self.credited, credit)):
-            if uses.nnz:
-                found += (uses @ prices)[entry] * times
+        for uses, times in self._varying(seconds, credit):
+            found += (uses @ prices)[entry] * times
         return np.asarray(found)
+
+    def _varying(self, seconds: FloatArray, credit: FloatArray) -> list[tuple[csr_array, FloatArray]]:
+        """What is multiplied, and by what, where there is any."""
+        pairs = (self.metered, seconds), (self.credited, credit)
+        return [(uses, times) for uses, times in pairs if uses.nnz]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +135,8 @@ class OwnColumns:
     @classmethod
     def of(cls, *, entry: IntArray, uses: Uses, **columns: Any) -> Self:
         """Columns with those entries alone that one of them has: all are looked at in every pass."""
-        is_used = np.zeros(uses.fixed.shape[0], dtype=bool)
-        is_used[entry] = True
-        return cls(entry=(np.cumsum(is_used) - 1)[entry], uses=uses.take(np.flatnonzero(is_used)), **columns)
+        kept, entry = occurring(entry, uses.fixed.shape[0])
+        return cls(entry=entry, uses=uses.take(kept), **columns)
 
     def __len__(self) -> int:
         return len(self.cost)
@@ -291,7 +293,7 @@ class KindGroups:
 
 
 def _used(
-    uses: csr_array, which: IntArray, times: FloatArray | None, part: IntArray, shape: tuple[int, ...]
+    uses: csr_array, which: IntArray, times: FloatArray | None, part: IntArray, shape: tuple[int, int]
 ) -> FloatArray:
     """Sums, by part, of some rows of a matrix, each so many times; in their order, whatever is in others."""
     size = np.diff(uses.indptr)[which]

@@ -94,16 +94,6 @@ class KindProgram(KindGroups):
 
     def violation(self, point: IntArray) -> float:
         """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
-        last = self._last_violation.get("of")  # a point is often asked about again
-        if last is None or last[0] is not point:
-            last = self._last_violation["of"] = point, self._found_violation(point)
-        return last[1]
-
-    @cached_property
-    def _last_violation(self) -> dict[str, tuple[IntArray, float]]:
-        return {}
-
-    def _found_violation(self, point: IntArray) -> float:
         if len(point) != self.n_groups or not self._possible(point):
             return np.inf
         use = self.uses_in_all(np.arange(self.n_groups), point)

@@ -17,7 +17,7 @@ from wattsched.formulations.sizing.sleeping import counts_watts, rooms_awake
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.allocation import Requests, allocate
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, ranges
 from wattsched.topology.column import Coded, Column
 from wattsched.topology.node_allocation import Exact, Held, NoRoomError, allocate_any, allocate_on_nodes
 from wattsched.topology.pools import gpus_of_lines
@@ -212,9 +212,8 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
     gpus_of = gpus_of_lines(options.instance.cluster)
     line = gpus_of.start[pool[placed.job]] + placed.position
-    node, is_used = gpus_of.node[line], np.zeros(len(gpus_of.nodes), dtype=bool)
-    is_used[node] = True
-    named = [gpus_of.nodes[n] for n in np.flatnonzero(is_used).tolist()]
+    used, node = occurring(gpus_of.node[line], len(gpus_of.nodes))
+    named = [gpus_of.nodes[n] for n in used.tolist()]
     columns: dict[str, Column] = {
         "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,
@@ -222,7 +221,7 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         # A set that several pools may hold is there for each of them.
         "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
-        "node": Coded((np.cumsum(is_used) - 1)[node], named),
+        "node": Coded(node, named),
         "gpu": gpus_of.gpu[line],
     }
     jobs = AssignmentColumns(columns).without_empty()

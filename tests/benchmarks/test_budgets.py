@@ -68,8 +68,8 @@ def test_a_month_of_real_jobs(load_script: Callable[[str], ModuleType], data_dir
     month = load_script("online_price")
     sys.modules[month.Case.__module__].DATA = data_dir
     few = replace(month.GROUNDS[0], days=(0, 1), nodes=2)
-    found = month.figures(month.Case(few, 220.0), 0)
+    found = month.compared(month.Case(few, 220.0), 0)
     assert set(found) == set(month.NAMES)
     assert max(found[name].used for name in ("even", "learned")) <= 1 + 1e-9
     assert found["hindsight"].energy <= found["learned"].energy * 1.01
-    assert found["hindsight"].mean_h < found["learned"].mean_h
+    assert found["hindsight"].times.mean_h < found["learned"].times.mean_h

@@ -11,7 +11,7 @@ import pytest
 
 from wattsched.documents import read_result
 from wattsched.result import Result, TerminationReport
-from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.objectives import OBJECTIVES
 
 from .conftest import DEMO
 

@@ -23,7 +23,7 @@ from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, relative_gap
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.sizing.bound import prove
-from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
+from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES
 
 OBJECTIVE = st.sampled_from(BOTTLENECK)
 SOLVERS = [

@@ -9,7 +9,7 @@ import pytest
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES, objective
 from wattsched.instances.sizing.instance import Instance
-from wattsched.verification.sizing.outcomes import BOTTLENECK
+from wattsched.verification.sizing.objectives import BOTTLENECK
 
 JOB = {
     "name": "job",

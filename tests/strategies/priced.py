@@ -9,8 +9,8 @@ from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.sizing.least_cost import RowPrices, reach_of
 from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import OBJECTIVES
 from wattsched.verification.sizing.rows import rows_of
 
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))

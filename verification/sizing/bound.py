@@ -36,8 +36,8 @@ from wattsched.verification.sizing.least_cost import (
     reach_of,
 )
 from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.pools import (
     Pool,
     entirely_free,

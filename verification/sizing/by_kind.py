@@ -40,8 +40,7 @@ import numpy as np
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, Numbers
 from wattsched.verification.sizing.grouping import alike
-from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import (
+from wattsched.verification.sizing.objectives import (
     ENERGY,
     SHORTEST_HOLD_S,
     Choices,
@@ -50,6 +49,7 @@ from wattsched.verification.sizing.outcomes import (
     goodput_of,
     per_joule,
 )
+from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.skyline import MOST_COMPARED, skyline
 
 SEVERAL = 16

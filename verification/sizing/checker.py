@@ -21,18 +21,8 @@ from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.gpus import gpu_faults
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
-from wattsched.verification.sizing.outcomes import (
-    ENERGY,
-    OBJECTIVES,
-    UNSAID,
-    WAITS,
-    Outcomes,
-    goodput_in_all,
-    objective_of,
-    outcomes_of,
-    set_faults,
-    total,
-)
+from wattsched.verification.sizing.objectives import ENERGY, OBJECTIVES, goodput_in_all, objective_of, total
+from wattsched.verification.sizing.outcomes import UNSAID, WAITS, Outcomes, outcomes_of, set_faults
 from wattsched.verification.sizing.pools import Places, Pool, places_of
 from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
 from wattsched.verification.sizing.tenants import drawn_j

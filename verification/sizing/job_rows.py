@@ -19,7 +19,7 @@ from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.sizing.grouping import together
-from wattsched.verification.sizing.outcomes import terms_of
+from wattsched.verification.sizing.objectives import terms_of
 from wattsched.verification.sizing.tenants import alone_j, metered
 
 SURELY_IN_TIME = 1 - Fraction(1, 10**12)

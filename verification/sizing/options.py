@@ -21,7 +21,7 @@ from wattsched.verification.arithmetic import Arithmetic, Numbers
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.grouping import alike, ranges
 from wattsched.verification.sizing.job_rows import JobRows
-from wattsched.verification.sizing.outcomes import Choices, costs_of, goodput_of
+from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
 from wattsched.verification.sizing.skyline import skyline
 
 

@@ -19,7 +19,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import Use
 from wattsched.verification.sizing.least_cost import RowPrices
-from wattsched.verification.sizing.outcomes import BOTTLENECK
+from wattsched.verification.sizing.objectives import BOTTLENECK
 from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes, places_of
 from wattsched.verification.sizing.sleepers import of_pools, sleepers
 from wattsched.verification.sizing.tenants import quotas_of

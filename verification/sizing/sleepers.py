@@ -17,7 +17,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.remembered import remembered
 from wattsched.verification.arithmetic import RATIONALS
-from wattsched.verification.sizing.outcomes import ENERGY, per_joule
+from wattsched.verification.sizing.objectives import ENERGY, per_joule
 from wattsched.verification.sizing.pools import Places, Pool
 from wattsched.verification.tree import Taken
 

@@ -29,8 +29,8 @@ from wattsched.verification.sizing import bound
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.sizing.objectives import BOTTLENECK
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import BOTTLENECK
 from wattsched.verification.sizing.rows import prices_of, rows_of
 
 MANY = settings(max_examples=80)

@@ -19,8 +19,8 @@ from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.by_kind import by_kind_of
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.outcomes import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.rows import prices_of, rows_of
 
 

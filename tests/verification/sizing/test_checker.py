@@ -22,7 +22,7 @@ from wattsched.perfmodels.profile import find
 from wattsched.verification.report import Report
 from wattsched.verification.sizing.checker import check
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.pools import pools_of
 
 CLUSTER: dict[str, Any] = {

@@ -24,7 +24,7 @@ from wattsched.verification import claims
 from wattsched.verification.report import Proof, Report
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.left_out import decided
-from wattsched.verification.sizing.outcomes import OBJECTIVES
+from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.rows import rows_of
 
 MANY = settings(max_examples=80)

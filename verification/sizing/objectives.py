@@ -1,0 +1,236 @@
+r"""What outcomes are worth: the objectives, once for decisions as for the least costs of a proof.
+
+Of `work-value`: with :math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight,
+and :math:`Z^\ge` of those that are at least as large, itself included, a second of its work is worth the root
+of :math:`w (Z^> + Z^\ge)`. Its size is its remaining work over the best rate that it has with the fewest
+GPUs. Sizes per weight are compared after rounding to 30 binary digits, so that the last digits of a rate do
+not decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.verification.arithmetic import DOUBLES, Arithmetic, Number, Numbers
+from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.outcomes import Outcomes
+
+SHORTEST_HOLD_S = 600.0
+"""A restart is spread over this time at least: a configuration is expected to be kept as long."""
+
+OBJECTIVES = {
+    "total-completion": "min",
+    "makespan": "min",
+    "progress": "max",
+    "max-min": "max",
+    "proportional": "min",
+    "goodput": "max",
+    "work-value": "max",
+    "energy": "min",
+    "carbon": "min",
+    "money": "min",
+}
+"""Objectives and their senses."""
+
+ENERGY = ("energy", "carbon", "money")
+"""Objectives that count joules."""
+
+BOTTLENECK = ("makespan", "max-min")
+"""Objectives in which the worst job counts; the others are sums."""
+
+
+class JobTerms(NamedTuple):
+    """What jobs bring into the objective: weights with their sizes, and seconds to completion at best.
+
+    Of `work-value` the weight is what a second of a job's work is worth.
+    """
+
+    weight: Numbers
+    weight_size: Numbers
+    best_s: Numbers
+
+
+class Choices(NamedTuple):
+    """What jobs choose, in arrays of shape (n_choices,).
+
+    Attributes
+    ----------
+    terms : JobTerms
+        Of all jobs.
+    job : int array
+        Who chooses.
+    runs : bool array, or bool for all
+        Others wait.
+    seconds, lost_s : arrays
+        To completion, and those of a restart among them.
+    speed : callable
+        The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
+    change_cost : array, or 0 for none
+        What is paid for changes of jobs that run now.
+    joules, joules_size : arrays, or 0 where these are asked for elsewhere
+        Energy in the scope of the budgets.
+    """
+
+    terms: JobTerms
+    job: IntArray
+    runs: BoolArray | bool
+    seconds: Numbers
+    lost_s: Numbers
+    speed: Callable[[], Numbers]
+    change_cost: Numbers | int = 0
+    joules: Numbers | int = 0
+    joules_size: Numbers | int = 0
+
+
+def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
+    """What choices cost, and the sizes of these numbers: what they are worth, and what is paid for changes.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    cost, size = _worth_of(instance, chosen, arithmetic)
+    paid = chosen.change_cost
+    return (cost, size) if isinstance(paid, int) else (cost + paid, size + arithmetic.magnitude(paid))
+
+
+def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
+    """What choices are worth, with the sign that makes it a cost, and the sizes of these numbers.
+
+    The arrays hold doubles or `Fraction` objects, so a case computes by ``+ - * /``, comparisons, and the
+    arithmetic's `log` and `sqrt`. What it is worth is a product of at most five factors, as the analysis of
+    errors in `Doubles` assumes. Its size is the `magnitude` of the product; with a difference in it that of
+    the sum in its place, with a logarithm or a root that which comes with it.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    terms, job, seconds = chosen.terms, chosen.job, chosen.seconds
+    weight = terms.weight[job]
+    match instance.objective:
+        case "total-completion" | "makespan":
+            cost = weight * seconds
+        case "progress":
+            cost = (-S_PER_H * chosen.runs) * weight / seconds
+        case "max-min":
+            cost = -terms.best_s[job] / seconds / weight
+        case "proportional":
+            slowdown, size = arithmetic.log(seconds / terms.best_s[job])
+            return weight * slowdown, weight * size
+        case "goodput" | "work-value" as name:
+            speed, kept_s = chosen.speed(), arithmetic.number(instance.round_s)
+            if name == "work-value":
+                kept_s = np.minimum(max(arithmetic.number(SHORTEST_HOLD_S), kept_s), seconds)
+            lost = np.minimum(0, chosen.lost_s / kept_s - 1)
+            return weight * speed * lost, terms.weight_size[job] * speed
+        case "energy" | "carbon" | "money":
+            each = per_joule(instance, arithmetic)
+            return chosen.joules * each, chosen.joules_size * each
+        case name:
+            raise ValueError(f"objective '{name}' is not known")
+    return cost, arithmetic.magnitude(cost)
+
+
+def per_joule(instance: Instance, arithmetic: Arithmetic) -> Number:
+    """What a joule counts in an objective of energy, carbon or money."""
+    if instance.objective == "energy":
+        return 1
+    priced = instance.carbon_g_per_kwh if instance.objective == "carbon" else instance.price_per_kwh
+    return arithmetic.number(priced or 0.0) / J_PER_KWH
+
+
+def goodput_of(speed: Numbers, weight: Numbers, lost_s: Numbers, round_s: Number) -> Numbers:
+    """Goodput of jobs of some speeds relative to the smallest configuration."""
+    return np.asarray(weight * speed * np.maximum(0, 1 - lost_s / round_s))
+
+
+def terms_of(
+    of: JobConfigurations, reference_rates: FloatArray, best_s: Numbers, arithmetic: Arithmetic
+) -> JobTerms:
+    """Terms of all jobs.
+
+    Parameters
+    ----------
+    reference_rates : float array, shape (n_jobs,)
+        The jobs' best rates at the fewest GPUs.
+    """
+    weight = arithmetic.array(of.weight)
+    if of.instance.objective != "work-value":
+        return JobTerms(weight, arithmetic.magnitude(weight), best_s)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        size = of.jobs.numbers("remaining_work") / reference_rates / of.weight
+    return JobTerms(*arithmetic.sqrt(_squared_values(weight, size, arithmetic)), best_s)
+
+
+def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -> Numbers:
+    """Squares of what a second of each job's work is worth."""
+    mantissa, exponent = np.frexp(size)
+    _, alike = np.unique(-np.ldexp(np.round(mantissa * 2**30), exponent), return_inverse=True)
+    order = np.argsort(alike, kind="stable")
+    last = np.cumsum(np.bincount(alike))
+    # Weights of all jobs that are larger than none, than the smallest, and so on.
+    until = np.append(arithmetic.array([0]), arithmetic.running_sums(weight[order])[last - 1])
+    return np.asarray(weight * (until[alike] + until[alike + 1]))
+
+
+def goodput_in_all(outcomes: Outcomes) -> float:
+    """Goodput of a decision."""
+    of, jobs, runs = outcomes.configurations, outcomes.jobs, outcomes.runs
+    speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rates(jobs)
+    lost_s = np.where(outcomes.restarts, of.jobs.numbers("restart_s")[jobs], 0.0)
+    return total(goodput_of(speed, of.weight[jobs], lost_s, of.instance.round_s).tolist())
+
+
+def objective_of(
+    instance: Instance, outcomes: Outcomes, joules: FloatArray | float = 0.0, besides_j: float = 0.0
+) -> float:
+    """Objective of a decision in which every job has an outcome.
+
+    Parameters
+    ----------
+    joules : float array, shape (n_jobs,)
+        Energy of each job in the scope of the budgets, where the objective counts it.
+    besides_j : float
+        Energy of nodes that are awake for jobs.
+
+    Raises
+    ------
+    ValueError
+        For an objective that has no definition here.
+    """
+    of, jobs = outcomes.configurations, outcomes.jobs
+    reference_rates = of.reference_rates(jobs)
+    chosen = Choices(
+        terms_of(of, reference_rates, of.best_s(jobs), DOUBLES),
+        job=jobs,
+        runs=outcomes.runs,
+        seconds=outcomes.completion_s,
+        lost_s=np.where(outcomes.restarts, of.jobs.numbers("restart_s"), 0.0),
+        speed=lambda: np.where(outcomes.runs, outcomes.rate, 0.0) / reference_rates,
+        change_cost=outcomes.change_cost,
+        joules=np.asarray(joules),
+    )
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+        if instance.objective in ENERGY:
+            costs.append(besides_j * per_joule(instance, DOUBLES))
+    found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
+    return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
+
+
+def total(values: Iterable[float]) -> float:
+    """Exactly rounded sum; infinite when it is too large for a number."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
