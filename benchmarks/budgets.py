@@ -33,6 +33,7 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
+from wattsched.topology.cluster import Cluster
 
 DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 DAY_S = 86_400.0
@@ -67,13 +68,14 @@ class PoolState:
     gpu_type: str
     nodes: int
 
-    def trace(self, seed: int) -> Trace:
-        """Draw the model that each job trains."""
+    def trace(self, seed: int, cluster: Cluster | None = None) -> Trace:
+        """Draw the model that each job trains; the jobs run on equal nodes if no cluster is given."""
         jobs = [replace(job, model=None, batch_size=None) for job in self.read(DATA / self.file)]
         first = min(job.submitted_s for job in jobs)
         begin_s, end_s = (first + day * DAY_S for day in self.days)
         within = [job for job in jobs if begin_s <= job.submitted_s < end_s]
-        return trace_of_durations(homogeneous_cluster(self.nodes, 8, self.gpu_type), within, seed=seed)
+        cluster = cluster or homogeneous_cluster(self.nodes, 8, self.gpu_type)
+        return trace_of_durations(cluster, within, seed=seed)
 
 
 ITP = "itp-elasticflow-2021"

@@ -18,9 +18,10 @@ PROGRAMS = (
     ("budgets.py", "--part", "powerflow", "--write", "--jobs", "1"),
     ("budgets.py", "--part", "greenflow", "--write", "--jobs", "1"),
     ("replay_bounds.py", "--write", "--jobs", "1"),
-    ("grounds.py", "--write", "--seeds", "1"),
+    ("grounds.py", "--write"),
     ("online_price.py", "--write"),
     ("elastic.py", "--headline", "--write"),
+    ("elastic_values.py", "--write"),
     ("eaco.py", "--write"),
 )
 PARALLEL = 2

@@ -175,7 +175,7 @@ TABLES = {
     ),
     "grounds": Table(
         "`sizing` against PowerFlow's rule where nothing was chosen",
-        "python benchmarks/grounds.py --seeds 1 --write",
+        "python benchmarks/grounds.py --write",
         "results.md#new-grounds",
     ),
     "online-price": Table(
@@ -202,6 +202,11 @@ TABLES = {
         "Elastic policies on 16 GPUs: completion time, makespan and energy",
         "python benchmarks/elastic.py --write",
         "elastic.md#makespan-and-completion-time-on-16-gpus",
+    ),
+    "elastic-values": Table(
+        "`elastic` on clusters of two GPU types: jobs valued by GPU seconds, and by their slowest option",
+        "python benchmarks/elastic_values.py --write",
+        "elastic.md#what-a-round-should-minimise",
     ),
     "itp-512": Table(
         "Two months of ITP jobs on 512 A100 under ten policies",

@@ -7,9 +7,9 @@ in the sizes (heSRPT: Berg, Vesilo, Harchol-Balter, Performance 2020), with
 
 .. math:: v_k = \left(k^{1/(1-p)} - (k-1)^{1/(1-p)}\right)^{1-p},
 
-so short jobs count more, but no job for everything. A size is the seconds that the job still takes in its
-smallest configuration. The work that a restart costs is deducted, spread over the time that a configuration
-is expected to be kept.
+so short jobs count more, but no job for everything. A size is the GPU seconds that the job still takes in its
+most efficient configuration, so that no job counts more because slow GPUs would take it, too. The work that a
+restart costs is deducted, spread over the time that a configuration is expected to be kept.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ def rank(options: RoundOptions) -> FloatArray:
 
 
 def values(options: RoundOptions) -> FloatArray:
-    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's, of its seconds when it is slowest."""
-    rate = np.where(options.waiting, np.inf, options.rate)
-    slowest = np.minimum.reduceat(rate, options.start[:-1])
-    return rank_weights(options.work / slowest) / slowest
+    """Value of a unit of work of each job, shape (n_jobs,): heSRPT's, of the GPU seconds that it takes."""
+    per_work = options.least_gpu_s
+    return rank_weights(options.work * per_work) * per_work
 
 
 def useful(options: RoundOptions) -> FloatArray:

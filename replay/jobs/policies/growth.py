@@ -43,7 +43,8 @@ from wattsched.topology.arrays import IntArray
 class Kind:
     """Configurations of a kind of job by pool, small ones first.
 
-    `smallest` has the smallest of each pool, the fastest first.
+    `smallest` has the smallest of each pool, the fastest first; `least_gpu_s` is what a unit of work takes in
+    the most efficient one.
     """
 
     row: list[int]
@@ -53,6 +54,7 @@ class Kind:
     rate: list[float]
     smallest: list[int]
     slowest: float
+    least_gpu_s: float
 
     @classmethod
     def of(cls, of: Configurations, rows: IntArray) -> Kind:
@@ -61,7 +63,8 @@ class Kind:
         pool, rate = of.pool[rows], of.rate[rows]
         first = np.unique(pool, return_index=True)[1]
         first = first[np.argsort(-rate[first], kind="stable")]
-        columns = (rows, pool, of.block[rows], of.gpus[rows], rate, first, rate.min())
+        gpus = of.gpus[rows]
+        columns = (rows, pool, of.block[rows], gpus, rate, first, rate.min(), (gpus / rate).min())
         return cls(*(column.tolist() for column in columns))
 
     def index(self, pool: int, gpus: int) -> int:

@@ -104,12 +104,12 @@ def ranked(weights: Mapping[int, float]) -> Rule:
     """Value of `elastic.rank` times a weight by job, 1 where none is given."""
 
     def rule(now: Snapshot) -> list[int]:
-        size_s = [work / kind.slowest for work, kind in zip(now.work, now.kind, strict=True)]
+        size_s = [work * kind.least_gpu_s for work, kind in zip(now.work, now.kind, strict=True)]
         value: list[list[float]] = [[]] * len(now)
         largest_first = sorted(range(len(now)), key=size_s.__getitem__, reverse=True)
         for j, share in zip(largest_first, _shares(len(now)), strict=True):
             kind, work, value[j] = now.kind[j], now.work[j], []
-            share *= weights.get(now.job[j], 1.0) / kind.slowest
+            share *= weights.get(now.job[j], 1.0) * kind.least_gpu_s
             for rate, delay_s in zip(kind.rate, now.delays_s(j), strict=True):
                 kept_s = min(HOLD_S, work / rate + delay_s)
                 value[j].append(share * rate * max(0.0, 1.0 - delay_s / kept_s))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.replay.jobs.policies.elastic import rank_weights, values
+from wattsched.replay.jobs.policies.rounds import RoundOptions
 
 STEPS = 60
 SHARE = np.arange(1, STEPS) / STEPS
@@ -59,9 +60,11 @@ def test_the_shares_of_hesrpt_attain_it(sizes: list[float], p: float) -> None:
     assert total == pytest.approx(weighted, rel=1e-6)
 
 
-def test_values_count_seconds_of_the_slowest_configuration() -> None:
-    """One job is four times as fast on all GPUs as on one, the other always the same; both may wait."""
-    rate, slowest = np.array([1.0, 4.0, 0.0, 2.0, 2.0, 0.0]), np.array([1.0, 2.0])
-    work = np.array([8.0, 12.0])
-    options: Any = SimpleNamespace(start=np.array([0, 3, 6]), rate=rate, waiting=rate == 0, work=work)
-    assert values(options) == pytest.approx(rank_weights(work / slowest) / slowest)
+def test_values_count_gpu_seconds_of_the_most_efficient_configuration() -> None:
+    """A pool of slow GPUs that a job may take, too, changes nothing; both jobs may wait."""
+    rate, gpus = np.array([2.0, 6.0, 0.1, 0.0, 3.0, 8.0, 0.0]), np.array([1, 4, 1, 0, 2, 8, 0])
+    start, work = np.array([0, 4, 7]), np.array([8.0, 12.0])
+    options: Any = SimpleNamespace(start=start, rate=rate, gpus=gpus, waiting=rate == 0, work=work)
+    options.least_gpu_s = RoundOptions.least_gpu_s.fget(options)  # type: ignore[attr-defined]
+    gpu_s = np.array([1 / 2, 2 / 3])
+    assert values(options) == pytest.approx(rank_weights(work * gpu_s) * gpu_s)
