@@ -1,6 +1,6 @@
 """Replay jobs that nothing was chosen on: `sizing` against PowerFlow's rule within the same daily budget.
 
-    python benchmarks/grounds.py [--write] [--seeds 3]
+    python benchmarks/grounds.py [--write] [--seeds 10]
 
 Six grounds, days of clusters of ITP, of virtual clusters of Philly and of PAI, each under two budgets that
 bind. Constants of policies are chosen on those of benchmarks/budgets.py and on `CHOSEN_ON`, on other seeds.
@@ -151,7 +151,7 @@ def rows(seeds: int, grounds: Sequence[PoolState] = GROUNDS) -> Iterator[tuple[s
 
 def main() -> None:
     """Command line."""
-    asked = asked_over_seeds(__doc__, seeds=3)
+    asked = asked_over_seeds(__doc__, seeds=10)
     grounds = (replace(GROUNDS[0], days=(15, 15.1), nodes=4),) if asked.quick else GROUNDS
     content = table(HEADER, list(rows(1 if asked.quick else asked.seeds, grounds)))
     if asked.write:
