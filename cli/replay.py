@@ -100,6 +100,16 @@ class Amount(ParamType):
         return quantity, Number(above=0).convert(amount, param, ctx)
 
 
+def only_budget(
+    ctx: click.Context, param: click.Parameter, given: Sequence[tuple[str, float]]
+) -> tuple[str, float] | None:
+    """Budget of a replay, which has one."""
+    if len(given) > 1:
+        told = " and ".join(f"{quantity}={amount:g}" for quantity, amount in given)
+        raise click.BadParameter(f"{told} are given, and a replay has one", ctx, param)
+    return given[0] if given else None
+
+
 class Period(Number):
     """A period by name, or in seconds."""
 
@@ -217,7 +227,13 @@ TIMES: dict[str, dict[str, Any]] = {
     "settings",
     ReplaySettings,
     **TIMES,
-    budget={"type": Amount(), "metavar": "NAME=AMOUNT"},
+    budget={
+        "type": Amount(),
+        "metavar": "NAME=AMOUNT",
+        "multiple": True,
+        "default": (),
+        "callback": only_budget,
+    },
     pacing={"type": click.Choice(PACINGS)},
     tariff={"type": PerKwh(), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},

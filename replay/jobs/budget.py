@@ -172,6 +172,8 @@ class Ledger:
         When the present period ends.
     begin_s, spent : list of float
         Of each period, the last one perhaps unfinished.
+    whole : float
+        What the present period has beyond the idle draw.
     short : list of bool
         Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
 
@@ -225,7 +227,7 @@ class Ledger:
             left_s=left_s,
             even_w=even_w,
             in_proportion_w=self._standing_w + over_w,
-            ahead=max(spare, 0.0) / left_s * self.budget.period_s / self._whole if self._whole else 0.0,
+            ahead=max(spare, 0.0) / left_s * self.budget.period_s / self.whole if self.whole else 0.0,
             standing_w=self._standing_w,
             per_joule=per_joule,
             exhausted=exhausted,
@@ -246,8 +248,8 @@ class Ledger:
         self.begin_s.append(begin_s)
         self.spent.append(0.0)
         self.short.append(True)
-        self._whole = self._spare()
-        if self._whole < 0:
+        self.whole = self._spare()
+        if self.whole < 0:
             idle = self._standing_w * self._per_watt(self.end_s)
             quantity = self.budget.quantity
             given, needed = (spoken(quantity, amount) for amount in (self.budget.amount, idle))

@@ -23,6 +23,7 @@ from wattsched.replay.jobs.outcome import Outcome, Rounds
 from wattsched.replay.jobs.policy import Decision, Policy, State, require_valid
 from wattsched.replay.jobs.pools import fragments
 from wattsched.replay.jobs.trace import Trace
+from wattsched.report.wording import spoken
 
 _FRUITLESS = 20
 """Periods of a budget without any job running after which it is taken to be too small for one."""
@@ -240,5 +241,8 @@ class Replay:
         """Refuse a budget under which jobs wait and none ever runs."""
         if len(self._held.running) or not self._here:
             self._ran_s = self.time_s
-        if self.budget is not None and self.time_s > self._ran_s + _FRUITLESS * self.budget.period_s:
-            raise ValueError(f"policy '{self.name}' runs no job within the budget of a period")
+        budget, ledger = self.budget, self._ledger
+        if budget and ledger and self.time_s > self._ran_s + _FRUITLESS * budget.period_s:
+            given, left = (spoken(budget.quantity, amount) for amount in (budget.amount, ledger.whole))
+            told = f"of {given} the idle cluster leaves {left}"
+            raise ValueError(f"policy '{self.name}' runs no job within the budget of a period: {told}")

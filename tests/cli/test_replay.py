@@ -261,6 +261,14 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
             ("--budget", "energy_j=5"),
             "budget: energy_j is 5 J (1.39e-06 kWh) in the period from 0 s on, but the idle cluster alone",
         ),
+        (
+            ("--budget", "energy_j=1.0369e8"),
+            "of 103.7 MJ (28.8 kWh) the idle cluster leaves",
+        ),
+        (
+            ("--budget", "energy_j=3e8", "--budget", "carbon_g=5"),
+            "'--budget': energy_j=3e+08 and carbon_g=5 are given, and a replay has one",
+        ),
         (("--budget", "carbon_g=5"), "--budget: carbon_g needs --carbon"),
         (("--budget", "money=5"), "--budget: money needs --tariff"),
         (("--budget", "energy_j=9e9", "--tariff", "1"), "--tariff does not go with a budget of energy_j"),
