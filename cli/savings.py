@@ -25,6 +25,7 @@ from wattsched.cli.replay import (
     source_options,
 )
 from wattsched.job_sources import JobSource
+from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replays import ReplaySettings
 from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
@@ -32,6 +33,7 @@ from wattsched.report.terminal import console, heading, line, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattsched.replay.jobs.budget import Pacing
     from wattsched.replay.jobs.simulation import Replay
     from wattsched.saved import Savings
 
@@ -55,6 +57,13 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 )
 @policy_option("powerflow,sizing", "Policies that might take its place; named below.")
 @filling("settings", ReplaySettings, (*BUDGETS, *SLEEP), **TIMES, gap={"type": Number(0), "default": 1e-2})
+@click.option(
+    "--pacing",
+    type=click.Choice(PACINGS),
+    default="even",
+    show_default=True,
+    help="How a budget is spent: evenly, at a price that is learned, or at will.",
+)
 @click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
 @click.option(
     "--seeds",
@@ -77,6 +86,7 @@ def command(
     baseline: str,
     policies: list[str],
     settings: ReplaySettings,
+    pacing: Pacing,
     price: float | None,
     seeds: list[int] | None,
     inputs: bool,
@@ -111,6 +121,7 @@ def command(
             policies=policies,
             seeds=seeds,
             settings=settings,
+            pacing=pacing,
             price_per_kwh=price,
             inputs=None if inputs else (),
             executor=executor,

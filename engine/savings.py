@@ -16,9 +16,10 @@ import numpy as np
 
 from wattsched.arguments import require_types
 from wattsched.executors import Executor
-from wattsched.instances.errors import require_range
+from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.job_sources import JobSource
+from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
@@ -60,6 +61,7 @@ def savings(
     levels: Sequence[float] = LEVELS,
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
+    pacing: Pacing = "even",
     price_per_kwh: float | None = None,
     inputs: Sequence[Input] | None = None,
     executor: Executor | None = None,
@@ -81,6 +83,8 @@ def savings(
         drawn.
     settings : ReplaySettings, optional
         Without a budget, and without nodes that sleep.
+    pacing : {"even", "price", "none"}
+        How the budgets are spent, as in `ReplaySettings`.
     price_per_kwh : float, optional
         To tell money, too.
     inputs : sequence of Input, optional
@@ -91,11 +95,12 @@ def savings(
     Raises
     ------
     ValueError
-        As `replay_jobs`, and for levels that are not above 0.
+        As `replay_jobs`, for levels that are not above 0, and for a pacing that there is not.
     """
     require_types(savings, locals())
     within = len(levels) > 1 and all(0.0 < level <= 2.0 for level in levels)
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
+    require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: budgets follow from the levels, and no node may sleep")
@@ -103,7 +108,7 @@ def savings(
         require_policy(policy)
     require_range(len(policies) > 0, "policies", "one at least", "none")
     ordered = [math.inf, *sorted(set(levels), reverse=True)]
-    study = _Study(baseline, ordered, settings, executor, progress)
+    study = _Study(baseline, ordered, settings, pacing, executor, progress)
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
     base = study.baseline_of(traces)
@@ -136,7 +141,7 @@ def savings(
             )
             for one in tested
         ],
-        assumptions=_assumptions(source, settings),
+        assumptions=_assumptions(source, settings, pacing),
     )
 
 
@@ -174,6 +179,7 @@ class _Study:
     baseline: str
     levels: Sequence[float]
     settings: ReplaySettings
+    pacing: Pacing
     executor: Executor | None
     progress: Progress
 
@@ -213,7 +219,7 @@ class _Study:
         settings = self.settings
         if math.isfinite(level):
             joules = self.power_w(base, level) * settings.period_s
-            settings = replace(settings, budget=("energy_j", joules))
+            settings = replace(settings, budget=("energy_j", joules), pacing=self.pacing)
         runs = self._runs(traces, policy, settings)
         return [_point(base[seed], run) for seed, run in runs]
 
@@ -296,14 +302,20 @@ def _last_kept(points: Sequence[Point]) -> int:
     return max([0, *(k for k, point in enumerate(points) if point.completion <= 1.0)])
 
 
-def _assumptions(source: JobSource, settings: ReplaySettings) -> list[str]:
+def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing) -> list[str]:
     changes = f"{'GPU count, ' if source.elasticity > 1 else ''}batch size and clock"
+    spent = {
+        "even": "in proportion to the time left",
+        "price": "ahead of time where that is worth it, by policies that learn a price, by others evenly",
+        "none": "whenever policies like",
+    }
     models = "the models that jobs train are drawn by seed where the trace does not name them"
     return [
         "rates and watts are those of the performance models, not of this cluster",
         *([models] if source.draws else []),
         f"jobs may change {changes} from round to round, and lose the time of a restart",
         f"every {settings.period_s / S_PER_H:g} h have their own budget; what they leave is not for later",
+        f"a budget is spent {spent[pacing]}",
         "what a run takes after the other's last completion counts beyond the draw of the idle cluster",
         "between the budgets that were tried the frontier is taken as straight",
     ]

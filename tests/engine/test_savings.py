@@ -129,6 +129,25 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
             assert power_w is None or run.budget_used()[0].max() <= 1.0 + 1e-9
 
 
+@pytest.mark.parametrize("pacing", ["price", "none"])
+def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
+    cluster = homogeneous_cluster(2, 8, "A100")
+    found = savings(
+        source, cluster, policies=("sizing",), levels=(1.0, 0.3), seeds=(0,), settings=SETTINGS,
+        pacing=pacing, inputs=(),
+    )  # fmt: skip
+    traces, amount_j = source.traces(cluster), found.power_w[-1] * 3600.0
+    settings = replace(SETTINGS, budget=("energy_j", amount_j), pacing=pacing)
+    ((_, base),), ((_, run),) = (
+        replay_jobs(traces, [name], settings=one)
+        for name, one in (("backfill", SETTINGS), ("sizing", settings))
+    )
+    ((*_, (point,)),) = (one.points for one in found.policies)
+    assert point.completion == pytest.approx(run.jct_s.mean() / base.jct_s.mean())
+    with pytest.raises(ValueError, match="pacing: 'often' is not known, choose one of even, price, none"):
+        savings(source, cluster, pacing="often")
+
+
 def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
     for one in found.policies:
         if one.energy is None:
