@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -135,8 +135,6 @@ class _Places:
         A job and a free block of its size, by job and by start.
     alone : bool array, shape (n_places,)
         Places of jobs that have no other, and that no other job's place overlaps: these jobs just stay.
-    of : list of list of int
-        Starts of the places of each job, those first that fit best.
     """
 
     def __init__(self, pool: Pool, empty: Occupancy, requests: Requests) -> None:
@@ -150,14 +148,25 @@ class _Places:
         self._n = np.bincount(self.job, minlength=len(requests))
         self.alone = (self._n[self.job] == 1) & ~_overlapping(self.start, requests.size[self.job])
 
+    def of(self, jobs: IntArray) -> Iterator[tuple[int, int, list[int]]]:
+        """Jobs with their levels and the starts of their places, those first that fit best."""
+        ends, starts = self._ends, self._best_first
+        each = zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True)
+        return ((j, level, starts[ends[j] : ends[j + 1]]) for j, level in each)
+
     @cached_property
-    def of(self) -> list[list[int]]:
+    def _ends(self) -> list[int]:
+        return [0, *accumulate(self._n.tolist())]
+
+    @cached_property
+    def _best_first(self) -> list[int]:
+        """Starts of the places, of each job those first that fit best."""
         several = np.flatnonzero(self._n[self.job] > 1)
         starts = self.start.copy()
         if len(several):
             starts[several] = self.start[several[np.lexsort((*self._crowd(several), self.job[several]))]]
-        ends, listed = [0, *accumulate(self._n.tolist())], starts.tolist()
-        return [listed[first:last] for first, last in pairwise(ends)]
+        listed: list[int] = starts.tolist()
+        return listed
 
     def _crowd(self, some: IntArray) -> IntArray:
         """How few GPUs around places of jobs that shrink others use, at one level of blocks after another.
@@ -224,9 +233,8 @@ def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
         return occupancy
     contested = np.zeros(len(requests), dtype=bool)
     contested[places.job[~places.alone]] = True
-    jobs = order[contested[order]]
-    for j, level in zip(jobs.tolist(), requests.level[jobs].tolist(), strict=True):
-        for place in places.of[j]:
+    for j, level, starts in places.of(order[contested[order]]):
+        for place in starts:
             if occupancy.is_free(place, level):
                 start[j] = place
                 occupancy.take(place, 1 << level)
@@ -268,9 +276,8 @@ def _return(
     movable = np.zeros(len(start), dtype=bool)
     movable[places.job] = True
     movable &= start == NOWHERE
-    jobs = order[movable[order]]
-    for j, level in zip(jobs.tolist(), places.requests.level[jobs].tolist(), strict=True):
-        for place in places.of[j]:
+    for j, level, starts in places.of(order[movable[order]]):
+        for place in starts:
             if occupancy.is_free(place, level) and occupancy.spares(place, level, demand):
                 occupancy.take(place, 1 << level)
                 start[j] = place
