@@ -29,7 +29,7 @@ from wattsched.problems import problem as find_problem
 from wattsched.result import Result
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
-from wattsched.steps import decide, lacking
+from wattsched.steps import CHECKED_AT_ONCE, decide, lacking
 
 if TYPE_CHECKING:
     from wattsched.formulations.model import Model
@@ -178,7 +178,19 @@ def _watched(request: Request, stop: Event | None) -> Result:
     def in_hand() -> Result:
         return request.in_hand("stopped" if is_stopped() else "time")
 
+    if stop is not None and _ends_when_told(request):
+        request.timer.stopped = stop
+        return answered()
     return on_time(answered, last_s, in_hand, stop, request.give_up, request.timer.stop, _STOPPING_S)
+
+
+def _ends_when_told(request: Request) -> bool:
+    """Whether a call has no limit and looks soon enough by itself whether it is to stop: it needs no watch.
+
+    So do small rounds of a session, but for their solver, which is watched wherever it runs.
+    """
+    ours = request.brief and request.formulation is None and request.limits.time_s is None
+    return ours and find_problem(request.instance.problem).size(request.instance) <= CHECKED_AT_ONCE
 
 
 def _stopped(answer: Result) -> Result:

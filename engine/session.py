@@ -325,12 +325,12 @@ class Session:
         """
         limits, prove_s = limits_of(gap, seconds_of("deadline_s", deadline_s)), proof_seconds(prove)
         with self._solving:
-            self._stop.clear()
+            stop = self._stop = Event()  # what was given up is not to go on
             instance, last = self.to_instance(), self._last
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
             request = Request(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
-            result = answered(request, self._stop)
+            result = answered(request, stop)
             # That the last decision says nothing of new jobs is no fault.
             faults = [fault for fault in result.faults if f"'{EARLIER}'" not in fault]
             result = result.model_copy(update={"faults": faults}) if faults != result.faults else result

@@ -18,8 +18,11 @@ from hypothesis import strategies as st
 import wattsched
 from wattsched import Coded, InputError, Session
 from wattsched.instances.generators import generate
+from wattsched.instances.sizing.decision import Decision
+from wattsched.instances.sizing.instance import Instance
 from wattsched.session_decision import MODELLED, UNDECIDED, WAITS
 from wattsched.topology.cluster import Cluster
+from wattsched.verification.report import Report
 
 CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}, "A100": {"idle_power_w": 50.0}},
@@ -447,6 +450,32 @@ def test_another_thread_ends_a_decision_and_changes_jobs_meanwhile() -> None:
     assert decision.result.termination.reason in ("feasible", "optimal")
     assert "late" not in decision.ids
     assert "late" in own.solve(gap=1e-3).ids
+
+
+def test_a_small_round_is_ended_while_its_solver_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is decided in the thread of who asks."""
+    own, enough, asked_in = session(solver="highs"), threading.Event(), list[str]()
+    own.upsert(["a", "b"], **options_of(2))
+
+    def hang(*_: object, **__: object) -> None:
+        own.cancel()
+        enough.wait(60.0)
+
+    def check(instance: Instance, decision: Decision) -> Report:
+        asked_in.append(threading.current_thread().name)
+        return checked(instance, decision)
+
+    checked = wattsched.problems.problem("sizing").check
+    with monkeypatch.context() as patched:
+        patched.setattr("wattsched.solvers.highs.solve", hang)
+        patched.setitem(vars(wattsched.problems.problem("sizing")), "check", check)
+        begin = time.monotonic()
+        ended = own.solve()
+        assert time.monotonic() - begin < 5.0
+    enough.set()
+    assert {*asked_in} == {threading.current_thread().name}
+    assert (ended.result.termination.reason, ended.result.termination.limit) == ("feasible", "stopped")
+    assert own.solve().result.termination.reason == "optimal"
 
 
 def test_many_threads_ask_for_decisions_of_one_session() -> None:
