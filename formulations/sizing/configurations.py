@@ -85,6 +85,12 @@ class Configurations:
         return self.once("holding", lambda: Rows([self.kind, self.pool, self.gpus, self.batch_size]))
 
     @property
+    def by_setting(self) -> Rows:
+        """Rows by kind and all that a decision says of a job that runs."""
+        said = ("pool", "gpus", *SETTINGS)
+        return self.once("setting", lambda: Rows([self.kind, *(self.columns[name] for name in said)]))
+
+    @property
     def columns(self) -> Columns:
         """What is known of each row, by name."""
         return {name: getattr(self, name) for name in COLUMNS}

@@ -94,13 +94,8 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
     asked, rows = asked_of(known, decision), known.configurations
-    held = known.kind, asked.pool, asked.gpus, asked.settings["batch_size"]
-    job, row = rows.by_holding.equal(held)
-    same = asked.together.codes[job] == NONE
-    for name in ("frequency_mhz", "power_limit_w"):
-        same &= _equal(getattr(rows, name)[row], asked.settings[name][job])
-    found = np.full(len(known), UNKNOWN)
-    found[job[same][::-1]] = row[same][::-1]  # of several the first
+    row = rows.by_setting.first_equal([known.kind, asked.pool, asked.gpus, *asked.settings.values()])
+    found = np.where((row == NONE) | (asked.together.codes != NONE), UNKNOWN, row)
     found[asked.pool == WAIT] = WAIT
     return found
 

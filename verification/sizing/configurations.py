@@ -10,17 +10,16 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.topology.remembered import Last
-from wattsched.verification.sizing.grouping import alike, scattered
+from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
 from wattsched.verification.sizing.tenants import alone, weights
 
@@ -88,13 +87,15 @@ class Configurations:
         """Some of them."""
         return Configurations(*(getattr(self, name)[which] for name in _COLUMNS))
 
+    @property
+    def told(self) -> list[IntArray | FloatArray]:
+        """What a decision says of a job of a kind, in the order of `assigned.SETTINGS`."""
+        return [self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size]
+
     @cached_property
-    def by_setting(self) -> tuple[NDArray[np.uint64], IntArray]:
-        """Numbers by which configurations of a kind and setting are found, ascending, and their places."""
-        columns = self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size
-        code = scattered(columns)
-        order = np.argsort(code, kind="stable")
-        return code[order], order
+    def by_setting(self) -> Rows:
+        """The same, to be looked up."""
+        return Rows(self.told)
 
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
         """One by one, with the names of their pools."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wattsched.topology.arrays import FloatArray, IntArray
-
-# A multiplier that spreads bits: 2^64 over the golden ratio (Knuth, "The Art of Computer Programming", 6.4).
-_ODD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 
 def together(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
@@ -21,16 +17,6 @@ def together(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArr
         _, code = np.unique(code * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     return first, code
-
-
-def scattered(columns: Sequence[IntArray | FloatArray]) -> NDArray[np.uint64]:
-    """A number of every record: equal where all columns are, and hardly ever where they are not."""
-    # To add 0 leaves one zero of the two that doubles have.
-    bits = (np.array(columns, dtype=float) + 0.0).view(np.uint64)
-    code = np.zeros(bits.shape[1], dtype=np.uint64)
-    for column in bits ^ bits >> _HALF:
-        code = (code ^ column) * _ODD
-    return code
 
 
 def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:

@@ -15,9 +15,9 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import SETTINGS, UNKNOWN, Assigned
+from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.sizing.grouping import ranges, scattered
+from wattsched.verification.sizing.grouping import ranges
 
 WAITS, UNSAID = -1, -2
 """What a job may do instead of an assignment."""
@@ -148,21 +148,17 @@ def _rows(
 ) -> IntArray:
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
-    columns = [every.kind, *(getattr(every, name) for name in SETTINGS)]
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
     first, last = configurations.start[kind[runs]], configurations.start[kind[runs] + 1]
     if (last - first).sum() <= _FEW_TIMES * len(every):
-        rows = ranges(first, last - first)
+        rows, of_job = ranges(first, last - first), np.repeat(np.arange(len(runs)), last - first)
+        alike = np.ones(len(rows), dtype=bool)
+        for column, value in zip(every.told, asked, strict=True):
+            alike &= column[rows] == value[of_job]
+        rows, of_job = rows[alike], of_job[alike]
     else:
-        (code, order), wanted = every.by_setting, scattered(asked)
-        first, last = (np.searchsorted(code, wanted, side) for side in ("left", "right"))
-        rows = order[ranges(first, last - first)]
-    of_job = np.repeat(np.arange(len(runs)), last - first)
+        of_job, rows = every.by_setting.equal(asked)
     job = runs[of_job]
-    alike = np.ones(len(rows), dtype=bool)
-    for column, value in zip(columns, asked, strict=True):
-        alike &= column[rows] == value[of_job]
-    rows, job = rows[alike], job[alike]
     row = np.full(len(kind), NO_ROW)
     row[job[::-1]] = rows[::-1]
     # A table may repeat settings with other numbers: a decision cannot tell these apart.
