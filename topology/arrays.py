@@ -100,19 +100,26 @@ class Rows:
 
     def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
         known, self._salt = _comparable(columns), 0
+        number = np.arange(known.shape[1], dtype=np.uint64)
+        # In the last bits of a code is the number of its row: codes alone are sorted soonest.
+        self._last = np.uint64((1 << len(number).bit_length()) - 1)
         while True:
-            code = _mixed(known, self._salt)
-            self._order = np.argsort(code, kind="stable")
-            self._code, self._known = code[self._order], known[:, self._order]
-            starts = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
-            size = np.diff(starts, append=len(code))
-            if np.array_equal(self._known, np.repeat(self._known[:, starts], size, axis=1)):
+            code = np.sort(self._codes(known) | number)
+            self._order, self._code = (code & self._last).astype(np.int64), code & ~self._last
+            self._known = known[:, self._order]
+            again = np.flatnonzero(self._code[1:] == self._code[:-1])
+            if np.array_equal(self._known[:, again], self._known[:, again + 1]):
                 break
-            self._salt += 1  # rows that differ have the same number
+            self._salt += 1  # rows that differ have the same code
+        starts = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
+        size = np.diff(starts, append=len(code))
         # How many rows are equal from the first one of them on.
         self._many = np.zeros(len(code), dtype=np.int64)
         self._many[starts] = size
         self._place = self._table(starts)
+
+    def _codes(self, known: FloatArray) -> NDArray[np.uint64]:
+        return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
         """Rows that equal those that are asked for in all columns.
@@ -143,7 +150,7 @@ class Rows:
         sought = _comparable(asked)
         if not len(self._code):
             return self._order, self._order
-        first = np.minimum(self._first(_mixed(sought, self._salt)), len(self._code) - 1)
+        first = np.minimum(self._first(self._codes(sought)), len(self._code) - 1)
         place = np.flatnonzero((self._known[:, first] == sought).all(axis=0))
         return place, first[place]
 
