@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC
@@ -107,19 +108,23 @@ def decide(call: Call, earlier: Any) -> Result:
 
 
 def _earlier_candidate(call: Call, decision: Any) -> Candidate:
-    """An earlier decision: of another round, with other jobs, it need not be checked any further.
+    """An earlier decision; that of a session is only to be a point, where there is time to check it later.
 
-    That of a session is first looked at as a point of the program, where there is time to check it later:
-    nobody is told there what it lacks.
+    Nobody is told there what it lacks.
     """
-    strange = call.problem.strangers(call.instance, decision)
-    if strange:
-        return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
     if not (call.brief and _soon_checked(call)):
-        return call.checked(EARLIER, decision)
+        return _looked_over(call, decision)
     known = Candidate(EARLIER, np.inf, decision=decision)
     call.unchecked.append(known)
     return known
+
+
+def _looked_over(call: Call, decision: Any) -> Candidate:
+    """An earlier decision, checked; that of another round, with other jobs, need not be any further."""
+    strange = call.problem.strangers(call.instance, decision)
+    if strange:
+        return Candidate(EARLIER, np.inf, decision=decision, report=Report(strange))
+    return call.checked(EARLIER, decision)
 
 
 def _soon_checked(call: Call) -> bool:
@@ -130,14 +135,16 @@ def _soon_checked(call: Call) -> bool:
 
 def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list[Candidate]:
     """Put as much of an earlier decision as is possible now in its place, where it is not as a whole."""
-    carried = []
-    for one in known:
-        if one.of == EARLIER and one.report is None:
-            one = _of_point(call, model, model.encode(one.decision)) or call.checked(EARLIER, one.decision)
-        if one.of == EARLIER and one.report is not None and one.report.faults and model.nearest is not None:
-            one = _of_point(call, model, model.nearest(one.decision)) or one
-        carried.append(one)
-    return carried
+    return [_carried(call, model, one) if one.of == EARLIER else one for one in known]
+
+
+def _carried(call: Call, model: Model[Any], known: Candidate) -> Candidate:
+    if known.report is None:
+        point = (model.nearest or model.encode)(known.decision)
+        return _of_point(call, model, point) or _looked_over(call, known.decision)
+    if known.report.faults and model.nearest is not None:
+        return _of_point(call, model, model.nearest(known.decision)) or known
+    return known
 
 
 def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
@@ -217,15 +224,22 @@ def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:
 def _start(call: Call, model: Model[Any], known: list[Candidate]) -> Start:
     """Best point of a model's program that is known, and prices."""
     program = model.program
-    points = [x for candidate in known if (x := candidate.point_of(model)) is not None]
-    points = [x for x in points if program.violation(x) <= _ROUNDING]
-    x = min(points, key=program.objective, default=None)
+    x = min(_points(model, known), key=program.objective, default=None)
     for candidate in known:
         if candidate.model is model and candidate.solution is not None and candidate.of != EARLIER:
             return Start(x, candidate.solution.prices, dual=candidate.solution.dual)
     if not call.prices or not model.lagrangian:
         return Start(x)
     return Start(x, np.array([call.sign * call.prices.get(name, 0.0) for name in program.row_names()]))
+
+
+def _points(model: Model[Any], known: list[Candidate]) -> Iterator[Any]:
+    """Points of candidates that violate nothing; of one that was carried over that is known."""
+    for candidate in known:
+        x = candidate.point_of(model)
+        carried = candidate.of == EARLIER and candidate.solution is not None
+        if x is not None and (carried or model.program.violation(x) <= _ROUNDING):
+            yield x
 
 
 def _ask(call: Call, model: Model[Any], start: Start, late: bool) -> Solution:
