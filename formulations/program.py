@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -290,10 +290,13 @@ class Entries:
         """Matrix of the entries so far."""
         from scipy.sparse import coo_array, csc_array
 
-        parts = [np.broadcast_arrays(*entries) for entries in self._entries]
+        shapes = [np.broadcast(*entries).shape for entries in self._entries]
         # Indices of half the usual size are sorted faster.
         rows, columns, values = (
-            _joined([part[i].ravel() for part in parts], dtype)
+            _joined(
+                [_spread_out(part[i], shape) for part, shape in zip(self._entries, shapes, strict=True)],
+                dtype,
+            )
             for i, dtype in enumerate((np.int32, np.int32, np.float64))
         )
         used = values != 0.0
@@ -410,6 +413,12 @@ def _spread(gathered: list[tuple[Block, list[Any]]], dtypes: tuple[type, ...]) -
         for block, values in gathered
     ]
     return [_joined([array[i] for array in arrays], dtype) for i, dtype in enumerate(dtypes)]
+
+
+def _spread_out(values: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Values broadcast to a shape, in one line."""
+    found = np.asarray(values)
+    return (found if found.shape == shape else np.full(shape, found)).ravel()
 
 
 def _joined(arrays: list[Any], dtype: type) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wattsched.topology.arrays import BoolArray, IntArray, ranges
-from wattsched.topology.buddy import Occupancy, demand_by_level
+from wattsched.topology.buddy import Occupancy
 from wattsched.topology.pools import Pool
 
 NOWHERE = -1
@@ -55,6 +55,11 @@ class Requests:
     def level(self) -> IntArray:
         """Binary logarithms of the block sizes."""
         return np.asarray(np.frexp(self.size.astype(np.float64))[1] - 1, dtype=np.int64)
+
+    def demand(self, n_levels: int, some: BoolArray | slice = slice(None)) -> list[int]:
+        """GPUs that some of the jobs ask for, in blocks of each level's size or more."""
+        many = np.bincount(self.level[some], minlength=n_levels).tolist()
+        return [*accumulate(n << k for k, n in reversed([*enumerate(many)]))][::-1]
 
     @cached_property
     def n_held(self) -> IntArray:
@@ -248,7 +253,7 @@ def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[in
     Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
     frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
     """
-    demand = _demand(occupancy, requests, start)
+    demand = requests.demand(occupancy.n_levels, start == NOWHERE)
     for level in reversed(range(occupancy.n_levels)):
         missing = occupancy.lacks(level, demand[level])
         if missing <= 0:
@@ -265,7 +270,7 @@ def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[in
         for j in jobs[cheapest[block]].tolist():
             occupancy.release(int(start[j]), int(requests.size[j]))
             start[j] = NOWHERE
-        demand = _demand(occupancy, requests, start)
+        demand = requests.demand(occupancy.n_levels, start == NOWHERE)
     return demand
 
 
@@ -317,7 +322,8 @@ def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
         if n == 0:
             break
         parts = 1 << above - level
-        split, free[above] = np.split(free[above], [-(-n // parts)])
+        needed = -(-n // parts)
+        split, free[above] = free[above][:needed], free[above][needed:]
         blocks = (split[:, None] + (np.arange(parts) << level)).ravel()
         found.append(blocks[:n])
         if len(blocks) > n:
@@ -363,12 +369,6 @@ def _before(holds: BoolArray | IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(holds)])
 
 
-def _demand(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[int]:
-    """GPUs that jobs without a block ask for, in blocks of each level's size or more."""
-    demand: list[int] = demand_by_level(requests.size[start == NOWHERE], occupancy.n_levels).tolist()
-    return demand
-
-
 def _check(pool: Pool, requests: Requests) -> None:
     size, gpus, held, holder = requests.size, requests.gpus, requests.held, requests.holder
     for j in np.flatnonzero((gpus > size) | (size & (size - 1) != 0)).tolist():
@@ -387,10 +387,9 @@ def _check_fit(pool: Pool, empty: Occupancy, requests: Requests) -> None:
     largest = int(requests.size.max(initial=1))
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")
-    free_gpus = empty.free_gpus
-    demand = demand_by_level(requests.size, len(free_gpus))
-    for level in np.flatnonzero(demand > free_gpus)[::-1]:
-        raise ValueError(
-            f"pool '{pool.name}': jobs in blocks of {1 << level} GPUs or more ask for {demand[level]} GPUs, "
-            f"{free_gpus[level]} are free in such blocks"
-        )
+    for level, asked in reversed([*enumerate(requests.demand(empty.n_levels))]):
+        if empty.lacks(level, asked) > 0:
+            raise ValueError(
+                f"pool '{pool.name}': jobs in blocks of {1 << level} GPUs or more ask for {asked} GPUs, "
+                f"{empty.free_gpus[level]} are free in such blocks"
+            )

@@ -54,11 +54,10 @@ def _budget_criteria(options: Options) -> list[FloatArray]:
     """Watts, joules and goodput, where these are limited; grams and watts of domains follow from them."""
     budgets = options.instance.budgets
     capped = np.array([budgets.power_w is not None or bool(p.domains) for p in options.pools] + [False])
-    power = np.where(capped[options.pool], extra_power_w(options), 0.0)
-    criteria = [power] if capped.any() else []
+    criteria = [np.where(capped[options.pool], extra_power_w(options), 0.0)] if capped.any() else []
     if budgets.energy_j is not None or budgets.carbon_g is not None:
         energy = options.counted_j
-        if not np.array_equal(energy, power * options.instance.round_s):
+        if not any(np.array_equal(energy, power * options.instance.round_s) for power in criteria):
             criteria.append(energy)
     return criteria if budgets.least_goodput is None else [*criteria, -options.goodput]
 
@@ -88,7 +87,9 @@ def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolA
 
 def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: FloatArray) -> BoolArray:
     """The same where two numbers count: in ascending order of one, those that have no less of the other."""
-    run = np.cumsum((np.diff(job, prepend=-1) != 0) | (np.diff(pool, prepend=-2) != 0))
+    begins = np.ones(len(job), dtype=np.int64)
+    begins[1:] = (job[1:] != job[:-1]) | (pool[1:] != pool[:-1])
+    run = np.cumsum(begins)
     order = np.lexsort((second, first))
     order = order[stable_order(run[order])]
     values, rank = np.unique(second, return_inverse=True)

@@ -179,12 +179,13 @@ class Configurations:
             `WAIT` for waiting.
         """
         first = self.start if rows is None else np.searchsorted(rows, self.start)
-        sizes = np.diff(first)[kinds] + 1
+        begin = first[kinds]
+        sizes = first[kinds + 1] - begin + 1
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         job, row = np.zeros(start[-1], dtype=np.int64), np.ones(start[-1], dtype=np.int64)
         job[start[1:-1]] = 1
-        row[start[:-1]] = np.diff(first[kinds] - start[:-1], prepend=0) + 1
-        row[:1] -= 1
+        row[:1] = begin[:1]
+        row[start[1:-1]] = begin[1:] - begin[:-1] - sizes[:-1] + 1
         np.cumsum(job, out=job)
         np.cumsum(row, out=row)
         if rows is not None:

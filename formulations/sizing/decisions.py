@@ -218,12 +218,14 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,
         "pool": Coded(pool[running], [pool.name for pool in pools]),
-        # A set that several pools may hold is there for each of them.
-        "set": Coded.joined([Coded(job_set[running], [one.declared.name for one in options.job_sets])]),
         **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
         "node": Coded(node, named),
         "gpu": gpus_of.gpu[line],
     }
+    if options.job_sets:
+        # A set that several pools may hold is there for each of them.
+        of_pools = Coded(job_set[running], [one.declared.name for one in options.job_sets])
+        columns["set"] = Coded.joined([of_pools])
     jobs = AssignmentColumns(columns).without_empty()
     waits = [*map(names.__getitem__, waiting.tolist()), *known.left_out]
     return Decision.model_construct(jobs=jobs, waiting=waits)

@@ -255,10 +255,10 @@ def program_of(
     supply = cut()
     add_uses(rows, parts, n)
     choices = n + 2 * len(parts)
-    # Rules that begin with what takes least begin with all nodes awake.
-    beyond = np.append(np.tile([0.0, -1.0], len(parts)), np.zeros(rows.n_columns - choices))
 
     def padded() -> dict[str, FloatArray]:
+        # Rules that begin with what takes least begin with all nodes awake.
+        beyond = np.append(np.tile([0.0, -1.0], len(parts)), np.zeros(rows.n_columns - choices))
         return {name: np.append(values, beyond) for name, values in attributes.items()}
 
     return rows.program(

@@ -87,7 +87,8 @@ def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
     listed, user = assigned.listed(assigned.users)
     node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
     pool, ordered = assigned.pool[assigned.users][user], np.sort(number)
-    if (np.diff(ordered, prepend=UNKNOWN) > 0).all():  # all exist, and nobody has those of another
+    exist = not len(ordered) or ordered[0] > UNKNOWN
+    if exist and (ordered[1:] > ordered[:-1]).all():  # and nobody has those of another
         nobody = np.zeros(len(user), dtype=bool)
         return _Used(user, pool, node, gpu, number, nobody), np.zeros(len(assigned.users), dtype=bool)
     uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
@@ -174,7 +175,9 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
         yield user, 5, "", 0, told
     # Whose GPUs are scattered takes only them.
     line = places.line[assigned.pool[place]]
-    scattered = used.take(~np.repeat(aligned, np.diff(start, append=len(used.user))))
+    apart = np.zeros(len(assigned.users), dtype=bool)
+    apart[users[~aligned]] = True
+    scattered = used.take(apart[used.user])
     first = np.append(
         (line + begin)[aligned], places.line[scattered.pool] + places.position[scattered.number]
     )

@@ -73,7 +73,9 @@ def _without_options(known: JobConfigurations) -> list[int]:
     latest_s = jobs.numbers("deadline_s") * (1 + LAST_DIGITS)
     # Who waits begins after the round, with what is best: to run at once is sooner.
     late = known.best_s(every) > latest_s
-    nowhere = (np.diff(known.start)[known.kind] == 0) & ~np.isin(known.kind, [*known.unknown])
+    empty = np.diff(known.start) == 0
+    empty[[*known.unknown]] = False  # of which it cannot be told
+    nowhere = empty[known.kind]
     suspects = np.flatnonzero(jobs.flags("can_wait") & ~jobs.fixed & (late | nowhere))
     other = _have_other(known)
     found = [

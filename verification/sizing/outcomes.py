@@ -171,7 +171,7 @@ def _rows(
 def _distinct(values: IntArray) -> IntArray:
     """The values once each; of so many, sorting tells sooner than hashing."""
     ordered = np.sort(values)
-    return np.asarray(ordered[np.diff(ordered, prepend=-1) != 0])
+    return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
 def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Configuration | None:
@@ -187,11 +187,13 @@ def _restarts(
     known, number = configurations.jobs, {name: n for n, name in enumerate(configurations.pools)}
     code, held = known.current.codes[jobs], known.holdings
     pool = np.array([*(number.get(name, UNKNOWN) for name in held.pool.values), UNKNOWN])[held.pool.codes]
-    same = chosen != WAITS
-    before = (held.gpus, held.batch_size, pool)
-    for column, known_before in zip((assigned.gpus, assigned.batch_size, assigned.pool), before, strict=True):
-        same &= np.append(column, 0)[chosen] == np.append(known_before, UNKNOWN)[code]
-    return np.asarray((code != NONE) & ~same)
+    restarts = code != NONE
+    on = np.flatnonzero(restarts & (chosen != WAITS))
+    now, before = chosen[on], code[on]
+    same = assigned.gpus[now] == held.gpus[before]
+    same &= assigned.batch_size[now] == held.batch_size[before]
+    restarts[on] = ~(same & (assigned.pool[now] == pool[before]))
+    return restarts
 
 
 def _why_refused(
