@@ -144,14 +144,15 @@ class Occupancy:
         self._size = [len(level) for level in whole]
         # Level by level, that of 2^k from `_at[k]` on: entry i is of the block that starts at i 2^k.
         self._at = [0, *accumulate(self._size)]
-        self._whole = np.concatenate(whole)
+        # As bytes: most are looked at one by one.
+        self._cells = bytearray(np.concatenate(whole).tobytes())
         self._free = [int(np.count_nonzero(level)) << k for k, level in enumerate(whole)]
 
     def copy(self) -> Self:
         """The same, to be changed."""
         other = object.__new__(type(self))
         other._size, other._at = self._size, self._at
-        other._whole, other._free = self._whole.copy(), self._free.copy()
+        other._cells, other._free = self._cells.copy(), self._free.copy()
         return other
 
     @property
@@ -176,13 +177,14 @@ class Occupancy:
     def is_free(self, start: int, level: int) -> bool:
         """Whether a block exists and is entirely free."""
         i = start >> level
-        return i < self._size[level] and bool(self._whole[self._at[level] + i])
+        return i < self._size[level] and bool(self._cells[self._at[level] + i])
 
     def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
         """Which blocks, each of a level of its own, exist and are entirely free."""
         i = starts >> levels
         exists = i < np.array(self._size)[levels]
-        return exists & self._whole[np.where(exists, np.array(self._at)[levels] + i, 0)]
+        every = np.frombuffer(self._cells, dtype=bool)
+        return exists & every[np.where(exists, np.array(self._at)[levels] + i, 0)]
 
     def taken_on(self, level: int) -> IntArray:
         """Taken GPUs of each block of a level, a prefix of the line."""
@@ -191,28 +193,28 @@ class Occupancy:
 
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
-        whole, at, level = self._whole, self._at, size.bit_length()
+        cells, at, level = self._cells, self._at, size.bit_length()
         for below in range(level):
             first, many = at[below] + (start >> below), size >> below
-            whole[first : first + many] = False
+            cells[first : first + many] = bytes(many)
             self._free[below] -= size
         # What is around a block that is not free is not free.
         while level < len(self._size) and self.is_free(start, level):
-            whole[at[level] + (start >> level)] = False
+            cells[at[level] + (start >> level)] = False
             self._free[level] -= 1 << level
             level += 1
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""
-        whole, at, level = self._whole, self._at, size.bit_length()
+        cells, at, level = self._cells, self._at, size.bit_length()
         for below in range(level):
             first, many = at[below] + (start >> below), size >> below
-            whole[first : first + many] = True
+            cells[first : first + many] = b"\1" * many
             self._free[below] += size
         while level < len(self._size) and (start >> level) < self._size[level]:
-            if not (whole[first := at[level - 1] + (start >> level << 1)] and whole[first + 1]):
+            if not (cells[first := at[level - 1] + (start >> level << 1)] and cells[first + 1]):
                 break
-            whole[at[level] + (start >> level)] = True
+            cells[at[level] + (start >> level)] = True
             self._free[level] += 1 << level
             level += 1
 
@@ -221,11 +223,11 @@ class Occupancy:
 
         Of its level and those below there are as many less as are then asked for, of others it may be a part.
         """
-        above = level + 1
-        while above < len(self._size) and self.is_free(start, above):
-            if self.lacks(above, demand[above]) >= 0:
+        for above in range(level + 1, len(self._size)):
+            if not self.is_free(start, above):
+                break
+            if demand[above] >= self._free[above]:
                 return False
-            above += 1
         return True
 
     def maximal(self) -> list[IntArray]:
@@ -244,4 +246,4 @@ class Occupancy:
         return starts
 
     def _view(self, level: int) -> BoolArray:
-        return self._whole[self._at[level] : self._at[level + 1]]
+        return np.frombuffer(self._cells, dtype=bool, count=self._size[level], offset=self._at[level])
