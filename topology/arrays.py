@@ -100,15 +100,15 @@ class Rows:
 
     def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
         known, self._salt = _comparable(columns), 0
-        number = np.arange(known.shape[1], dtype=np.uint64)
+        number = np.arange(len(known[0]), dtype=np.uint64)
         # In the last bits of a code is the number of its row: codes alone are sorted soonest.
         self._last = np.uint64((1 << len(number).bit_length()) - 1)
         while True:
             code = np.sort(self._codes(known) | number)
             self._order, self._code = (code & self._last).astype(np.int64), code & ~self._last
-            self._known = known[:, self._order]
+            self._known = [column[self._order] for column in known]
             again = np.flatnonzero(self._code[1:] == self._code[:-1])
-            if np.array_equal(self._known[:, again], self._known[:, again + 1]):
+            if all(np.array_equal(column[again], column[again + 1]) for column in self._known):
                 break
             self._salt += 1  # rows that differ have the same code
         starts = np.flatnonzero(np.diff(self._code, prepend=~self._code[:1]))
@@ -118,7 +118,7 @@ class Rows:
         self._many[starts] = size
         self._place = self._table(starts)
 
-    def _codes(self, known: FloatArray) -> NDArray[np.uint64]:
+    def _codes(self, known: list[FloatArray]) -> NDArray[np.uint64]:
         return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
@@ -151,7 +151,10 @@ class Rows:
         if not len(self._code):
             return self._order, self._order
         first = np.minimum(self._first(self._codes(sought)), len(self._code) - 1)
-        place = np.flatnonzero((self._known[:, first] == sought).all(axis=0))
+        equal = np.ones(len(first), dtype=bool)
+        for column, values in zip(self._known, sought, strict=True):
+            equal &= column[first] == values
+        place = np.flatnonzero(equal)
         return place, first[place]
 
     def _table(self, starts: IntArray) -> IntArray | None:
@@ -173,15 +176,16 @@ class Rows:
         return np.asarray(first)
 
 
-def _comparable(columns: Sequence[IntArray | FloatArray]) -> FloatArray:
+def _comparable(columns: Sequence[IntArray | FloatArray]) -> list[FloatArray]:
     """Numbers of which equal ones have equal bits, also where they are none or 0."""
-    values = np.array(columns, dtype=float)
-    return np.where(np.isnan(values), -np.inf, values) + 0.0
+    return [np.where(np.isnan(values), -np.inf, values) + 0.0 for values in columns]
 
 
-def _mixed(columns: FloatArray, salt: int) -> NDArray[np.uint64]:
+def _mixed(columns: list[FloatArray], salt: int) -> NDArray[np.uint64]:
     """A number of each row: the same where all columns are, and hardly ever where they are not."""
-    bits = columns.view(np.uint64)
-    odd = _ODD ** np.arange(1 + salt, len(columns) + 1 + salt, dtype=np.uint64)
-    mixed: NDArray[np.uint64] = ((bits ^ bits >> _HALF) * odd[:, None]).sum(axis=0)
+    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    powers = _ODD ** np.arange(1 + salt, len(columns) + 1 + salt, dtype=np.uint64)
+    for column, odd in zip(columns, powers, strict=True):
+        bits = column.view(np.uint64)
+        mixed += (bits ^ bits >> _HALF) * odd
     return (mixed ^ mixed >> _HALF) * _ODD

@@ -40,8 +40,8 @@ def test_all_rows_that_are_equal_are_found_and_no_others(rows, asked):
 def test_rows_that_are_mixed_up_at_first_are_told_apart(rows, asked):
     mixed = arrays._mixed
 
-    def all_alike(columns: np.ndarray, salt: int) -> np.ndarray:
-        return mixed(columns, salt) if salt else np.zeros(columns.shape[1], dtype=np.uint64)
+    def all_alike(columns: list[np.ndarray], salt: int) -> np.ndarray:
+        return mixed(columns, salt) if salt else np.zeros(len(columns[0]), dtype=np.uint64)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "_mixed", all_alike)
