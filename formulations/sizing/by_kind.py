@@ -76,11 +76,13 @@ class _Round:
         self.scaled = objective.in_kinds(known)
         self.of_kind = self.scaled.scales & ~known.jobs.fixed & ~_saves_by_restarts(known)
         rows = known.configurations
-        keep = np.flatnonzero(_undominated(known, self.scaled.value, rows.pool))
+        self.criteria = _criteria(known, self.scaled.value)
+        # Values of rows hang on the objective and the scope alone.
+        self.words = objective.name, known.counts_rounds, *self.criteria
+        keep = np.flatnonzero(self._undominated("pool", rows.pool))
         # Of every row of the program which of all configurations it is.
         by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
-        words = "in order", self.scaled.value.tobytes(), keep.tobytes()
-        self.index, self.rows = rows.once(words, lambda: _ordered(rows, keep, by))
+        self.index, self.rows = rows.once(("in order", *self.words), lambda: _ordered(rows, keep, by))
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
@@ -175,7 +177,9 @@ class _Round:
         to_completion = np.concatenate([rows.power_w, rows.power_w, [1.0]])
         by_second = at_once if budgets.scope == "round" else to_completion
         for budget in budgets_of(known):
-            inside = np.flatnonzero(np.isin(pool, budget.pools)) if budget.counts == "power" else pool[:0]
+            counted = np.zeros(len(known.pools) + 1, dtype=bool)  # the last is of waiting
+            counted[budget.pools] = budget.counts == "power"
+            inside = np.flatnonzero(counted[pool])
             number = builder.row(budget.name, inside, at_once[inside], upper=budget.capacity)
             if budget.counts != "power":
                 metered.add(number, np.arange(len(pool)), by_second * known.per_joule[budget.counts])
@@ -232,13 +236,30 @@ class _Round:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
         known, rows = self.known, self.known.configurations
         job, row = known.kept_rows
-        undominated = _undominated(known, self.scaled.value, rows.once("kept", lambda: _by_place(rows)))
+        undominated = self._undominated("place", rows.once("place", lambda: _by_place(rows)))
         seconds = known.work[job] / rows.rate[row]
         keep = undominated[row] & self.scaled.scales[job] & ~self._is_odd[job]
         keep &= seconds <= known.latest_s[job]
         job, row, seconds = job[keep], row[keep], seconds[keep]
         cost = self.scaled.worth[job] * self.scaled.value[row]
         return _OwnPairs(job, row, cost, seconds, known.weight[job])
+
+    def _undominated(self, name: str, alike: IntArray) -> BoolArray:
+        """Rows that no other one of the kind beats for all jobs that is alike in what has this name.
+
+        See `columns.undominated`.
+        """
+        rows, every = self.known.configurations, list(self.criteria.values())
+
+        def undominated_rows() -> BoolArray:
+            order = np.lexsort((alike, rows.kind))
+            beaten = np.empty(len(rows), dtype=bool)
+            beaten[order] = beaten_in_runs(rows.kind[order], alike[order], np.array(every)[:, order])
+            return ~beaten
+
+        if not every:
+            return np.ones(len(rows), dtype=bool)
+        return rows.once(("undominated", name, *self.words), undominated_rows)
 
     @cached_property
     def _is_odd(self) -> BoolArray:
@@ -372,36 +393,29 @@ def _saves_by_restarts(known: RoundJobs) -> BoolArray:
     return known.restart_s > 0.0
 
 
-def _undominated(known: RoundJobs, value: FloatArray, alike: IntArray) -> BoolArray:
-    """Rows of the kinds that no other row of the kind that is alike beats for all jobs; see `undominated`."""
+def _criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
+    """What less of makes rows of the kinds better for all jobs, by name; without any no row beats another."""
     rows, budgets = known.configurations, known.instance.budgets
     extra_w = rows.power_w - known.row_idle_w
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
     pace = 1.0 / rows.rate
-    criteria = [value, rows.block.astype(float)]
+    criteria = {"value": value, "block": rows.block.astype(float)}
     if not np.array_equal(value, pace):
-        criteria.append(pace)
+        criteria["pace"] = pace
     energy = budgets.energy_j is not None or budgets.carbon_g is not None
     capped = budgets.power_w is not None or bool(known.instance.cluster.power_domains)
     if capped or (energy and budgets.scope == "round"):
-        criteria.append(extra_w)
+        criteria["extra_w"] = extra_w
     if energy and budgets.scope == "completion":
-        criteria.append(rows.power_w / rows.rate)
+        criteria["energy"] = rows.power_w / rows.rate
         if known.restart_s.any():  # it draws as much while it restarts
-            criteria.append(rows.power_w)
+            criteria["power_w"] = rows.power_w
     elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
-        return np.ones(len(rows), dtype=bool)
+        return {}
     quotas = quotas_of(known.instance)
-    criteria += [rows.gpus.astype(float)] if any(quota.counts == "gpus" for quota in quotas) else []
+    if any(quota.counts == "gpus" for quota in quotas):
+        criteria["gpus"] = rows.gpus.astype(float)
     # What draws no more and is as quick uses no more joules, in either scope.
     if any(quota.counts == "power" or quota.metered for quota in quotas):
-        criteria.append(rows.power_w)
-    every = np.array(criteria)
-
-    def undominated_rows() -> BoolArray:
-        order = np.lexsort((alike, rows.kind))
-        beaten = np.empty(len(rows), dtype=bool)
-        beaten[order] = beaten_in_runs(rows.kind[order], alike[order], every[:, order])
-        return ~beaten
-
-    return rows.once(("undominated", alike.tobytes(), every.tobytes()), undominated_rows)
+        criteria["power_w"] = rows.power_w
+    return criteria

@@ -217,10 +217,11 @@ class _Drawn:
             if self._instance.budgets.scope == "completion":
                 later_j = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
                 return total([*(self._busy_w * outcomes.completion_s[runs]).tolist(), *later_j.tolist()])
-            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
             busy_s = np.minimum(outcomes.completion_s[runs], round_s)
-            idle_w = self._idle_w[self._pool] * (self._gpus / outcomes.members[runs])
-            used_j = self._busy_w * busy_s, idle_w * (round_s - busy_s)
+            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
+            early = np.flatnonzero(busy_s < round_s)
+            idle_w = self._idle_w[self._pool[early]] * (self._gpus[early] / outcomes.members[runs][early])
+            used_j = self._busy_w * busy_s, idle_w * (round_s - busy_s[early])
         return total([watts * round_s for watts in self.standing_w.values()] + np.append(*used_j).tolist())
 
 

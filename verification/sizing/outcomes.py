@@ -74,14 +74,16 @@ class Outcomes:
         entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
         numbers = places.first[number[held.node.codes[entries]]] + held.gpu[entries]
         listed, user = self.assigned.listed(self.assignment[asked])
-        # The last number is that of all GPUs that there are not.
-        span = len(places.available) + 1
-        held_now, used = holder * span + numbers, user * span + self.assigned.number[listed] % span
+        used = self.assigned.number[listed]
         # Most jobs have the same GPUs in the same order: only of others it is asked what is in both lists.
         unlike = size != np.bincount(user, minlength=len(asked))
         mine, its = ~unlike[holder], ~unlike[user]
-        unlike[holder[mine][held_now[mine] != used[its]]] = True
-        held_once, used_once = _distinct(held_now[unlike[holder]]), _distinct(used[unlike[user]])
+        unlike[holder[mine][numbers[mine] != used[its]]] = True
+        mine, its = unlike[holder], unlike[user]
+        # The last number is that of all GPUs that there are not.
+        span = len(places.available) + 1
+        held_once = _distinct(holder[mine] * span + numbers[mine])
+        used_once = _distinct(user[its] * span + used[its] % span)
         different = np.setxor1d(held_once, used_once, assume_unique=True)
         moves = np.zeros(len(self.jobs), dtype=bool)
         moves[asked[different // span]] = True
