@@ -111,7 +111,7 @@ class _Round:
         """Costs and rows of the kinds, and of what jobs have for themselves."""
         known, scaled, own = self.known, self.scaled, self.own
         rows = self.rows
-        uses, builder = self._uses()
+        uses, builder, kinds = self._kinds()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
         lower, upper = builder.row_bounds()
@@ -135,12 +135,7 @@ class _Round:
         entry = np.append(entry, 2 * n + 1 + np.arange(2 * n_parts))
         return KindProgram(
             **groups,
-            kinds=KindRows(
-                start=rows.start,
-                value=scaled.value[self.index],
-                pace=1.0 / rows.rate,
-                uses=uses.take(self.index),
-            ),
+            kinds=kinds,
             own=OwnColumns.of(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
                 cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
@@ -155,6 +150,22 @@ class _Round:
             horizon_s=horizon_s,
             sense=self.objective.sense,
         )
+
+    def _kinds(self) -> tuple[Uses, ProgramBuilder, KindRows]:
+        """What `_uses` has, and the rows of the kinds; those of the round before where they are the same."""
+        known, rows = self.known, self.rows
+        instance = known.instance
+
+        def found() -> tuple[Uses, ProgramBuilder, KindRows]:
+            uses, builder = self._uses()
+            value, own = self.scaled.value[self.index], uses.take(self.index)
+            return uses, builder, KindRows(start=rows.start, value=value, pace=1.0 / rows.rate, uses=own)
+
+        if self.parts or instance.tenants or known.jobs.fixed.any():
+            return found()
+        prices = instance.carbon_g_per_kwh, instance.price_per_kwh
+        words = self.words, instance.budgets, instance.round_s, prices
+        return known.configurations.latest("kinds", words, found)
 
     def _uses(self) -> tuple[Uses, ProgramBuilder]:
         """What every configuration uses, with its room, and without; then waiting, and parts by state.
