@@ -33,7 +33,7 @@ from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, stable_order
 from wattsched.topology.column import NONE
 from wattsched.topology.node_allocation import NoRoomError
 
@@ -246,11 +246,16 @@ class _Round:
     def _kept(self) -> _OwnPairs:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
         known, rows = self.known, self.known.configurations
-        job, row = known.kept_rows
-        undominated = self._undominated("place", rows.once("place", lambda: _by_place(rows)))
+
+        def unbeaten() -> tuple[IntArray, Rows]:
+            some = np.flatnonzero(self._undominated("place", _by_place(rows)))
+            return some, Rows([by[some] for by in (rows.kind, rows.pool, rows.gpus, rows.batch_size)])
+
+        some, by_place = rows.once(("unbeaten", *self.words), unbeaten)
+        job, place = known.going_on(by_place)
+        row = some[place]
         seconds = known.work[job] / rows.rate[row]
-        keep = undominated[row] & self.scaled.scales[job] & ~self._is_odd[job]
-        keep &= seconds <= known.latest_s[job]
+        keep = self.scaled.scales[job] & ~self._is_odd[job] & (seconds <= known.latest_s[job])
         job, row, seconds = job[keep], row[keep], seconds[keep]
         cost = self.scaled.worth[job] * self.scaled.value[row]
         return _OwnPairs(job, row, cost, seconds, known.weight[job])

@@ -88,11 +88,6 @@ class Configurations:
         return answer
 
     @property
-    def by_holding(self) -> Rows:
-        """Rows by kind and what tells whether a job restarts: pool, GPUs and batch size."""
-        return self.once("holding", lambda: Rows([self.kind, self.pool, self.gpus, self.batch_size]))
-
-    @property
     def by_setting(self) -> Rows:
         """Rows by kind and all that a decision says of a job that runs."""
         said = ("pool", "gpus", *SETTINGS)

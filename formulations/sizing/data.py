@@ -307,7 +307,9 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
 
 def chosen_options(known: RoundJobs, row: IntArray) -> Options:
     """The option of each job that a row of its kind stands for, `WAIT` for waiting; no job is in a set."""
-    return options_in(known, np.arange(len(known)), row)
+    every = np.arange(len(known) + 1)
+    job, job_set = every[:-1], np.full(len(known), ALONE)
+    return _of_columns(known, job, job_set, _columns_of(known, row), start=every)
 
 
 def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:

@@ -20,7 +20,7 @@ from wattsched.instances.sizing.instance import Instance, JobSet, per_joule
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.tenants import most_alone, weights_of
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, ranges
 from wattsched.topology.column import NONE
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import largest_room, room_for
@@ -253,18 +253,20 @@ class RoundJobs:
         found[[j for together in self.job_sets for j in together.members]] = True
         return found
 
-    @cached_property
-    def kept_rows(self) -> tuple[IntArray, IntArray]:
-        """Rows in which jobs that run now would not restart: jobs, ascending, and rows of their kinds.
+    def going_on(self, rows: Rows) -> tuple[IntArray, IntArray]:
+        """Jobs that run now, ascending, and rows of their kinds in which they would not restart.
 
         Jobs that restart in no time and at no cost, and may, are left out.
+
+        Parameters
+        ----------
+        rows : Rows
+            By kind and what tells whether a job restarts: pool, GPUs and batch size.
         """
-        rows, (gpus, pool, batch) = self.configurations, self.held
+        gpus, pool, batch = self.held
         pays = (self.restart_s > 0.0) | (self.change_cost > 0.0)
         bound = np.flatnonzero((gpus >= 0) & (pays | self.jobs.fixed))
-        if len(bound) == 0:
-            return bound, bound
-        place, row = rows.by_holding.equal([self.kind[bound], pool[bound], gpus[bound], batch[bound]])
+        place, row = rows.equal([self.kind[bound], pool[bound], gpus[bound], batch[bound]])
         return bound[place], row
 
     @cached_property
