@@ -307,7 +307,9 @@ class _Round:
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
-                return place(chosen_options(self.known, row), np.arange(len(self.known)))
+                decision = place(chosen_options(self.known, row), np.arange(len(self.known)))
+                self.known.configurations.note(decision.jobs, row[row != WAIT])
+                return decision
             except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
                 if (least := self._cheapest_to_stop(row, error.pool)) is None:
                     raise
