@@ -183,8 +183,8 @@ class Occupancy:
         """Which blocks, each of a level of its own, exist and are entirely free."""
         i = starts >> levels
         exists = i < np.array(self._size)[levels]
-        every = np.frombuffer(self._cells, dtype=bool)
-        return exists & every[np.where(exists, np.array(self._at)[levels] + i, 0)]
+        every: BoolArray = np.frombuffer(self._cells, dtype=bool)
+        return np.asarray(exists & every[np.where(exists, np.array(self._at)[levels] + i, 0)])
 
     def taken_on(self, level: int) -> IntArray:
         """Taken GPUs of each block of a level, a prefix of the line."""

@@ -101,7 +101,7 @@ class Configurations:
     def by_setting(self) -> Rows:
         """Rows by kind and all that a decision says of a job that runs."""
         said = ("pool", "gpus", *SETTINGS)
-        return self.once("setting", lambda: Rows([self.kind, *(self.columns[name] for name in said)]))
+        return self.once("setting", lambda: Rows([self.kind, *(getattr(self, name) for name in said)]))
 
     @property
     def columns(self) -> Columns:

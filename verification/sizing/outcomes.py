@@ -189,7 +189,7 @@ def _restarts(
     known, number = configurations.jobs, {name: n for n, name in enumerate(configurations.pools)}
     code, held = known.current.codes[jobs], known.holdings
     pool = np.array([*(number.get(name, UNKNOWN) for name in held.pool.values), UNKNOWN])[held.pool.codes]
-    restarts = code != NONE
+    restarts: BoolArray = code != NONE
     on = np.flatnonzero(restarts & (chosen != WAITS))
     now, before = chosen[on], code[on]
     same = assigned.gpus[now] == held.gpus[before]
