@@ -144,15 +144,14 @@ class Occupancy:
         self._size = [len(level) for level in whole]
         # Level by level, that of 2^k from `_at[k]` on: entry i is of the block that starts at i 2^k.
         self._at = [0, *accumulate(self._size)]
-        # As bytes: most are looked at one by one.
-        self._cells = bytearray(np.concatenate(whole).tobytes())
+        self._whole = np.concatenate(whole)
         self._free = [int(np.count_nonzero(level)) << k for k, level in enumerate(whole)]
 
     def copy(self) -> Self:
         """The same, to be changed."""
         other = object.__new__(type(self))
         other._size, other._at = self._size, self._at
-        other._cells, other._free = self._cells.copy(), self._free.copy()
+        other._whole, other._free = self._whole.copy(), self._free.copy()
         return other
 
     @property
@@ -177,14 +176,13 @@ class Occupancy:
     def is_free(self, start: int, level: int) -> bool:
         """Whether a block exists and is entirely free."""
         i = start >> level
-        return i < self._size[level] and bool(self._cells[self._at[level] + i])
+        return i < self._size[level] and bool(self._whole[self._at[level] + i])
 
     def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
         """Which blocks, each of a level of its own, exist and are entirely free."""
         i = starts >> levels
         exists = i < np.array(self._size)[levels]
-        every: BoolArray = np.frombuffer(self._cells, dtype=bool)
-        return np.asarray(exists & every[np.where(exists, np.array(self._at)[levels] + i, 0)])
+        return exists & self._whole[np.where(exists, np.array(self._at)[levels] + i, 0)]
 
     def taken_on(self, level: int) -> IntArray:
         """Taken GPUs of each block of a level, a prefix of the line."""
@@ -193,28 +191,28 @@ class Occupancy:
 
     def take(self, start: int, size: int) -> None:
         """Take a free aligned block."""
-        cells, at, level = self._cells, self._at, size.bit_length()
+        whole, at, level = self._whole, self._at, size.bit_length()
         for below in range(level):
             first, many = at[below] + (start >> below), size >> below
-            cells[first : first + many] = bytes(many)
+            whole[first : first + many] = False
             self._free[below] -= size
         # What is around a block that is not free is not free.
         while level < len(self._size) and self.is_free(start, level):
-            cells[at[level] + (start >> level)] = False
+            whole[at[level] + (start >> level)] = False
             self._free[level] -= 1 << level
             level += 1
 
     def release(self, start: int, size: int) -> None:
         """Give back a block that was taken as one."""
-        cells, at, level = self._cells, self._at, size.bit_length()
+        whole, at, level = self._whole, self._at, size.bit_length()
         for below in range(level):
             first, many = at[below] + (start >> below), size >> below
-            cells[first : first + many] = b"\1" * many
+            whole[first : first + many] = True
             self._free[below] += size
         while level < len(self._size) and (start >> level) < self._size[level]:
-            if not (cells[first := at[level - 1] + (start >> level << 1)] and cells[first + 1]):
+            if not (whole[first := at[level - 1] + (start >> level << 1)] and whole[first + 1]):
                 break
-            cells[at[level] + (start >> level)] = True
+            whole[at[level] + (start >> level)] = True
             self._free[level] += 1 << level
             level += 1
 
@@ -223,11 +221,11 @@ class Occupancy:
 
         Of its level and those below there are as many less as are then asked for, of others it may be a part.
         """
-        for above in range(level + 1, len(self._size)):
-            if not self.is_free(start, above):
-                break
-            if demand[above] >= self._free[above]:
+        above = level + 1
+        while above < len(self._size) and self.is_free(start, above):
+            if self.lacks(above, demand[above]) >= 0:
                 return False
+            above += 1
         return True
 
     def maximal(self) -> list[IntArray]:
@@ -246,4 +244,4 @@ class Occupancy:
         return starts
 
     def _view(self, level: int) -> BoolArray:
-        return np.frombuffer(self._cells, dtype=bool, count=self._size[level], offset=self._at[level])
+        return self._whole[self._at[level] : self._at[level + 1]]
