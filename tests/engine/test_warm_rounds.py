@@ -13,6 +13,7 @@ from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
 import wattsched.solvers.by_kind as solved_by_kind
+from wattsched.formulations.sizing import configurations
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
@@ -96,6 +97,51 @@ def test_what_the_decision_before_leaves_is_where_a_large_round_begins() -> None
     assert result.faults == []
     assert "safety" not in result.time_s
     assert result.bound <= wattsched.solve(second, gap=1e-5).objective * (1 + 1e-9)
+
+
+CHANGES: tuple[dict[str, Any], ...] = (
+    *({"objective": name} for name in ("total-completion", "goodput", "progress")),
+    *({"power_w": part} for part in (None, 0.7, 0.9)),
+    *({"round_s": seconds} for seconds in (60.0, 900.0)),
+    *({"carbon_g": most} for most in (None, 2e4, 3e4)),
+    *({"carbon_g_per_kwh": grams} for grams in (200.0, 900.0)),
+    *({"scope": name} for name in ("round", "completion")),
+    *({"reserved_w": {"node0": watts}} for watts in (0.0, 900.0)),
+    *({"unavailable": {"node2": gone}} for gone in ((), (0, 3))),
+    {"down": ["node1"]},
+    {"up": ["node1"]},
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(CHANGES), min_size=2, max_size=6), st.integers(0, 3))
+def test_what_kinds_have_from_the_round_before_is_of_this_round(changes: list[Any], seed: int) -> None:
+    """A session whose budgets, jobs and cluster change decides as its file does that is read anew."""
+    first = wattsched.generate("uniform", jobs=12, budget="power", seed=seed)
+    tables = {name: table.model_dump() for name, table in first.tables.items()}
+    own = wattsched.Session(
+        first.cluster, tables=tables, objective="total-completion", carbon_g_per_kwh=200.0
+    )
+    names = [job.name for job in first.jobs]
+    work = [job.remaining_work for job in first.jobs]
+    own.upsert(names, options=[min(tables)] * len(names), remaining_work=work, restart_s=[40.0] * len(names))
+    decided = []
+    with pytest.MonkeyPatch.context() as patch:
+        solve_by_kind(patch, True)
+        patch.setattr(configurations, "_ALIKE", 1)
+        for name, change in zip(names, changes, strict=False):
+            part = change.get("power_w")
+            own.update(**change | ({"power_w": part * first.budgets.power_w} if part else {}))
+            decision = own.solve(gap=GAP)
+            decided.append((own.to_instance().model_dump(mode="json"), decision.result))
+            if decision.result.decision is not None:
+                own.apply(decision)
+            own.remove([name])
+        # Not in between: what was found last would be of other objects.
+        for file, warm in decided:
+            anew = wattsched.solve(Instance.model_validate(file), gap=GAP)
+            assert warm.termination.reason == anew.termination.reason
+            assert warm.objective == pytest.approx(anew.objective, rel=2 * GAP, abs=1e-9)
 
 
 NODE = {"job": ["a"], "gpus": [1], "pool": ["A100"], "node": ["node0"], "gpu": [0]}
