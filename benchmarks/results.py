@@ -10,8 +10,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = (
@@ -24,10 +27,19 @@ PROGRAMS = (
     ("elastic_values.py", "--write"),
     ("eaco.py", "--write"),
 )
+PLACEMENT = (
+    ("placement.py", "--write"),
+    ("placement_curves.py", "--write"),
+    ("placement_lists.py", "--seeds", "42-44", "--write"),
+    ("placement_bids.py", "--write"),
+)
+"""One after another: they share runs."""
 PARALLEL = 2
 
+Program = tuple[str, ...]
 
-def run(program: tuple[str, ...]) -> int:
+
+def run(program: Program) -> int:
     """Run a program; its tables go into docs/tables."""
     begin = time.monotonic()
     code = subprocess.run([sys.executable, str(HERE / program[0]), *program[1:]], check=False).returncode
@@ -35,13 +47,18 @@ def run(program: tuple[str, ...]) -> int:
     return code
 
 
+def run_all(programs: Sequence[Program]) -> list[Program]:
+    """Run programs one after another; those that fail."""
+    return [program for program in programs if run(program)]
+
+
 def main() -> int:
     """Run all of them."""
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        codes = list(pool.map(run, PROGRAMS))
-    failed = [" ".join(program) for program, code in zip(PROGRAMS, codes, strict=True) if code]
-    for name in failed:
-        print(f"failed: {name}", file=sys.stderr)
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(PARALLEL) as pool:
+        sharing = [(*program, "--runs", str(Path(folder) / "runs.jsonl")) for program in PLACEMENT]
+        failed = list(chain.from_iterable(pool.map(run_all, [sharing, *([one] for one in PROGRAMS)])))
+    for program in failed:
+        print(f"failed: {' '.join(program)}", file=sys.stderr)
     return 1 if failed else 0
 
 
