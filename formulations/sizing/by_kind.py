@@ -161,6 +161,7 @@ class _Round:
             value, own = self.scaled.value[self.index], uses.take(self.index)
             return uses, builder, KindRows(start=rows.start, value=value, pace=1.0 / rows.rate, uses=own)
 
+        # These hang on who is there, too: parts of nodes, quotas' members, and GPUs that some must keep.
         if self.parts or instance.tenants or known.jobs.fixed.any():
             return found()
         prices = instance.carbon_g_per_kwh, instance.price_per_kwh
@@ -307,9 +308,7 @@ class _Round:
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
-                decision = place(chosen_options(self.known, row), np.arange(len(self.known)))
-                self.known.configurations.note(decision.jobs, row[row != WAIT])
-                return decision
+                return place(chosen_options(self.known, row), np.arange(len(self.known)))
             except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
                 if (least := self._cheapest_to_stop(row, error.pool)) is None:
                     raise

@@ -87,16 +87,6 @@ class Configurations:
         answer: T = known[1]
         return answer
 
-    def note(self, assignments: Any, rows: IntArray) -> None:
-        """Note which rows the assignments of a decision are."""
-        self._found["noted"] = assignments, rows
-
-    def noted(self, assignments: Any) -> IntArray | None:
-        """Rows of assignments, None where it is not these that they were noted of last."""
-        known = self._found.get("noted")
-        rows: IntArray | None = None if known is None or known[0] is not assignments else known[1]
-        return rows
-
     @property
     def by_setting(self) -> Rows:
         """Rows by kind and all that a decision says of a job that runs."""

@@ -93,16 +93,7 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     int array, shape (n_jobs,)
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
-    rows = known.configurations
-    if (noted := rows.noted(decision.jobs)) is not None:
-        names = AssignmentColumns.from_records(decision.jobs).names
-        job, found = known.numbers_of(names), np.full(len(known), UNKNOWN)
-        same = rows.kind[noted] == np.append(known.kind, NONE)[job]
-        found[job[same]] = noted[same]
-        waits = known.numbers_of(decision.waiting)
-        found[waits[waits != NONE]] = WAIT
-        return found
-    asked = asked_of(known, decision)
+    asked, rows = asked_of(known, decision), known.configurations
     row = rows.by_setting.first_equal([known.kind, asked.pool, asked.gpus, *asked.settings.values()])
     found = np.where((row == NONE) | (asked.together.codes != NONE), UNKNOWN, row)
     found[asked.pool == WAIT] = WAIT

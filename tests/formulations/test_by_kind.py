@@ -14,13 +14,10 @@ from wattsched.executors import SerialExecutor
 from wattsched.formulations.kinds import KindProgram, passes
 from wattsched.formulations.sizing import by_kind, mckp
 from wattsched.formulations.sizing.data import comparable_jobs, without_options
-from wattsched.formulations.sizing.matching import matching_rows
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.instances.generators import generate
-from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits, Solution, listening
@@ -67,29 +64,6 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
             for program in (explicit, kinds)
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(rounds(), st.integers(0, 2**32 - 1))
-def test_a_decision_is_matched_as_one_that_was_read(instance: Instance, seed: int) -> None:
-    """Which rows the last one stands for is noted; of others it is found by their settings."""
-    known, rng = comparable_jobs(instance), np.random.default_rng(seed)
-    assume(not len(without_options(known)))
-    model = by_kind.of_kinds(known, OBJECTIVES[instance.objective])
-    assert isinstance(model.program, KindProgram)
-    try:
-        decision = model.decode(model.program.cheapest(-rng.exponential(size=model.program.n_rows)), {})
-    except ValueError:  # it has no room
-        assume(False)
-    left = np.flatnonzero(rng.uniform(size=len(known)) < 0.8)
-    fewer = instance.model_copy(update={"jobs": instance.by_column().take(left), "sets": []})
-    read = Decision.model_validate(decision.model_dump())
-    for now in (known, comparable_jobs(fewer)):
-        noted, found = (matching_rows(now, one) for one in (decision, read))
-        said = ("pool", "gpus", *SETTINGS)
-        columns = [np.append(now.configurations.columns[name], [-2, -1]) for name in said]
-        for column in columns:
-            np.testing.assert_array_equal(column[noted], column[found])
 
 
 def spread_over(program: KindProgram, shards: int) -> KindProgram:
