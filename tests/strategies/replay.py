@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import strategies as st
 
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.replay.jobs.policies.rounds import RoundOptions
+from wattsched.replay.jobs.policy import State
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
@@ -40,6 +43,17 @@ def trace_by_hand(cluster: Cluster, *jobs: tuple[float, float, int, dict[int, fl
     """Trace of jobs ``a``, ``b``, ...: arrival, work, GPUs asked for and rates of each."""
     rows = [job_of(chr(ord("a") + i), work, rates) for i, (_, work, _, rates) in enumerate(jobs)]
     return trace_of(cluster, rows, [job[0] for job in jobs], [job[2] for job in jobs])
+
+
+def options_of(trace: Trace, time_s: float, remaining: np.ndarray) -> RoundOptions:
+    """All that jobs may do of which none runs."""
+    n = len(trace)
+    state = State(
+        time_s=time_s, trace=trace, jobs=np.arange(n), remaining=remaining, row=np.full(n, -1),
+        ran=np.zeros(n, dtype=bool), restarting_s=np.zeros(n), served_gpu_s=np.zeros(n), restart_s=5.0,
+        pools=(),
+    )  # fmt: skip
+    return RoundOptions.of(state, np.arange(len(trace.configurations)), 60.0)
 
 
 @st.composite

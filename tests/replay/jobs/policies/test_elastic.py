@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies.replay import cluster_of, options_of, trace_by_hand
 
 from wattsched.replay.jobs.policies.elastic import rank_weights, values
-from wattsched.replay.jobs.policies.rounds import RoundOptions
 
 STEPS = 60
 SHARE = np.arange(1, STEPS) / STEPS
@@ -60,11 +57,11 @@ def test_the_shares_of_hesrpt_attain_it(sizes: list[float], p: float) -> None:
     assert total == pytest.approx(weighted, rel=1e-6)
 
 
-def test_values_count_gpu_seconds_of_the_most_efficient_configuration() -> None:
-    """A pool of slow GPUs that a job may take, too, changes nothing; both jobs may wait."""
-    rate, gpus = np.array([2.0, 6.0, 0.1, 0.0, 3.0, 8.0, 0.0]), np.array([1, 4, 1, 0, 2, 8, 0])
-    start, work = np.array([0, 4, 7]), np.array([8.0, 12.0])
-    options: Any = SimpleNamespace(start=start, rate=rate, gpus=gpus, waiting=rate == 0, work=work)
-    options.least_gpu_s = RoundOptions.least_gpu_s.fget(options)  # type: ignore[attr-defined]
-    gpu_s = np.array([1 / 2, 2 / 3])
-    assert values(options) == pytest.approx(rank_weights(work * gpu_s) * gpu_s)
+@given(st.lists(st.floats(1.0, 1e5), min_size=1, max_size=6))
+def test_that_a_job_may_also_be_slow_changes_no_value(sizes: list[float]) -> None:
+    """Every other job may run on one GPU, far slower than on two."""
+    kinds = {1: 0.1, 2: 4.0, 4: 6.0}, {1: 2.0, 4: 6.0}
+    jobs = [(0.0, size, 2, kinds[number % 2]) for number, size in enumerate(sizes)]
+    options = options_of(trace_by_hand(cluster_of(4), *jobs), 0.0, np.array(sizes))
+    assert values(options) == pytest.approx(values(options.only(options.rate != 0.1)))
+    assert values(options) == pytest.approx(rank_weights(np.array(sizes) / 2.0) / 2.0)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.replay import cluster_of, trace_by_hand
+from strategies.replay import cluster_of, options_of, trace_by_hand
 
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policies.rounds import RoundOptions
 from wattsched.replay.jobs.policies.sizing import LearnedPrice, values
-from wattsched.replay.jobs.policy import PolicyContext, Restarts, State
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace
 
@@ -24,16 +23,6 @@ ONE, FOUR = {1: 1.0}, {4: 1.0}
 
 def replay(trace: Trace) -> Outcome:
     return simulate(trace, policy_of("sizing", PolicyContext(trace, Restarts(5.0, 20.0))), name="sizing")
-
-
-def options_of(trace: Trace, time_s: float, remaining: np.ndarray) -> RoundOptions:
-    n = len(trace)
-    state = State(
-        time_s=time_s, trace=trace, jobs=np.arange(n), remaining=remaining, row=np.full(n, -1),
-        ran=np.zeros(n, dtype=bool), restarting_s=np.zeros(n), served_gpu_s=np.zeros(n), restart_s=5.0,
-        pools=(),
-    )  # fmt: skip
-    return RoundOptions.of(state, np.arange(len(trace.configurations)), 60.0)
 
 
 @given(st.lists(st.floats(1.0, 1e5), min_size=1, max_size=6), st.sampled_from([2, 4, 8]))
