@@ -57,11 +57,11 @@ def test_the_shares_of_hesrpt_attain_it(sizes: list[float], p: float) -> None:
     assert total == pytest.approx(weighted, rel=1e-6)
 
 
-@given(st.lists(st.floats(1.0, 1e5), min_size=1, max_size=6))
-def test_that_a_job_may_also_be_slow_changes_no_value(sizes: list[float]) -> None:
-    """Every other job may run on one GPU, far slower than on two."""
+@given(st.lists(st.integers(1, 10**5), min_size=1, max_size=6, unique=True))
+def test_that_a_job_may_also_be_slow_changes_no_value(sizes: list[int]) -> None:
+    """Every other job may run on one GPU, far slower than on two; last digits would rank equal jobs."""
     kinds = {1: 0.1, 2: 4.0, 4: 6.0}, {1: 2.0, 4: 6.0}
-    jobs = [(0.0, size, 2, kinds[number % 2]) for number, size in enumerate(sizes)]
-    options = options_of(trace_by_hand(cluster_of(4), *jobs), 0.0, np.array(sizes))
+    jobs = [(0.0, float(size), 2, kinds[number % 2]) for number, size in enumerate(sizes)]
+    options = options_of(trace_by_hand(cluster_of(4), *jobs), 0.0, np.array(sizes, float))
     assert values(options) == pytest.approx(values(options.only(options.rate != 0.1)))
     assert values(options) == pytest.approx(rank_weights(np.array(sizes) / 2.0) / 2.0)
