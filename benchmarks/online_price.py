@@ -1,6 +1,6 @@
 """Replay a month under one budget: spent evenly, at a price that is learned, and at the price of hindsight.
 
-    python benchmarks/online_price.py [--write] [--seeds 1]
+    python benchmarks/online_price.py [--write] [--seeds 3]
 
 PowerFlow's rule keeps to a budget of every day. What it takes in 28 days is the budget of `sizing` for
 the whole month. With hindsight `sizing` gets the constant price at which it takes, until the later of both
@@ -144,7 +144,7 @@ def lines(seeds: int, grounds: Sequence[PoolState]) -> Iterator[list[tuple[str, 
 
 def main() -> None:
     """Command line."""
-    asked = asked_over_seeds(__doc__, seeds=1)
+    asked = asked_over_seeds(__doc__, seeds=3)
     grounds = (replace(GROUNDS[0], days=(0, 1), nodes=2),) if asked.quick else GROUNDS
     for done in lines(asked.seeds, grounds):
         if asked.write:
