@@ -13,8 +13,9 @@ strands GPUs without CPU, or leaves a rest of a GPU that no share fits into), d 
 is broken up (`WholeNodes`). The task goes where it costs least.
 
 Few tasks that arrive do not make the patterns that the duals are of, so :math:`\gamma` rises with what has
-arrived, and :math:`\epsilon`, by which the tightest fit wins, falls. What tasks that name GPU models need
-later is bought with power now: `Shadow` follows PWR on the same tasks, and says how much of it there is.
+arrived, and :math:`\epsilon`, by which the tightest fit wins, falls. What is needed later is bought with
+power now: `Shadow` follows PWR on the same tasks, and says how much of it there is. With the last of it
+:math:`\gamma`, :math:`\sigma_n` and :math:`\omega_n` fall to 0.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ HORIZON = 0.95
 MOST_RESERVE_W = 42.0
 """Most that a GPU is kept for while PWR hosts everything: light tasks, which lose least, go elsewhere."""
 
-MARGIN = 4e-4
-"""Part of its power that must be left to PWR's for the full price of keeping GPU models."""
+MARGIN, AMPLE = 1.5e-3, 8e-3
+"""Parts of its power that must be left to PWR's for the full price of keeping GPU models, and for the full
+worth of what nodes lose and of nodes that are whole."""
 
 HOSTS_ALL = 0.995
 """GRAR from which PWR counts as a policy that hosts everything."""
@@ -68,8 +70,8 @@ class Bid:
     context : PolicyContext
         What is known before the first task.
     within_pwr : bool
-        Whether GPU models are kept for the tasks that depend on them only as far as no more power is drawn
-        than by PWR, until PWR refuses tasks. Otherwise less is refused in the end, and more power drawn.
+        Whether what later tasks need is kept only as far as no more power is drawn than by PWR, until PWR
+        refuses tasks. Otherwise less is refused in the end, and more power drawn.
     """
 
     def __init__(self, context: PolicyContext, within_pwr: bool = True):
@@ -92,11 +94,11 @@ class Bid:
         """Take the cheapest place that fits, the first of them in a tie."""
         self._look(state)
         costs, arrived = self._refreshed(request, state), self._arrived
-        settled = min(1.0, arrived / SETTLED)
-        trust = TRUST[0] + (TRUST[1] - TRUST[0]) * settled
+        settled, ample = min(1.0, arrived / SETTLED), self._leeway(AMPLE)
+        trust = TRUST[0] * (1 - settled) + TRUST[1] * settled * ample
         total_w = costs.watts + SPARE_W * (1 - settled) * costs.spare
         total_w += trust * costs.worth_w + self._capacity_w * costs.capacity
-        total_w += self._breaking_w[:, None] * costs.wakes
+        total_w += ample * self._breaking_w[:, None] * costs.wakes
         total_w += self._payable_w()[:, None] * (request.demand_milli / WHOLE_GPU)
         total_w = total_w.round(_DIGITS)
         node, gpu = divmod(int(total_w.argmin()), total_w.shape[1])
@@ -146,7 +148,13 @@ class Bid:
         """Price of a GPU of each node for tasks that depend on its type, as far as power allows it."""
         if self._shadow is None or not self._shadow.hosts_all:
             return self._reserve_w
-        return np.minimum(self._reserve_w, MOST_RESERVE_W) * self._shadow.leeway
+        return np.minimum(self._reserve_w, MOST_RESERVE_W) * self._leeway(MARGIN)
+
+    def _leeway(self, margin: float) -> float:
+        """How much of a margin is left to PWR's power, from 0 to 1; all of it where nothing limits power."""
+        if self._shadow is None or not self._shadow.hosts_all:
+            return 1.0
+        return self._shadow.leeway(margin)
 
     def _refreshed(self, request: Request, state: ClusterState) -> _Costs:
         """Costs of a request that are true now: those of nodes that changed are found anew."""
@@ -226,10 +234,9 @@ class Shadow:
         self._arrived_milli = self._refused_milli = 0
         self.hosts_all = True
 
-    @property
-    def leeway(self) -> float:
-        """Watts left to PWR's, as a part of `MARGIN` of its power, from 0 to 1."""
-        return min(1.0, max(0.0, self._left_w / (MARGIN * self._drawn_w)))
+    def leeway(self, margin: float) -> float:
+        """Watts left to PWR's, as a part of a margin of its power, from 0 to 1."""
+        return min(1.0, max(0.0, self._left_w / (margin * self._drawn_w)))
 
     def follow(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
         """Learn where the policy put a task, and let PWR place it."""

@@ -13,6 +13,7 @@ from wattsched.formulations.placement.node_values import NodeValues, Worth
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request, serve
 from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.replay.placement.bid import (
+    AMPLE,
     HORIZON,
     HOSTS_ALL,
     LOOK_AHEAD,
@@ -58,15 +59,16 @@ class Reference:
             self.reserve_w = self.prices.reserve_w(np.array(usable), (HORIZON - arrived) * gpus)
         capacity_w = self.prices.capacity_w((step / 100 + LOOK_AHEAD) * gpus)
         worth = self.values.at((level + LOOK_AHEAD * (1 - level)) * gpus)
-        reserve_w = self.reserve_w
+        reserve_w, ample = self.reserve_w, 1.0
         if self.shadow is not None and self.shadow.hosts_all:
-            reserve_w = np.minimum(reserve_w, MOST_RESERVE_W) * self.shadow.leeway
+            reserve_w = np.minimum(reserve_w, MOST_RESERVE_W) * self.shadow.leeway(MARGIN)
+            ample = self.shadow.leeway(AMPLE)
         most = int(state.nodes.gpus.max())
         needing = sum(task.gpus == most for task in past)
         expected = needing * LOOK_AHEAD * gpus * 1000 / max(1, arrived_milli)
         breaking_w = self.whole_nodes.rent_w(state.free_gpus() == most, expected)
         settled = min(1.0, arrived / SETTLED)
-        trust = TRUST[0] + (TRUST[1] - TRUST[0]) * settled
+        trust = TRUST[0] * (1 - settled) + TRUST[1] * settled * ample
         found = {}
         for node in np.flatnonzero(state.fits(request)).tolist():
             room = np.flatnonzero(state.gpu_free_milli[node] >= request.gpu_milli).tolist()
@@ -80,7 +82,7 @@ class Reference:
                 cost = after_w - watts + capacity_w * (usable - then_usable) + trust * (worth_w - then_w)
                 cost += reserve_w[node] * request.demand_milli / 1000
                 cost += SPARE_W * (1 - settled) * spare_vcpus(state, node, request.cpu_milli)
-                cost += breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
+                cost += ample * breaking_w[node] if way and state.gpu_free_milli[node, way[0]] == 1000 else 0
                 found[Placement(node, way)] = round(cost, 6)
         return found
 
@@ -146,8 +148,8 @@ def test_the_shadow_draws_what_pwr_does(nodes: NodeTable, tasks: TaskTable) -> N
             break
         assert shadow.hosts_all
         left_w = power_w(context, theirs) - power_w(context, state)
-        assert (shadow.leeway == 0) == (left_w <= 0)
-        assert (shadow.leeway == 1) == (left_w >= MARGIN * power_w(context, theirs))
+        assert (shadow.leeway(MARGIN) == 0) == (left_w <= 0)
+        assert (shadow.leeway(MARGIN) == 1) == (left_w >= MARGIN * power_w(context, theirs))
     else:
         return
     assert not shadow.hosts_all
