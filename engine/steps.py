@@ -47,7 +47,7 @@ IN_THREAD = 5_000
 CHECKED_AT_ONCE, QUICKLY_CHECKED = 250, 25_000
 """Decisions about up to so many jobs are checked in no time, and in the moment that a stopped call has."""
 
-_NET_SHARE = 0.3
+_NET_SHARE, _MOST_NET_SHARE = 0.3, 0.8
 # An instance that takes as long to expand makes a large program: the process loads while we build.
 _LONG_S = 0.05
 # What the solver of a call that is to stop may take to end: what is left is for the decision it ends with.
@@ -178,11 +178,19 @@ def _net_is_a_solver(call: Call) -> bool:
 
 
 def _net_comes_late(call: Call, model: Model[Any]) -> bool:
-    """Whether the net is for the case only that the solver fails: what stops it leaves time for the net."""
+    """Whether the net is for the case only that the solver fails: what stops it leaves time for the net.
+
+    Where nodes are cut up, too, an LP relaxation is no answer, and the net takes longer.
+    """
     left_s = call.timer.remaining_s()
     ample = left_s is None or left_s > _AMPLE * call.timer.elapsed_s()
-    small = ample and model.program.n_columns <= SMALL
+    small = ample and model.program.n_columns <= SMALL and not supplies(model.program)
     return small and _net_is_a_solver(call) and find_solver(call.solver).relaxes
+
+
+def supplies(program: Program | KindProgram) -> bool:
+    """Whether columns supply rows."""
+    return isinstance(program, Program) and program.supply > 0
 
 
 def _by_net(call: Call, start: Start) -> list[Candidate]:
@@ -193,7 +201,7 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
     if call.formulation != call.problem.default:
         start = Start()
     with call.timer.phase("safety"):
-        solution = find_solver(net)(model.program, call.limits_left(_NET_SHARE), start)
+        solution = find_solver(net)(model.program, call.limits_left(_net_share(call, model)), start)
     call.bound = max(call.bound, min(solution.bound, model.outside))
     found = _in_hand(call, call.of_solution(net, model, solution))
     if call.watched and solution.prices is not None and model.lagrangian:
@@ -201,6 +209,14 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
         call.certificate = None if priced is None else priced.certificate
     # Without a point its prices and its bound are still worth something.
     return found or [Candidate(net, np.inf, model, solution)]
+
+
+def _net_share(call: Call, model: Model[Any]) -> float:
+    """Share of the time for the net: where it takes long and little is left, most of it."""
+    left_s = call.timer.remaining_s()
+    if not left_s or not supplies(model.program):
+        return _NET_SHARE
+    return max(_NET_SHARE, min(_MOST_NET_SHARE, _AMPLE * call.timer.elapsed_s() / left_s))
 
 
 def _in_hand(call: Call, found: list[Candidate]) -> list[Candidate]:

@@ -31,6 +31,9 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 MOST_ROUNDS = 12
 """Times that choices are made again."""
 
+# Of the time that is left so much is for choices, the rest for what supplies them.
+_SHARE = 0.8
+
 Solver = Callable[[Program, Limits, Start | None], Solution]
 
 
@@ -51,7 +54,7 @@ def solve_without(
     begun = None if start is None else parts.start(start)
     with listening(_unheard):  # points of smaller programs are none of this one
         while True:
-            small, left = parts.under(priced), replace(limits, time_s=timer.remaining_s())
+            small, left = parts.under(priced), replace(limits, time_s=timer.share(_SHARE).remaining_s())
             found = solver(small, left, begun)
             prices = None if found.prices is None else parts.prices(found.prices, priced)
             lifted = replace(found, prices=prices)

@@ -197,6 +197,26 @@ def test_a_call_without_a_limit_can_be_stopped_with_what_it_has(monkeypatch: pyt
     enough.set()
 
 
+def test_where_nodes_are_cut_up_a_decision_is_known_before_the_solver_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It came after it, and too late: rounds ended without one, or with the one before."""
+    stop, enough = threading.Event(), threading.Event()
+    first = generate("uniform", jobs=30, seed=1)
+    instance = first.model_copy(update={"cluster": first.cluster.model_copy(update={"capacity": "nodes"})})
+    greedy = wattsched.solve(instance, solver="greedy")
+
+    def solve(*_: object, **__: object) -> None:
+        stop.set()
+        enough.wait(LONG_S)
+
+    monkeypatch.setattr("wattsched.solvers.price.solve", solve)
+    result = wattsched.solve(instance, solver="price", stop=stop)
+    assert (result.termination.reason, result.termination.limit) == ("feasible", "stopped")
+    assert result.objective == pytest.approx(greedy.objective, rel=1e-3)
+    enough.set()
+
+
 def test_what_is_known_before_a_proof_is_kept_when_the_proof_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,3 +87,16 @@ def test_what_is_announced_is_a_point_of_the_program() -> None:
     with listening(heard.append):
         get("price")(program, EXACT)
     assert all(one.x is None or program.violation(one.x) <= 1e-9 for one in heard)
+
+
+def test_a_solver_that_takes_all_its_time_leaves_some_to_supply_its_choices() -> None:
+    """Choices that were found within the limit were lost."""
+
+    def solve(small: Program, limits: Limits, start: object) -> Solution:
+        assert limits.time_s is not None
+        time.sleep(limits.time_s)
+        return price.solve(small, EXACT)
+
+    program = cut_nodes(2, 4, [[(3, 9.0)], [(2, 4.0)], [(2, 4.0)]])
+    found = supply.solve_without(program, Limits(time_s=1.0), None, solve, None)
+    assert found.objective == -17.0
