@@ -50,8 +50,8 @@ def solve_without(
         Solves the program itself where they cannot be found.
     """
     timer, parts = Timer(limits.time_s), _Parts.of(program)
-    priced = np.zeros((0, program.n_rows))
-    begun = None if start is None else parts.start(start)
+    priced = parts.known(start)
+    begun = None if start is None else parts.start(start, len(priced))
     with listening(_unheard):  # points of smaller programs are none of this one
         while True:
             small, left = parts.under(priced), replace(limits, time_s=timer.share(_SHARE).remaining_s())
@@ -101,10 +101,19 @@ class _Parts:
         rows[program.matrix[:, n:].tocoo().row] = False
         return cls(program, n, rows)
 
-    def start(self, start: Start) -> Start:
-        """Start of the program without these columns."""
+    def known(self, start: Start | None) -> FloatArray:
+        """Prices of rows that these columns supply, as an earlier answer has them, shape (0 or 1, n_rows)."""
+        if start is None or start.prices is None:
+            return np.zeros((0, self.program.n_rows))
+        prices = np.where(self.rows, 0.0, np.maximum(-start.prices, 0.0))
+        return prices[None, :][: int(prices.any())]
+
+    def start(self, start: Start, known: int) -> Start:
+        """Start of `under`, by whose last row, if there is one, the columns have been priced before."""
         x = None if start.x is None else start.x[: self.n]
-        return Start(x, None if start.prices is None else start.prices[self.rows])
+        return Start(
+            x, None if start.prices is None else np.append(start.prices[self.rows], np.full(known, -1.0))
+        )
 
     def prices(self, prices: FloatArray, priced: FloatArray) -> FloatArray:
         """Prices of the program from those of `under`."""

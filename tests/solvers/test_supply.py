@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.solvers import highs, price, supply
 from wattsched.solvers.registry import get
-from wattsched.solvers.solution import Limits, Solution, listening
+from wattsched.solvers.solution import Limits, Solution, Start, listening
 from wattsched.topology.room import cuts
 
 EXACT = Limits(gap=0.0)
@@ -58,6 +58,10 @@ def test_choices_are_supplied_and_the_best(program: Program, name: str) -> None:
         assert found.objective == pytest.approx(best.objective, rel=1e-9, abs=1e-6)
     if found.prices is not None:
         assert program.lagrangian_bound(found.prices) <= best.objective + 1e-6
+        again = get(name)(program, EXACT, Start(found.x, found.prices))
+        assert again.bound <= best.objective + 1e-6
+        if get(name).exact:
+            assert again.objective == pytest.approx(best.objective, rel=1e-9, abs=1e-6)
 
 
 def test_a_row_rules_out_what_nodes_cannot_be_cut_into() -> None:
@@ -65,9 +69,9 @@ def test_a_row_rules_out_what_nodes_cannot_be_cut_into() -> None:
     fits, lacking = ([(3, 9.0)], [(2, 4.0)], [(2, 4.0)]), ([(3, 9.0)], [(3, 9.0)], [(2, 4.0)])
     asked: list[int] = []
 
-    def solve(small: Program, limits: Limits, start: object) -> object:
+    def solve(small: Program, limits: Limits, start: Start | None) -> Solution:
         asked.append(small.n_rows)
-        return price.solve(small, limits)
+        return price.solve(small, limits, start)
 
     for jobs, best, rows in ((fits, -17.0, [1]), (lacking, -18.0, [1, 2])):
         asked.clear()
@@ -77,6 +81,11 @@ def test_a_row_rules_out_what_nodes_cannot_be_cut_into() -> None:
         assert asked == rows
         assert found.prices is not None
         assert program.lagrangian_bound(found.prices) == pytest.approx(found.bound) == best
+        # Prices of an earlier answer say that row, too.
+        asked.clear()
+        again = supply.solve_without(program, EXACT, Start(None, found.prices), solve, None)
+        assert again.objective == best
+        assert asked == rows[-1:]
 
 
 def test_what_is_announced_is_a_point_of_the_program() -> None:
