@@ -140,7 +140,9 @@ def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list
 
 def _carried(call: Call, model: Model[Any], known: Candidate) -> Candidate:
     if known.report is None:
-        point = (model.nearest or model.encode)(known.decision)
+        # A small round without a limit is solved before this could be of use.
+        hurried = model.program.by_kind or call.limits.time_s is not None
+        point = (model.nearest if hurried and model.nearest else model.encode)(known.decision)
         return _of_point(call, model, point) or _looked_over(call, known.decision)
     if known.report.faults and model.nearest is not None:
         return _of_point(call, model, model.nearest(known.decision)) or known

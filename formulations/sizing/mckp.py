@@ -71,6 +71,7 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
         program=program,
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
         encode=lambda decision: _encoded(columns, cuttings, parts, decision),
+        nearest=lambda decision: _nearest(columns, cuttings, parts, decision),
         named_prices=program.named_prices,
         lagrangian=True,
         split=lambda inside, outside: split_of(columns, parts, inside, outside),
@@ -86,6 +87,16 @@ def _encoded(
     if not says_all(columns.options.of, decision):
         return None
     return _point_of(columns, cuttings, parts, matching_options(columns.options, decision))
+
+
+def _nearest(
+    columns: Choices, cuttings: list[Cutting], parts: list[Part], decision: Decision
+) -> FloatArray | None:
+    """Point in which jobs go on as they did, and others wait where they may; None where they do not fit."""
+    chosen = matching_options(columns.options, decision)
+    # A job's waiting option, where it has one, is its last.
+    chosen = np.where(np.isin(chosen, columns.index), chosen, columns.options.start[1:] - 1)
+    return _point_of(columns, cuttings, parts, chosen)
 
 
 def _point_of(

@@ -171,3 +171,27 @@ def test_dropping_dominated_options_keeps_the_optimum(instance: Instance, object
     full = get("highs")(mckp.assemble(everything, rows, mckp.cuttings_of(everything)), EXACT)
     reduced = get("highs")(problem("sizing").formulation("mckp")(options, objective).program, EXACT)
     assert (full.objective or np.inf) == pytest.approx(reduced.objective or np.inf, rel=1e-6, abs=1e-7)
+
+
+@MANY
+@given(instance=small_instances(), objective=OBJECTIVE, gone=st.integers(0, 3))
+def test_what_an_earlier_decision_says_goes_on_and_others_wait(
+    instance: Instance, objective: str, gone: int
+) -> None:
+    """Also by the model whose columns are written down, for which an earlier decision was all or nothing."""
+    model = model_of(instance, objective)
+    found = get("highs")(model.program, EXACT)
+    assume(found.x is not None)
+    decision = model.decode(found.x, None)
+    assert model.nearest is not None
+    assert np.array_equal(model.nearest(decision), model.encode(decision))
+    # Instead of one job comes another.
+    jobs = [job.model_dump() for job in instance.jobs]
+    new = jobs[gone % len(jobs)] = {**jobs[gone % len(jobs)], "name": "new", "current": None, "can_wait": True}
+    later = model_of(changed(instance, jobs=jobs), objective)
+    point = later.nearest(decision)
+    assume(point is not None and later.program.violation(point) <= 1e-9)
+    carried = later.decode(point, None)
+    assert new["name"] in carried.waiting
+    stayed = {one.job: (one.pool, one.gpus) for one in carried.jobs}
+    assert stayed == {one.job: (one.pool, one.gpus) for one in decision.jobs if one.job in stayed}
