@@ -187,11 +187,11 @@ def test_what_an_earlier_decision_says_goes_on_and_others_wait(
     assert np.array_equal(model.nearest(decision), model.encode(decision))
     # Instead of one job comes another.
     jobs = [job.model_dump() for job in instance.jobs]
-    new = jobs[gone % len(jobs)] = {**jobs[gone % len(jobs)], "name": "new", "current": None, "can_wait": True}
+    jobs[gone % len(jobs)].update(name="new", current=None, can_wait=True)
     later = model_of(changed(instance, jobs=jobs), objective)
     point = later.nearest(decision)
     assume(point is not None and later.program.violation(point) <= 1e-9)
     carried = later.decode(point, None)
-    assert new["name"] in carried.waiting
+    assert "new" in carried.waiting
     stayed = {one.job: (one.pool, one.gpus) for one in carried.jobs}
     assert stayed == {one.job: (one.pool, one.gpus) for one in decision.jobs if one.job in stayed}
