@@ -187,7 +187,7 @@ def test_what_an_earlier_decision_says_goes_on_and_others_wait(
     assert np.array_equal(model.nearest(decision), model.encode(decision))
     # Instead of one job comes another.
     jobs = [job.model_dump() for job in instance.jobs]
-    jobs[gone % len(jobs)].update(name="new", current=None, can_wait=True)
+    jobs[gone % len(jobs)].update(name="new", current=None, can_wait=True, preemptible=True)
     later = model_of(changed(instance, jobs=jobs), objective)
     point = later.nearest(decision)
     assume(point is not None and later.program.violation(point) <= 1e-9)
