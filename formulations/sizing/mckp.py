@@ -92,11 +92,14 @@ def _encoded(
 def _nearest(
     columns: Choices, cuttings: list[Cutting], parts: list[Part], decision: Decision
 ) -> FloatArray | None:
-    """Point in which jobs go on as they did, and others wait where they may; None where they do not fit."""
-    chosen = matching_options(columns.options, decision)
+    """Point in which jobs go on as they did and others wait; None where one may not wait, or they do not fit."""
+    options = columns.options
+    chosen, last = matching_options(options, decision), options.start[1:] - 1
+    goes_on = np.isin(chosen, columns.index)
     # A job's waiting option, where it has one, is its last.
-    chosen = np.where(np.isin(chosen, columns.index), chosen, columns.options.start[1:] - 1)
-    return _point_of(columns, cuttings, parts, chosen)
+    if not options.waiting[last[~goes_on]].all():
+        return None
+    return _point_of(columns, cuttings, parts, np.where(goes_on, chosen, last))
 
 
 def _point_of(
