@@ -92,7 +92,7 @@ def _encoded(
 def _nearest(
     columns: Choices, cuttings: list[Cutting], parts: list[Part], decision: Decision
 ) -> FloatArray | None:
-    """Point in which jobs go on as they did and others wait; None where one may not wait, or they do not fit."""
+    """Point in which jobs go on as they did and others wait; None where one may not, or they do not fit."""
     options = columns.options
     chosen, last = matching_options(options, decision), options.start[1:] - 1
     goes_on = np.isin(chosen, columns.index)
