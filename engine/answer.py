@@ -162,7 +162,8 @@ class Evidence:
             enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
             bound = proven if enough else max(bound, proven)
         gap = relative_gap(cost, bound) if np.isfinite(bound) else None
-        earlier = [fault for one in self.known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
+        known = [] if call.brief else self.known  # nobody is told there what the last decision lacks
+        earlier = [fault for one in known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
             self._termination(chosen, gap, failed),
             objective=objective,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wattsched.call import EARLIER, Request
+from wattsched.call import Request
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
@@ -331,9 +331,6 @@ class Session:
             names = *self._names, None
             request = Request(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
             result = answered(request, stop)
-            # That the last decision says nothing of new jobs is no fault.
-            faults = [fault for fault in result.faults if f"'{EARLIER}'" not in fault]
-            result = result.model_copy(update={"faults": faults}) if faults != result.faults else result
             self._last = result if result.solved else last
         return decision_of(instance, result)
 

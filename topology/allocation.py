@@ -138,8 +138,8 @@ class _Places:
     ----------
     job, start : int arrays, shape (n_places,)
         A job and a free block of its size, by job and by start.
-    alone : bool array, shape (n_places,)
-        Places of jobs that have no other, and that no other job's place overlaps: these jobs just stay.
+    contested : bool array, shape (n_jobs,)
+        Jobs with a place that another job's place overlaps; all others just stay where they fit best.
     """
 
     def __init__(self, pool: Pool, empty: Occupancy, requests: Requests) -> None:
@@ -151,27 +151,34 @@ class _Places:
         stays = (own >= np.minimum(requests.gpus, n_held)[job]) & empty.are_free(start, level[job])
         self.job, self.start = job[stays], start[stays]
         self._n = np.bincount(self.job, minlength=len(requests))
-        self.alone = (self._n[self.job] == 1) & ~_overlapping(self.start, requests.size[self.job])
+        # A job's own places are apart.
+        self.contested = np.zeros(len(requests), dtype=bool)
+        self.contested[self.job[_overlapping(self.start, requests.size[self.job])]] = True
 
     def of(self, jobs: IntArray) -> Iterator[tuple[int, int, list[int]]]:
         """Jobs with their levels and the starts of their places, those first that fit best."""
-        ends, starts = self._ends, self._best_first
+        ends, starts = self._listed
         each = zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True)
         return ((j, level, starts[ends[j] : ends[j + 1]]) for j, level in each)
 
     @cached_property
-    def _ends(self) -> list[int]:
-        return [0, *accumulate(self._n.tolist())]
+    def _ends(self) -> IntArray:
+        """Where the places of each job begin, and at last how many there are."""
+        return _before(self._n)
 
     @cached_property
-    def _best_first(self) -> list[int]:
+    def _best_first(self) -> IntArray:
         """Starts of the places, of each job those first that fit best."""
         several = np.flatnonzero(self._n[self.job] > 1)
+        if not len(several):
+            return self.start
         starts = self.start.copy()
-        if len(several):
-            starts[several] = self.start[several[np.lexsort((*self._crowd(several), self.job[several]))]]
-        listed: list[int] = starts.tolist()
-        return listed
+        starts[several] = self.start[several[np.lexsort((*self._crowd(several), self.job[several]))]]
+        return starts
+
+    @cached_property
+    def _listed(self) -> tuple[list[int], list[int]]:
+        return self._ends.tolist(), self._best_first.tolist()
 
     def _crowd(self, some: IntArray) -> IntArray:
         """How few GPUs around places of jobs that shrink others use, at one level of blocks after another.
@@ -192,10 +199,17 @@ class _Places:
         return np.where(level > requests.level[job], own - (before[end] - before[begin]), 0)
 
     @cached_property
-    def taken_alone(self) -> Occupancy:
-        """What is taken when those stay that just stay."""
-        start, size = self.start[self.alone], self.requests.size[self.job[self.alone]]
-        if len(start) <= _FEW:
+    def uncontested(self) -> tuple[IntArray, IntArray]:
+        """Jobs that just stay, and where."""
+        jobs = np.flatnonzero((self._n > 0) & ~self.contested)
+        return jobs, self._best_first[self._ends[jobs]]
+
+    @cached_property
+    def left(self) -> Occupancy:
+        """What those that just stay leave."""
+        jobs, start = self.uncontested
+        size = self.requests.size[jobs]
+        if len(jobs) <= _FEW:
             occupancy = self._empty.copy()
             for one, gpus in zip(start.tolist(), size.tolist(), strict=True):
                 occupancy.take(one, gpus)
@@ -231,14 +245,10 @@ class _Attempt:
 
 def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
     """Let running jobs stay, in this order, as long as they do not overlap; what is then taken."""
-    requests = places.requests
-    start[places.job[places.alone]] = places.start[places.alone]
-    occupancy = places.taken_alone.copy()
-    if places.alone.all():
-        return occupancy
-    contested = np.zeros(len(requests), dtype=bool)
-    contested[places.job[~places.alone]] = True
-    for j, level, starts in places.of(order[contested[order]]):
+    jobs, where = places.uncontested
+    start[jobs] = where
+    occupancy = places.left.copy()
+    for j, level, starts in places.of(order[places.contested[order]]):
         for place in starts:
             if occupancy.is_free(place, level):
                 start[j] = place
@@ -307,7 +317,7 @@ def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
         Starts of the blocks.
     """
     free, start = occupancy.maximal(), np.full(len(sizes), NOWHERE)
-    for size in np.unique(sizes)[::-1].tolist():
+    for size in sorted({*sizes.tolist()}, reverse=True):
         jobs = np.flatnonzero(sizes == size)
         start[jobs] = _first_blocks(free, size.bit_length() - 1, len(jobs))
     return start
