@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from wattsched.call import BRANCHING, EARLIER, ROUNDING, Call, Candidate
 from wattsched.certificates import Priced, by_cases, certificate_of, no_decision
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
@@ -127,7 +125,7 @@ class Evidence:
             if better is not None and better.report is not None and better.cost < cost:
                 chosen, decision, report, cost = better, better.decision, better.report, better.cost
         bound = _best_bound(cost, bounds)
-        if self.priced is not None and np.isfinite(bound):
+        if self.priced is not None and math.isfinite(bound):
             certificate = self.priced.proven_further(cost, bound) or certificate
         return self._stated(chosen, decision, report, failed, bounds, certificate)
 
@@ -153,7 +151,7 @@ class Evidence:
         for b in bounds:
             if b > _highest(cost):
                 found = f"the bound found is {call.sign * b:g}"
-                found = "infeasibility was proved" if np.isinf(b) else found
+                found = "infeasibility was proved" if math.isinf(b) else found
                 failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
         bound = _best_bound(cost, bounds)
         if certificate is not None:
@@ -161,13 +159,13 @@ class Evidence:
             # What anybody can verify is better than a finer bound on the solver's word.
             enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
             bound = proven if enough else max(bound, proven)
-        gap = relative_gap(cost, bound) if np.isfinite(bound) else None
+        gap = relative_gap(cost, bound) if math.isfinite(bound) else None
         known = [] if call.brief else self.known  # nobody is told there what the last decision lacks
         earlier = [fault for one in known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
         return call.result(
             self._termination(chosen, gap, failed),
             objective=objective,
-            bound=call.sign * bound if np.isfinite(bound) else None,
+            bound=call.sign * bound if math.isfinite(bound) else None,
             gap=gap,
             decided_by="" if chosen.of == call.solver else chosen.of,
             solver_answer=self._own(cost if chosen.of == call.solver else None),
@@ -185,11 +183,11 @@ class Evidence:
         call, asked, bound = self.call, self.asked, self._own_bound
         if cost is None:
             found = call.of_solution(call.solver, self.model, asked)
-            cost = next((one.cost for one in found if np.isfinite(one.cost)), None)
+            cost = next((one.cost for one in found if math.isfinite(one.cost)), None)
         reason, gap = asked.termination.reason, None
         if cost is not None:
-            bound = min(bound, cost) if bound <= _highest(cost) else -np.inf
-            gap = relative_gap(cost, bound) if np.isfinite(bound) else None
+            bound = min(bound, cost) if bound <= _highest(cost) else -math.inf
+            gap = relative_gap(cost, bound) if math.isfinite(bound) else None
             reason = "optimal" if self._closed(gap) else "feasible"
         elif reason != "error" and not (reason == "infeasible" and _whole(self.model)):
             reason = "no_solution"
@@ -198,7 +196,7 @@ class Evidence:
             limit=None if reason in ("optimal", "infeasible") else self._own_limit,
             detail=asked.termination.detail,
             objective=None if cost is None else call.sign * cost,
-            bound=call.sign * bound if np.isfinite(bound) else None,
+            bound=call.sign * bound if math.isfinite(bound) else None,
             gap=gap,
         )
 
@@ -309,7 +307,7 @@ class Evidence:
 
 def _whole(model: Model[Any]) -> bool:
     """Whether the program holds every decision: of some of the columns it says nothing that none exists."""
-    return model.outside == np.inf
+    return model.outside == math.inf
 
 
 def _highest(cost: float) -> float:
@@ -319,7 +317,7 @@ def _highest(cost: float) -> float:
 
 def _best_bound(cost: float, bounds: list[float]) -> float:
     """Best bound that may be right; rounding in the last digits must not put it on the wrong side."""
-    return min(cost, max([-np.inf, *(b for b in bounds if b <= _highest(cost))]))
+    return min(cost, max([-math.inf, *(b for b in bounds if b <= _highest(cost))]))
 
 
 def refuted(call: Call, error: InfeasibleError) -> Result:
@@ -327,12 +325,12 @@ def refuted(call: Call, error: InfeasibleError) -> Result:
     if call.held is not None:
         wrong = f"a decision of {call.sign * call.held.cost:g} exists, but infeasibility was proved"
         return call.in_hand(wrong).model_copy(update={"faults": [wrong]})
-    return _infeasible(call, error.proof or InfeasibilityProof({}, np.inf, error.detail))
+    return _infeasible(call, error.proof or InfeasibilityProof({}, math.inf, error.detail))
 
 
 def _infeasible(call: Call, proof: InfeasibilityProof, **values: object) -> Result:
     ended = Termination("infeasible", detail=proof.detail)
-    if not np.isfinite(proof.bound):
+    if not math.isfinite(proof.bound):
         return call.result(ended, **values)
     certificate = Certificate(prices=dict(proof.prices), bound=proof.bound)
     return call.result(ended, certificate=certificate, **values)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -68,13 +70,11 @@ class Priced:
     def best(cls, call: Call, model: Model[Any], known: list[FloatArray]) -> Priced | None:
         """The best of some prices of a program whose own bound is what its prices prove."""
         assert model.named_prices is not None
-        bounds = [proven_bound(model.program, y) for y in known]
-        best = int(np.argmax(bounds))
-        if not np.isfinite(bounds[best]):
+        proven, best = max(((proven_bound(model.program, y), y) for y in known), key=itemgetter(0))
+        if not math.isfinite(proven):
             return None
-        bound = model.program.reported(bounds[best])
-        certificate = Certificate(prices=model.named_prices(known[best]), bound=bound)
-        return cls(call, model, certificate, known[best])
+        certificate = Certificate(prices=model.named_prices(best), bound=model.program.reported(proven))
+        return cls(call, model, certificate, best)
 
     @classmethod
     def proven(cls, call: Call, model: Model[Any], prices: Mapping[str, float]) -> Priced | None:

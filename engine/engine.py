@@ -363,13 +363,12 @@ def limits_of(gap: float, time_limit: float | None, threads: int = 1, seed: int 
     require("gap", gap, (Real,), "a number")
     require("threads", threads, (Integral,), "a whole number")
     require("seed", seed, (Integral,), "a whole number")
-    for holds, told in (
-        (0.0 <= gap < 1.0, f"gap must be at least 0 and below 1, got {gap}"),
-        (threads >= 1, f"threads must be at least 1, got {threads}"),
-        (0 <= seed < 2**31, f"seed must be between 0 and {2**31 - 1}, got {seed}"),
-    ):
-        if not holds:
-            raise ValueError(told)
+    if not 0.0 <= gap < 1.0:
+        raise ValueError(f"gap must be at least 0 and below 1, got {gap}")
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {seed}")
     time_s = seconds_of("time_limit", time_limit)
     # More threads than processors only fight each other; counting them takes a while.
     useful = 1 if threads == 1 else min(threads, os.cpu_count() or 1)

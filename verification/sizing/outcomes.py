@@ -74,19 +74,16 @@ class Outcomes:
         entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
         numbers = places.first[number[held.node.codes[entries]]] + held.gpu[entries]
         listed, user = self.assigned.listed(self.assignment[asked])
-        used = self.assigned.number[listed]
-        # Most jobs have the same GPUs in the same order: only of others it is asked what is in both lists.
-        unlike = size != np.bincount(user, minlength=len(asked))
-        mine, its = ~unlike[holder], ~unlike[user]
-        unlike[holder[mine][numbers[mine] != used[its]]] = True
-        mine, its = unlike[holder], unlike[user]
+        # Who has more GPUs than before, or fewer, has others.
+        moved = size != np.bincount(user, minlength=len(asked))
+        mine, its = ~moved[holder], ~moved[user]
         # The last number is that of all GPUs that there are not.
         span = len(places.available) + 1
-        held_once = _distinct(holder[mine] * span + numbers[mine])
-        used_once = _distinct(user[its] * span + used[its] % span)
-        different = np.setxor1d(held_once, used_once, assume_unique=True)
+        held_gpus = np.sort(holder[mine] * span + numbers[mine], kind="stable")
+        used_gpus = np.sort(user[its] * span + self.assigned.number[listed[its]] % span, kind="stable")
+        moved[held_gpus[held_gpus != used_gpus] // span] = True
         moves = np.zeros(len(self.jobs), dtype=bool)
-        moves[asked[different // span]] = True
+        moves[asked[moved]] = True
         return moves
 
     @property
@@ -168,12 +165,6 @@ def _rows(
     same = (every.rate[rows] == every.rate[its]) & (every.power_w[rows] == every.power_w[its])
     row[job[~same]] = SEVERAL
     return row
-
-
-def _distinct(values: IntArray) -> IntArray:
-    """The values once each; of so many, sorting tells sooner than hashing."""
-    ordered = np.sort(values)
-    return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
 def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Configuration | None:
