@@ -26,8 +26,8 @@ _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
 
 def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
-    skipped = np.cumsum(size) - size
-    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - skipped, size))
+    before = np.repeat(start - (np.cumsum(size) - size), size)
+    return before + np.arange(len(before))
 
 
 def stable_order(numbers: IntArray) -> IntArray:

@@ -29,5 +29,5 @@ def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
 
 def ranges(first: IntArray, length: IntArray) -> IntArray:
     """Whole numbers from each first one on, so many of them, one after the other."""
-    before = np.cumsum(length) - length
-    return np.asarray(np.arange(int(length.sum())) + np.repeat(first - before, length))
+    apart = np.repeat(first - (np.cumsum(length) - length), length)
+    return apart + np.arange(len(apart))

@@ -131,7 +131,8 @@ def outcomes_of(
         completion_s += np.where(restarts, of.numbers("restart_s")[jobs], 0.0)
     completion_s = np.where(runs, completion_s, configurations.instance.round_s + best_s)
     columns = jobs, chosen, rate, power_w, completion_s, restarts, members, leads
-    outcomes = Outcomes(configurations, assigned, *(column[~refused] for column in columns))
+    sound = ~refused
+    outcomes = Outcomes(configurations, assigned, *(column[sound] for column in columns))
     told = [
         (job, 0, _why_refused(configurations, assigned, job, choice, found, seconds))
         for job, choice, found, seconds in zip(
