@@ -192,8 +192,11 @@ class _Places:
         crowd = ~self._empty.free
         crowd[requests.held] = True
         before, held = _before(crowd), requests.holder * n + requests.held
-        job, level = self.job[some], np.arange(self._empty.n_levels)[::-1, None]
-        begin = self.start[some] >> level << level
+        job, start = self.job[some], self.start[some]
+        # Larger blocks have all places of a job in them.
+        n_levels = int((start ^ self.start[self._ends[job]]).max()).bit_length()
+        level = np.arange(n_levels)[::-1, None]
+        begin = start >> level << level
         end = np.minimum(begin + (1 << level), n)
         own = np.searchsorted(held, job * n + end) - np.searchsorted(held, job * n + begin)
         return np.where(level > requests.level[job], own - (before[end] - before[begin]), 0)

@@ -68,9 +68,11 @@ def _by_level(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
     Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
     structural blocks of at least that size; being sorted, they are a prefix of the line.
     """
+    sizes, level = blocks[:, 1], np.arange(1, int(blocks[0, 1]).bit_length())
+    n_blocks = np.searchsorted(-sizes, -(1 << level), side="right")
+    halves = np.cumsum(sizes)[n_blocks - 1] >> level - 1
     levels = [free]
-    for level in range(1, int(blocks[0, 1]).bit_length()):
-        covered = int(blocks[blocks[:, 1] >= 1 << level, 1].sum()) >> (level - 1)
+    for covered in halves.tolist():
         levels.append(levels[-1][:covered:2] & levels[-1][1:covered:2])
     return levels
 
