@@ -221,15 +221,13 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
     """
     known = jobs_of(instance)
     low, high = COMPLETION_RANGE_S
-    rates = known.configurations.slowest_rate, known.configurations.best_rate
-    slowest, best = (rate[known.kind] for rate in rates)
     with np.errstate(divide="ignore", over="ignore"):
-        shortest_s = known.work / best
-        longest_s = np.maximum(known.work / slowest + known.restart_s, known.round_s + known.best_s)
+        slowest_s = known.work / known.configurations.slowest_rate[known.kind] + known.restart_s
+    longest_s = np.maximum(slowest_s, known.round_s + known.best_s)
     # No option is left of those that end never.
-    for j in np.flatnonzero((best > 0.0) & np.isinf(shortest_s)).tolist():
+    for j in np.flatnonzero(known.can_run & np.isinf(known.shortest_s)).tolist():
         _refuse(known, j, np.inf)
-    odd = np.flatnonzero((longest_s > high) | (shortest_s < low) | known.in_sets)
+    odd = np.flatnonzero((longest_s > high) | (known.shortest_s < low) | known.in_sets)
     if len(odd):
         options = options_of(known, odd)
         seconds = options.completion_s
@@ -247,16 +245,14 @@ def _refuse(known: RoundJobs, job: int, seconds: float) -> None:
 @remembered
 def without_options(known: RoundJobs) -> IntArray:
     """Numbers of the jobs that have no option: they can neither run nor wait and meet their deadlines."""
-    best_rate = known.configurations.best_rate[known.kind]
-    with np.errstate(divide="ignore"):
-        runs = known.work / best_rate <= known.latest_s
+    runs = known.shortest_s <= known.latest_s
     waits = ~known.must_run & (known.round_s + known.best_s <= known.latest_s)
     # One that runs now, or is in a set, may have options that those of its kind have not.
     own = known.jobs.fixed | known.in_sets | ((known.restart_s > 0.0) & np.isfinite(known.latest_s))
     # What a tenant's joules leave may be what a deadline rules out.
     own |= known.beyond_quotas | (np.isfinite(known.most_j) & np.isfinite(known.latest_s))
     unsure = np.flatnonzero(own)
-    without = ~own & ((best_rate == 0.0) | ~(runs | waits))
+    without = ~own & ~(known.can_run & (runs | waits))
     if len(unsure):
         listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
         without[unsure] = listed[unsure] == 0

@@ -170,26 +170,26 @@ def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
     if not options.job_sets:
         held = Places(*known.held_gpus)
         held = held.only((needs & (now == pool))[held.job])
-        return held.only(_unshared(options, pool[held.job], held))
+        return _unshared(options, pool[held.job], held)
     for s in np.unique(options.job_set[chosen]).tolist():
         if s != ALONE:
             first, *others = options.job_sets[s].members
             source[first] = next((j for j in (first, *others) if now[j] == options.job_sets[s].pool), first)
     jobs = np.flatnonzero(needs & (now[source] == pool))
     held = Places(*known.held_gpus).of(source[jobs], jobs)
-    return held.only(_unshared(options, pool[held.job], held))
+    return _unshared(options, pool[held.job], held)
 
 
-def _unshared(options: Options, pool: IntArray, held: Places) -> BoolArray:
+def _unshared(options: Options, pool: IntArray, held: Places) -> Places:
     """GPUs of jobs that are not the second to hold one of theirs."""
     width = max(pool.n_gpus for pool in options.pools)
     gpu = pool * width + held.position
     ordered = np.sort(gpu)
     if (ordered[1:] > ordered[:-1]).all():
-        return np.ones(len(gpu), dtype=bool)
+        return held
     late = np.ones(len(gpu), dtype=bool)
     late[np.unique(gpu, return_index=True)[1]] = False
-    return ~np.isin(held.job, held.job[late])
+    return held.only(~np.isin(held.job, held.job[late]))
 
 
 def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
@@ -214,21 +214,21 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     line = gpus_of.start[pool[placed.job]] + placed.position
     used, node = occurring(gpus_of.node[line], len(gpus_of.nodes))
     named = [gpus_of.nodes[n] for n in used.tolist()]
+    settings = {name: getattr(options, name)[chosen[running]] for name in SETTINGS}
     columns: dict[str, Column] = {
         "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,
         "pool": Coded(pool[running], [pool.name for pool in pools]),
-        **{name: _setting(name, getattr(options, name)[chosen[running]]) for name in SETTINGS},
+        **{name: _setting(name, values) for name, values in settings.items() if not np.isnan(values).all()},
         "node": Coded(node, named),
         "gpu": gpus_of.gpu[line],
     }
-    if options.job_sets:
+    if options.job_sets and (job_set[running] != ALONE).any():
         # A set that several pools may hold is there for each of them.
         of_pools = Coded(job_set[running], [one.declared.name for one in options.job_sets])
         columns["set"] = Coded.joined([of_pools])
-    jobs = AssignmentColumns(columns).without_empty()
     waits = [*map(names.__getitem__, waiting.tolist()), *known.left_out]
-    return Decision.model_construct(jobs=jobs, waiting=waits)
+    return Decision.model_construct(jobs=AssignmentColumns(columns), waiting=waits)
 
 
 def _setting(name: str, values: FloatArray) -> Column:

@@ -171,7 +171,7 @@ class RoundJobs:
         """
         held, running = self.jobs.holdings, self.jobs.running
         codes = self.jobs.current.codes[running]
-        size = np.diff(held.start)[codes]
+        size = held.start[codes + 1] - held.start[codes]
         job, entry = np.repeat(running, size), ranges(held.start[codes], size)
         at, position = self.held[1][job], np.zeros(len(job), dtype=np.int64)
         node, gpu = held.node.codes[entry], held.gpu[entry]
@@ -186,10 +186,20 @@ class RoundJobs:
         return job[order], position[order]
 
     @cached_property
+    def can_run(self) -> BoolArray:
+        """Which jobs have a configuration of their own, shape (n_jobs,)."""
+        return np.asarray(self.configurations.best_rate[self.kind] > 0.0)
+
+    @cached_property
+    def shortest_s(self) -> FloatArray:
+        """Best completion of each job alone without a restart; infinite for those that cannot run."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(self.work / self.configurations.best_rate[self.kind])
+
+    @cached_property
     def best_s(self) -> FloatArray:
         """Best completion of each job alone from a standing start, restart included for running jobs."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(self.work / self.configurations.best_rate[self.kind] + self.restart_s)
+        return self.shortest_s + self.restart_s
 
     @cached_property
     def reference_rate(self) -> FloatArray:
