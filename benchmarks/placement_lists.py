@@ -13,11 +13,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from placement import SEEDS, Runs, lists_in, run_missing
 from placement_bids import HOSTS_ALL
 from tables import table, write
 
-from wattsched.replay.placement.curves import Curves, saving_pct
+from wattsched.replay.placement.curves import Curves, mean, saving_pct
 
 POLICIES = ("fgd", "pwr", "bid")
 SAVED_AT = (0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
@@ -29,18 +30,24 @@ def hosted_until(curves: Curves) -> int:
     return int(refuses.argmax()) if refuses.any() else len(refuses)
 
 
-def row_of(name: str, curves: Mapping[str, Curves]) -> list[str]:
+def most_above_pct(bid: Curves, pwr: Curves) -> float:
+    """Most that a run of `bid` draws above that of `pwr` of the same tasks until that refuses one."""
+    return float(np.max(100 * (bid.eopc_w / pwr.eopc_w - 1)[1 : hosted_until(pwr)], initial=-np.inf))
+
+
+def row_of(name: str, runs: Mapping[str, Sequence[Curves]]) -> list[str]:
     """One list: GRAR at the end of the capacity, power above PWR's, power saved with respect to FGD."""
-    fgd, pwr, bid = (curves[policy] for policy in POLICIES)
-    until, end = hosted_until(pwr), fgd.at(1.0)
-    above = 100 * (bid.eopc_w / pwr.eopc_w - 1)[1:until]
-    saved = saving_pct(bid, fgd)
+    fgd, pwr, bid = (mean(runs[policy]) for policy in POLICIES)
+    end, saved = fgd.at(1.0), saving_pct(bid, fgd)
+    refuses = [run.arrived[min(hosted_until(run), len(run.arrived) - 1)] for run in runs["pwr"]]
+    above = [most_above_pct(*pair) for pair in zip(runs["bid"], runs["pwr"], strict=True)]
     return [
         f"`{name}`",
         *(f"{of.grar[end]:.4f}" for of in (pwr, fgd, bid)),
         f"{bid.grar[end] - fgd.grar[end]:+.4f}",
-        f"{pwr.arrived[until]:.2f}" if until < len(pwr.arrived) else "never",
-        f"{above.max():+.2f} %" if above.size else "-",
+        f"{np.mean(refuses):.2f}",
+        f"{np.mean(above):+.2f} %",
+        f"{np.max(above):+.2f} %",
         *(f"{saved[bid.at(x)]:.1f}" for x in SAVED_AT),
     ]
 
@@ -66,11 +73,12 @@ def main() -> None:
     rows = []
     for name in lists_in(traces):
         run_missing(runs, traces, name, POLICIES, arguments.processes, seeds)
-        rows.append(row_of(name, {policy: runs.mean(name, policy, seeds) for policy in POLICIES}))
+        rows.append(row_of(name, {policy: runs.of(name, policy, seeds) for policy in POLICIES}))
     header = ["list", "GRAR(1) of `pwr`", "`fgd`", "`bid`", "`bid` less `fgd`", "`pwr` refuses from x ="]
-    header += ["most that `bid` draws above `pwr` until then"]
+    header += ["most that `bid` draws above `pwr` until then", "worst seed"]
     header += [f"power saved to `fgd`, %, at {x:g}" for x in SAVED_AT]
-    text = table(header, rows) + f"\n\nMeans over the seeds {seeds[0]} to {seeds[-1]}."
+    told = f"Means over the seeds {seeds[0]} to {seeds[-1]}; PWR refuses from a GRAR below {HOSTS_ALL} on."
+    text = f"{table(header, rows)}\n\n{told}"
     print(text)
     if arguments.write:
         write("placement-lists", text)

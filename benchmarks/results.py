@@ -30,7 +30,7 @@ PROGRAMS = (
 PLACEMENT = (
     ("placement.py", "--write"),
     ("placement_curves.py", "--write"),
-    ("placement_lists.py", "--seeds", "42-44", "--write"),
+    ("placement_lists.py", "--write"),
     ("placement_bids.py", "--write"),
 )
 """One after another: they share runs."""

@@ -266,7 +266,7 @@ TABLES = {
     ),
     "placement-lists": Table(
         "The policy `bid` against FGD and PWR on every list",
-        "python benchmarks/placement_lists.py --seeds 42-44 --write",
+        "python benchmarks/placement_lists.py --write",
         "placement.md#our-policies-paying-for-capacity",
     ),
     "placement-bids": Table(
