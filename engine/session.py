@@ -30,6 +30,7 @@ from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
+from wattsched.session_applied import held_after
 from wattsched.session_columns import (
     assignments_of,
     divided,
@@ -73,6 +74,11 @@ class Session:
         Performance models besides those of the catalogue.
     tenants : mapping of str to mapping, optional
         Quotas and weights of groups of jobs, which name theirs as their ``tenant``.
+
+    Attributes
+    ----------
+    told : frozenset of str
+        Jobs of which it was said, since a decision was applied, what they hold or whether they may stop.
 
     Raises
     ------
@@ -122,6 +128,7 @@ class Session:
         self._site = Site.of(self._round.cluster)
         self._own = KnownTables()
         self._jobs, self._held = JobColumns({"name": []}), AssignmentColumns.from_records([])
+        self.told = frozenset[str]()
         self._last: Result | None = None
         self._make_locks()
         self.update(objective=objective)
@@ -195,7 +202,8 @@ class Session:
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
-            self._jobs, self._held, self._own = jobs, holding, own_tables
+            told = self.told if given is None and "preemptible" not in fields else self.told | touched
+            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, told
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -211,8 +219,9 @@ class Session:
             place = self._jobs.place
             if faults := [f"ids: there is no job '{name:.80}'" for name in names if name not in place]:
                 raise InputError(faults)
-            self._jobs = self._jobs.take(np.delete(np.arange(len(self._jobs)), [place[n] for n in names]))
-            _, self._held = divided(self._held, set(names))
+            left = self._jobs.take(np.delete(np.arange(len(self._jobs)), [place[n] for n in names]))
+            _, held = divided(self._held, set(names))
+            self._jobs, self._held, self.told = left, held, self.told - set(names)
             self._forget_tables()
 
     def update(
@@ -351,27 +360,29 @@ class Session:
         self._stop.set()
 
     def apply(self, decision: SessionDecision) -> None:
-        """Take a decision for what runs now: its jobs hold their GPUs, all others none.
+        """Take a decision for what runs now: of the jobs that it knows, those that run hold their GPUs.
+
+        Jobs that came after it was begun keep what they hold.
 
         Raises
         ------
         ValueError
-            Where there is no decision, or one in which jobs wait that may not stop now.
+            Where there is no decision, or one that stops or moves jobs that are not preemptible now.
         InputError
-            Where the cluster has changed meanwhile, and the decision's nodes are not all there.
+            Where the decision's nodes are not all there any more, where somebody has said meanwhile that a
+            job of it holds others, and where it takes GPUs that a job holds which it does not know.
         """
         require("decision", decision, (SessionDecision,), "what solve gives")
         if not decision.solved:
             raise ValueError(f"there is no decision to apply: {decision.result.termination.reason}")
         with self._changing:
-            held, _ = divided(decision.assignments, self._jobs.place)
-            lost = {self._jobs.names[j] for j in np.flatnonzero(self._jobs.fixed).tolist()} - set(held.names)
-            if lost:
-                raise ValueError(f"job '{sorted(lost)[0]}' is not preemptible, and the decision lets it wait")
-            # It was checked on the cluster that it is of.
-            if decision.instance.cluster is not self._round.cluster:
+            held = held_after(decision, self._jobs, self._held, self.told)
+            known = decision.instance.by_column().place
+            # It was checked on the cluster that it is of, and for the jobs that it knows.
+            unchanged = decision.instance.cluster is self._round.cluster
+            if not (unchanged and known.keys() >= held.place.keys()):
                 self._require_sound(self._round, self._jobs, held, set(held.names))
-            self._held = held
+            self._held, self.told = held, self.told - known.keys()
 
     def to_instance(self, name: str = "session") -> Instance:
         """The round as it is, for a file, the checker, or another solver."""
@@ -432,8 +443,8 @@ class Session:
                 # Some jobs name tables of the session: others have theirs as models.
                 self._own = KnownTables()
                 return
-            numbers, self._own = self._own.used_by(options.codes)
-            self._jobs = _with_options(self._jobs, Coded(numbers, self._own.tables))
+            numbers, own = self._own.used_by(options.codes)
+            self._own, self._jobs = own, _with_options(self._jobs, Coded(numbers, own.tables))
 
 
 def _with_options(jobs: JobColumns, options: Coded) -> JobColumns:

@@ -215,7 +215,8 @@ def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 def state_of(session: Session, updates: Mapping[str, Any]) -> dict[str, Any]:
     """All that makes a session what it is, besides its arguments: merged updates, and jobs by column."""
-    return {"updates": updates, "jobs": session.to_instance().by_column().document()}
+    jobs = session.to_instance().by_column().document()
+    return {"updates": updates, "jobs": jobs, "told": sorted(session.told)}
 
 
 def restore(session: Session, state: Mapping[str, Any]) -> None:
@@ -228,3 +229,4 @@ def restore(session: Session, state: Mapping[str, Any]) -> None:
         held = AssignmentColumns.of({name: column for name, column in table if column is not None})
     if names:
         session.upsert(names, **jobs, **({} if held is None else {"held": held}))
+    session.told = frozenset(state.get("told", ()))

@@ -123,10 +123,11 @@ def test_reopened_is_as_it_was(
                 make(session, kind, told)
             except InputError:
                 assert session.session.to_instance() == before
-        live, last = session.session.to_instance(), session.last
+        live, told, last = session.session.to_instance(), session.session.told, session.last
     journal, again = reopened(path)
     with journal:
         assert again.session.to_instance() == live
+        assert again.session.told == told
         assert wattsched.instances.digest.digest_of(again.session.to_instance()) == (
             wattsched.instances.digest.digest_of(live)
         )
