@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
@@ -284,8 +284,10 @@ def _of_decisions(service: Service) -> APIRouter:
 
 async def _events(first: Any, found: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[bytes]:
     yield _event(first)
-    async for decision in found:
-        yield _event(decision)
+    # The answer has begun, and cannot be another one: it ends, and whoever asks again is told why.
+    with suppress(*(kind for kind, *_ in STATUSES)):
+        async for decision in found:
+            yield _event(decision)
 
 
 def _event(decision: dict[str, Any] | None) -> bytes:

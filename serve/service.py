@@ -22,7 +22,7 @@ from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
 from wattsched.serve.recorded import RecordedSession
-from wattsched.serve.rounds import Round
+from wattsched.serve.rounds import MissingRoundError, Round
 from wattsched.serve.workers import BusyError, LateError, Workers
 
 T = TypeVar("T")
@@ -267,7 +267,10 @@ class Service:
                     if not await self._comes(news):
                         yield None
                     continue
-                made = await self.do(partial(session.round_after, last))
+                try:
+                    made = await self.do(partial(session.round_after, last))
+                except MissingRoundError:  # the session was dropped in this moment
+                    continue
                 last = made.number
                 yield await self.do(partial(decision_document, made))
         finally:

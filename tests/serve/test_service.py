@@ -18,7 +18,9 @@ import wattsched
 from wattsched import InputError
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
+from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.tokens import Tokens, add_token
+from wattsched.serve.workers import BusyError
 
 from .conftest import Client, Serve
 from .victim import CLUSTER, DOCUMENT
@@ -287,6 +289,30 @@ def test_rounds_in_the_background_and_as_a_stream(serve: Serve, tmp_path: Path) 
                 return
             time.sleep(0.05)
         pytest.fail("no round in the background after a restart")
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_stream_ends_that_cannot_go_on(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, busy: bool
+) -> None:
+    """Its session is dropped while it reads what was decided before, or there is too much to do."""
+    read = RecordedSession.round_after
+
+    def after(session: RecordedSession, number: int) -> Any:
+        if number == 1 and busy:
+            raise BusyError
+        if number == 1:
+            assert ask("DELETE", "/v1/sessions/s")[0] == 200
+        return read(session, number)
+
+    with serve(tmp_path / "j.db", Limits(workers=4)) as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        for _ in range(4):
+            ask("POST", "/v1/sessions/s/solve")
+        monkeypatch.setattr(RecordedSession, "round_after", after)
+        status, _, content = ask.whole("GET", "/v1/sessions/s/decisions?after=0")
+        assert (status, content.count(b"event: decision")) == (200, 1)
+    assert not caplog.records
 
 
 def test_shadow_mode_applies_nothing_and_says_what_would_change(serve: Serve, tmp_path: Path) -> None:
