@@ -184,6 +184,8 @@ class Session:
         InputError
             With every fault.
         """
+        if isinstance(ids, set | frozenset):
+            raise TypeError("ids must be a sequence of names, got a set, which has no order")
         names = named("ids", ids)
         tables = {name: columns.pop(name) for name in TABLE if name in columns}
         fields, given = fields_of(columns, len(names)), None if held is None else assignments_of(names, held)

@@ -46,17 +46,21 @@ def fields_of(columns: Mapping[str, Any], n: int) -> dict[str, Any]:
     faults = [f"'{name}' is no field of a job" for name in columns if name not in known]
     for name, column in columns.items():
         entries = column.codes if isinstance(column, Coded) else column
-        if isinstance(entries, str) or not hasattr(entries, "__len__"):
+        one = isinstance(entries, str) or getattr(entries, "ndim", 1) == 0
+        if one or not hasattr(entries, "__len__"):
             faults.append(f"{name}: must have a value for each of {n} jobs, got {entries!r:.80}")
         elif len(entries) != n:
             faults.append(f"{name}: has {len(entries)} values for {n} jobs")
     if faults:
         raise InputError(faults)
-    return {name: _without_nan(column) for name, column in columns.items()}
+    return {name: _without_nan(name, column) for name, column in columns.items()}
 
 
-def _without_nan(column: Any) -> Any:
-    """A list as files have it: no number is None, as it is nan in arrays."""
+def _without_nan(field: str, column: Any) -> Any:
+    """A list as files have it: no number is None, as it is nan in arrays, in fields that may have none."""
+    if Job.model_fields[field].default is not None:
+        lacking = isinstance(column, np.ndarray) and column.dtype.kind == "f" and np.isnan(column).any()
+        return plain(column) if lacking or isinstance(column, list | tuple) else column
     if not isinstance(column, list | tuple):
         return column
     return [None if isinstance(entry, float) and entry != entry else plain(entry) for entry in column]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,12 @@ import numpy as np
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.option_rows import NUMBERS, SETTINGS, WHOLE, OptionRows, OptionTables
+from wattsched.session_columns import plain
 from wattsched.topology.arrays import IntArray, alike
 from wattsched.topology.column import NONE, Coded, from_arrow, length, with_codes
 from wattsched.topology.fields import LARGEST, LONGEST_NAME, MOST
+
+_PLAIN = frozenset({int, float, str, bool, NoneType})
 
 TABLE = tuple(OptionTable.model_fields)
 """Arguments of `Session.upsert` that are columns of the jobs' own tables."""
@@ -32,10 +37,13 @@ def rows_of_columns(
     """
     listed = {name: _column(name, column) for name, column in columns.items()}
     given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
-    n_rows = max(given.values(), default=0)
+    # As many as most of them have: one that is too long is named, not all others.
+    n_rows = Counter(given.values()).most_common(1)[0][0] if given else 0
     if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
         raise InputError(faults)
-    bounds = [0, n_rows] if start is None and len(names) == 1 else _listed("start", start)
+    if start is None and len(names) != 1:
+        raise InputError([f"start: is missing, which tells the rows of {len(names)} jobs apart"])
+    bounds = [0, n_rows] if start is None else _listed("start", start)
     if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
         raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
     if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
@@ -113,13 +121,18 @@ def _numbers(column: Any) -> Any:
             return np.array(column, dtype=np.int64 if whole else float)
         except OverflowError:
             return None
-    plain = isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "if"
-    return column if plain and not isinstance(column, np.ma.MaskedArray) else None
+    if not isinstance(column, np.ndarray) or isinstance(column, np.ma.MaskedArray) or column.ndim != 1:
+        return None
+    if column.dtype.kind == "f":
+        # Halves cannot even be compared with the largest number that there may be.
+        return column.astype(float, copy=False)
+    return column if column.dtype.kind == "i" else None
 
 
 def _column(field: str, column: Any) -> Any:
     """A column of a table as it is, or that of Arrow as numpy's or a list, or one name for all rows."""
-    column = from_arrow(column)
+    # What is missing in whole numbers would make fractions of them.
+    column = column.to_pylist() if getattr(column, "null_count", 0) else from_arrow(column)
     if isinstance(column, Coded):
         return with_codes(field, column)
     return column if isinstance(column, str | np.ndarray) else _listed(field, column)
@@ -175,10 +188,8 @@ def _listed(field: str, column: Any) -> Any:
     """A column of a table as a list, or one name for all rows."""
     if isinstance(column, str):
         return column
-    if isinstance(column, Coded) or hasattr(column, "tolist"):
-        return column.tolist()
-    if hasattr(column, "to_pylist"):
-        return column.to_pylist()
+    for method in ("tolist", "to_pylist"):  # of numpy and Arrow
+        column = getattr(column, method)() if hasattr(column, method) else column
     if not isinstance(column, Sequence):
         raise InputError([f"{field}: must be a column, got {column!r:.80}"])
-    return list(column)
+    return list(column) if _PLAIN.issuperset(map(type, column)) else plain(list(column))

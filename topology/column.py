@@ -141,7 +141,7 @@ def from_arrow(values: Any) -> Any:
     if hasattr(values, "dictionary"):
         codes = values.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
         return Coded(codes, values.dictionary.to_pylist())
-    kind = str(values.type)
+    kind = str(getattr(values, "type", ""))  # whole tables have none
     if kind.startswith(("int", "uint", "float", "double")):
         return values.to_numpy(zero_copy_only=False)
     return values.to_pylist()

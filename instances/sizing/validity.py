@@ -355,6 +355,9 @@ def _bad_gpus(
             continue
         if len(set(numbers)) < len(numbers):
             yield f"nodes: node '{name}' lists a GPU twice"
+        if kept and len(node.unavailable) == node.gpus:
+            yield f"nodes: node '{name}' is down, with all GPUs unavailable, but the job is not preemptible"
+            continue
         for gpu in numbers:
             if gpu >= node.gpus:
                 yield f"nodes: node '{name}' has no GPU {gpu}, it has {node.gpus}"

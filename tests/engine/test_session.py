@@ -251,7 +251,7 @@ def test_what_is_no_decision_is_not_applied() -> None:
     assert own.to_instance().jobs[0].current == held
     own.update(power_w=None)
     own.upsert(["a"], preemptible=[False])
-    with pytest.raises(InputError, match="is unavailable, but the job is not preemptible"):
+    with pytest.raises(InputError, match="node 'n1' is down, with all GPUs unavailable, but the job"):
         own.update(down=["n0", "n1"])
     assert own.solve().assignments.names == ["a"]
 
@@ -309,7 +309,6 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.upsert(["x"], options=["t"], weight=[1.0, 2.0]), "weight: has 2 values for 1 jobs"),
         (lambda s: s.upsert(["x"], options="t"), "options: must have a value for each of 1 jobs"),
         (lambda s: s.upsert(["x"], options=["t"], weight=[-1.0]), "weight"),
-        (lambda s: s.upsert(["a"], weight=[np.nan]), "weight"),
         (lambda s: s.upsert(["x"], **{**options_of(1), "rate": -np.ones(3)}), "rate"),
         (lambda s: s.upsert(["x", "y"], **options_of(3)), "start: must be 3 ascending numbers"),
         (lambda s: s.upsert(["x"], start=[0, 1], gpus=[1], pool=["A"], rate=[1.0]), "power_w"),
@@ -356,6 +355,19 @@ def test_jobs_without_options_are_named() -> None:
             "job 'x': held: must be a mapping or None, got 5",
         ),
         (lambda s: s.upsert(None), "ids must be a sequence of names"),
+        (lambda s: s.upsert({"a", "b"}, weight=[1.0, 2.0]), "ids must be a sequence of names, got a set"),
+        (lambda s: s.upsert(["a"], weight=np.array(1.0)), "weight: must have a value for each of 1 jobs"),
+        (lambda s: s.upsert(["a"], pools=np.array("A")), "pools: must have a value for each of 1 jobs"),
+        (lambda s: s.upsert(["a"], weight=[np.nan]), "weight[0]: must be a finite number, got NaN"),
+        (lambda s: s.upsert(["a", "b"], weight=np.array([1.0, np.nan])), "weight[1]: must be a finite"),
+        (lambda s: s.upsert(["a"], weight=pa.table({"x": [1.0]})), "weight[0]: must be a valid number, got"),
+        (lambda s: s.upsert(["x"], **{**options_of(1), "rate": pa.table({"x": [1.0] * 3})}), "rate"),
+        (lambda s: s.upsert(["x", "y"], **TABLE), "start: is missing, which tells the rows of 2 jobs"),
+        (lambda s: s.upsert(["x"], **{**TABLE, "rate": [1.0] * 4}), "rate: has 4 rows, others 3"),
+        (
+            lambda s: s.upsert(["x"], **{**TABLE, "gpus": pa.array([1, None, 4])}),
+            "gpus[1]: must be a whole number, got null",
+        ),
         (lambda s: s.upsert(["a", 5]), "ids must be a sequence of names, and ids[1] is 5"),
         (lambda s: s.update(objective=["goodput"]), "objective must be a name, got list"),
         (lambda s: s.update(cluster={"nodes": []}), "cluster.gpu_types: is missing"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,10 @@ def columns(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
         found[name][draw(st.integers(0, n - 1))] = draw(st.sampled_from(ODD[name]))
     else:
         for name in draw(st.sets(st.sampled_from(sorted(found)))):
-            found[name] = Coded.of(found[name]) if name == "pool" else np.array(found[name])
+            narrow = (np.int8, np.int64) if isinstance(found[name][0], int) else (np.float16, np.float64)
+            array = np.array(found[name], None if name == "pool" else draw(st.sampled_from(narrow)))
+            form = draw(st.sampled_from([lambda a: a, list, lambda a: a.astype(object), pa.array]))
+            found[name] = Coded.of(found[name]) if name == "pool" else form(array)
     return np.cumsum([0, *sizes]).tolist(), found
 
 
@@ -74,6 +79,25 @@ def test_all_at_once_is_one_by_one(asked: tuple[list[int], dict[str, Any]]) -> N
     assert [at_once.made(i) for i in range(len(at_once))] == [
         one_by_one.made(i) for i in range(len(one_by_one))
     ]
+
+
+def listed(column: Any) -> list[Any]:
+    for method in ("tolist", "to_pylist"):
+        column = getattr(column, method)() if hasattr(column, method) else column
+    return [value.item() if isinstance(value, np.generic) else value for value in column]
+
+
+@given(columns())
+def test_whatever_a_column_is_it_says_the_same(asked: tuple[list[int], dict[str, Any]]) -> None:
+    start, stated = asked
+    plainly = read(start, {name: listed(column) for name, column in stated.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = read(list(np.array(start)), stated)
+    if isinstance(found, OptionRows) and isinstance(plainly, OptionRows):
+        assert [found.made(i) for i in range(len(found))] == [plainly.made(i) for i in range(len(plainly))]
+    else:
+        assert found == plainly
 
 
 @given(st.lists(columns(), min_size=1, max_size=4), st.randoms())
