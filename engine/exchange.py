@@ -309,7 +309,8 @@ def json_schema(
         model = narrowed(
             Result,
             f"{rules.name.title()}Result",
-            problem=(Literal[rules.name], ...),
+            # Files leave out what is the default.
+            problem=(Literal[rules.name], "sizing" if rules.name == "sizing" else ...),
             objective_name=(Literal[tuple(rules.objectives)], ...),
             decision=(rules.decision | None, None),
         )

@@ -10,17 +10,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import parse_json
+from wattsched.serve.answers import REFUSALS, answering
+from wattsched.serve.description import describe
 from wattsched.serve.documents import json_bytes
 from wattsched.serve.failures import STATUSES, failure_document
 from wattsched.serve.guard import Guard
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
-from wattsched.serve.requests import REFUSALS, schemas
 from wattsched.serve.service import Service
 from wattsched.serve.tokens import Tokens
 from wattsched.version import __version__
@@ -35,10 +36,8 @@ _LARGE = 50_000
 """Bytes of a body that take a millisecond to read."""
 
 
-class Answer(Response):
+class Answer(JSONResponse):
     """JSON."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The bytes."""
@@ -46,13 +45,12 @@ class Answer(Response):
 
 
 class Application(FastAPI):
-    """An application whose description says what requests have, which it reads itself."""
+    """An application whose description says what requests and answers have, which are its own affair."""
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI description."""
         if self.openapi_schema is None:
-            found = super().openapi()
-            found.setdefault("components", {}).setdefault("schemas", {}).update(schemas())
+            describe(super().openapi(), tokens=self.state.tokens)
         return super().openapi()
 
 
@@ -106,7 +104,7 @@ def create(
         responses=REFUSALS,
         redirect_slashes=False,
     )
-    app.state.service = service
+    app.state.service, app.state.tokens = service, tokens is not None
     app.add_middleware(
         Guard, limits=service.limits, tokens=tokens, metrics=service.metrics, fixed=fixed, asking=asking
     )
@@ -144,15 +142,34 @@ def _tell_failures(app: FastAPI) -> None:
 def _of_the_service(service: Service) -> APIRouter:
     router = APIRouter(tags=["service"])
 
-    @router.get("/healthz", summary="Whether the process lives")
+    open_to_all = {"security": list[Any]()}
+
+    @router.get(
+        "/healthz",
+        summary="Whether the process lives",
+        responses=answering("HealthAnswer"),
+        openapi_extra=open_to_all,
+    )
     async def healthz() -> Response:
         return Answer({"alive": True})
 
-    @router.get("/readyz", summary="Whether it takes requests on")
+    ready = answering("ReadyAnswer")
+
+    @router.get(
+        "/readyz",
+        summary="Whether it takes requests on",
+        responses={**ready, 503: ready[200]},
+        openapi_extra=open_to_all,
+    )
     async def readyz() -> Response:
         return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
 
-    @router.get("/metrics", summary="What it counts, for Prometheus")
+    @router.get(
+        "/metrics",
+        summary="What it counts, for Prometheus",
+        response_class=Response,
+        responses=answering("Figures", "text/plain"),
+    )
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
@@ -191,37 +208,59 @@ def require_nothing(body: bytes) -> None:
 def _of_sessions(service: Service) -> APIRouter:
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
 
-    @router.get("/sessions", summary="Names of the sessions")
+    @router.get("/sessions", summary="Names of the sessions", responses=answering("SessionsAnswer"))
     async def sessions() -> Response:
         return Answer(await service.sessions())
 
-    @router.put("/sessions/{name}", summary="Make a session", openapi_extra=_taking("SessionRequest"))
+    @router.put(
+        "/sessions/{name}",
+        summary="Make a session",
+        openapi_extra=_taking("SessionRequest"),
+        responses=answering("SessionAnswer"),
+    )
     async def create(name: Name, request: Request) -> Response:
         return Answer(await service.create(name, await document_of(request)))
 
-    @router.get("/sessions/{name}", summary="A session as it is now")
+    @router.get("/sessions/{name}", summary="A session as it is now", responses=answering("SessionAnswer"))
     async def describe(name: Name) -> Response:
         return Answer(await service.describe(name))
 
-    @router.delete("/sessions/{name}", summary="Forget a session and all that it decided")
+    @router.delete(
+        "/sessions/{name}",
+        summary="Forget a session and all that it decided",
+        responses=answering("DroppedAnswer"),
+    )
     async def drop(name: Name) -> Response:
         return Answer(await service.drop(name))
 
     @router.patch(
-        "/sessions/{name}", summary="Change budgets, loads, nodes", openapi_extra=_taking("UpdateRequest")
+        "/sessions/{name}",
+        summary="Change budgets, loads, nodes",
+        openapi_extra=_taking("UpdateRequest"),
+        responses=answering("SessionAnswer"),
     )
     async def update(name: Name, request: Request) -> Response:
         return Answer(await service.update(name, await document_of(request)))
 
-    @router.get("/sessions/{name}/jobs", summary="Jobs as files have them")
+    @router.get("/sessions/{name}/jobs", summary="Jobs as files have them", responses=answering("JobsAnswer"))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
         return Answer(await service.jobs(name, first, most))
 
-    @router.put("/sessions/{name}/jobs", summary="Add or change jobs", openapi_extra=_taking("JobsRequest"))
+    @router.put(
+        "/sessions/{name}/jobs",
+        summary="Add or change jobs",
+        openapi_extra=_taking("JobsRequest"),
+        responses=answering("UpsertedAnswer"),
+    )
     async def upsert(name: Name, request: Request) -> Response:
         return Answer(await service.upsert(name, await document_of(request)))
 
-    @router.delete("/sessions/{name}/jobs", summary="Take jobs out", openapi_extra=_taking("IdsRequest"))
+    @router.delete(
+        "/sessions/{name}/jobs",
+        summary="Take jobs out",
+        openapi_extra=_taking("IdsRequest"),
+        responses=answering("RemovedAnswer"),
+    )
     async def remove(name: Name, request: Request) -> Response:
         return Answer(await service.remove(name, await document_of(request)))
 
@@ -232,42 +271,72 @@ def _of_sessions(service: Service) -> APIRouter:
 def _of_decisions(service: Service) -> APIRouter:
     router = APIRouter(prefix="/sessions/{name}", tags=["decisions"])
 
-    @router.post("/solve", summary="Decide what every job does next", openapi_extra=_taking("SolveRequest"))
+    @router.post(
+        "/solve",
+        summary="Decide what every job does next",
+        openapi_extra=_taking("SolveRequest"),
+        responses=answering("SolvedAnswer"),
+    )
     async def solve(name: Name, request: Request) -> Response:
         body = await request.body()
         return Answer(await service.solve(name, parse_json(body) if body else None))
 
-    @router.post("/cancel", summary="End the decision that is being made with what it has")
+    @router.post(
+        "/cancel",
+        summary="End the decision that is being made with what it has",
+        responses=answering("CancelledAnswer"),
+    )
     async def cancel(name: Name, request: Request) -> Response:
         require_nothing(await request.body())
         return Answer(await service.cancel(name))
 
-    @router.get("/rounds", summary="The newest rounds, each in a line")
+    @router.get("/rounds", summary="The newest rounds, each in a line", responses=answering("RoundsAnswer"))
     async def rounds(name: Name, most: Most = 1000) -> Response:
         return Answer(await service.rounds(name, most))
 
-    @router.get("/rounds/{number}", summary="A decision")
+    @router.get("/rounds/{number}", summary="A decision", responses=answering("DecisionAnswer"))
     async def round(name: Name, number: Number) -> Response:
         return Answer(await service.round(name, number))
 
-    @router.post("/rounds/{number}/apply", summary="Take a decision for what runs now")
+    @router.post(
+        "/rounds/{number}/apply",
+        summary="Take a decision for what runs now",
+        responses=answering("AppliedAnswer"),
+    )
     async def apply(name: Name, number: Number, request: Request) -> Response:
         require_nothing(await request.body())
         return Answer(await service.apply(name, number))
 
-    @router.get("/rounds/{number}/instance", summary="The instance of a round, as a file")
+    @router.get(
+        "/rounds/{number}/instance",
+        summary="The instance of a round, as a file",
+        responses=answering("Instance"),
+    )
     async def instance(name: Name, number: Number) -> Response:
         return Response(await service.instance(name, number), media_type="application/json")
 
-    @router.get("/rounds/{number}/result", summary="The result of a round, as a file")
+    @router.get(
+        "/rounds/{number}/result", summary="The result of a round, as a file", responses=answering("Result")
+    )
     async def result(name: Name, number: Number) -> Response:
         return Response(await service.result(name, number), media_type="application/json")
 
-    @router.get("/report", summary="What the newest rounds would have changed of what ran")
+    @router.get(
+        "/report",
+        summary="What the newest rounds would have changed of what ran",
+        responses=answering("ReportAnswer"),
+    )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return Answer(await service.report(name, most))
 
-    @router.get("/decisions", summary="Decisions as they are made, as server-sent events")
+    @router.get(
+        "/decisions",
+        summary="Decisions as they are made, as server-sent events",
+        response_class=Response,
+        responses=answering(
+            "Events; the data of each is a DecisionAnswer, its id the round", "text/event-stream"
+        ),
+    )
     async def decisions(
         name: Name, after: First | None = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
-from pydantic.json_schema import models_json_schema
 
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import NonNegative, Positive, Strict
-
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "No token, or an unknown one"},
-    403: {"description": "The token is for reading only"},
-    404: {"description": "There is no such session or round"},
-    409: {"description": "It contradicts what is there, or this is shadow mode"},
-    413: {"description": "The body is too large"},
-    422: {"description": "A field is wrong; `faults` names each, and the value"},
-    429: {"description": "Too many requests per second; `Retry-After` says when to ask again"},
-    503: {"description": "Too much to do, or no time left for it; `Retry-After` says when to ask again"},
-}
-"""Answers that any request may get."""
 
 
 class SessionRequest(Strict):
@@ -88,11 +75,4 @@ class SolveRequest(Strict):
     apply: bool = False
 
 
-def schemas() -> dict[str, Any]:
-    """JSON Schemas of the requests and of all that is in them, by name."""
-    models = (SessionRequest, UpdateRequest, JobsRequest, IdsRequest, SolveRequest)
-    _, found = models_json_schema(
-        [(model, "validation") for model in models], ref_template="#/components/schemas/{model}"
-    )
-    known: dict[str, Any] = found["$defs"]
-    return known
+REQUESTS = (SessionRequest, UpdateRequest, JobsRequest, IdsRequest, SolveRequest)

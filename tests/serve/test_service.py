@@ -293,7 +293,11 @@ def test_rounds_in_the_background_and_as_a_stream(serve: Serve, tmp_path: Path) 
 
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_stream_ends_that_cannot_go_on(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, busy: bool
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    busy: bool,
 ) -> None:
     """Its session is dropped while it reads what was decided before, or there is too much to do."""
     read = RecordedSession.round_after

@@ -1,0 +1,217 @@
+"""What answers have, for the OpenAPI description; they are made elsewhere, and not looked at again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wattsched.instances.sizing.decision import GpuNumber
+from wattsched.instances.sizing.instance import Budgets
+from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.tenants import Tenant
+from wattsched.result import TerminationReport
+from wattsched.serve.differences import Change
+from wattsched.serve.rounds import RoundLine
+from wattsched.topology.fields import Strict
+
+
+class Failure(Strict):
+    """What is wrong, in a sentence; of a 422 also one for every field, with its value."""
+
+    error: str
+    faults: list[str] = []
+
+
+class HealthAnswer(Strict):
+    """The process lives."""
+
+    alive: bool
+
+
+class ReadyAnswer(Strict):
+    """Whether requests are taken on."""
+
+    ready: bool
+
+
+class SessionsAnswer(Strict):
+    """Names of the sessions."""
+
+    sessions: list[str]
+
+
+class SessionAnswer(Strict):
+    """A session as it is now, without its jobs one by one; `without_gpus` are nodes that have none to use."""
+
+    name: str
+    objective: str
+    round_s: float
+    change_cost: float
+    every_s: float | None
+    budgets: Budgets
+    carbon_g_per_kwh: float | None
+    price_per_kwh: float | None
+    tenants: dict[str, Tenant]
+    nodes: int
+    gpus: int
+    without_gpus: list[str]
+    jobs: int
+    running: int
+    last_round: int | None
+    prices: dict[str, float]
+
+
+class DroppedAnswer(Strict):
+    """The session that is forgotten."""
+
+    dropped: str
+
+
+class UpsertedAnswer(Strict):
+    """How many jobs were told, and how many there are."""
+
+    upserted: int
+    jobs: int
+
+
+class RemovedAnswer(Strict):
+    """How many jobs were taken out, and how many there are."""
+
+    removed: int
+    jobs: int
+
+
+class JobsAnswer(Strict):
+    """Some of the jobs as files have them, and how many there are in all."""
+
+    count: int
+    jobs: list[Job]
+
+
+class RunningJob(Strict):
+    """Configuration and concrete GPUs of a job that runs."""
+
+    gpus: int
+    pool: str
+    set: str | None = None
+    frequency_mhz: int | None = None
+    power_limit_w: float | None = None
+    batch_size: int | None = None
+    nodes: dict[str, list[GpuNumber]]
+
+
+class DecisionAnswer(Strict):
+    """A decision: what every job does, what that is worth, and what changes by it.
+
+    `options` has the row of every job's table, -1 where it waits, -2 where it has none, -3 without decision;
+    `time` is in seconds since 1970.
+    """
+
+    round: int
+    time: float
+    termination: TerminationReport
+    objective_name: str
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    proven_gap: float | None
+    prices: dict[str, float]
+    totals: dict[str, int | float]
+    solve_s: float | None
+    jobs: dict[str, RunningJob]
+    waiting: list[str]
+    options: dict[str, int]
+    reasons: dict[str, str]
+    changes: dict[str, Change]
+
+
+class SolvedAnswer(DecisionAnswer):
+    """A decision that was just made, and whether it is taken for what runs."""
+
+    applied: bool
+
+
+class CancelledAnswer(Strict):
+    """The session whose decision ends with what it has."""
+
+    cancelled: str
+
+
+class RoundsAnswer(Strict):
+    """The newest rounds, the oldest of them first."""
+
+    rounds: list[RoundLine]
+
+
+class AppliedAnswer(Strict):
+    """The round whose decision is what runs now."""
+
+    applied: int
+
+
+class ReportLine(Strict):
+    """What one decision would have changed of what ran, and how many jobs in each way."""
+
+    round: int
+    time: float
+    power_w: float | None
+    changes: dict[str, Change]
+    counts: dict[Change, int]
+
+
+class ReportAnswer(Strict):
+    """What the newest rounds would have changed of what ran."""
+
+    shadow: bool
+    rounds: list[ReportLine]
+    counts: dict[Change, int]
+
+
+ANSWERS = (
+    Failure,
+    HealthAnswer,
+    ReadyAnswer,
+    SessionsAnswer,
+    SessionAnswer,
+    DroppedAnswer,
+    UpsertedAnswer,
+    RemovedAnswer,
+    JobsAnswer,
+    DecisionAnswer,
+    SolvedAnswer,
+    CancelledAnswer,
+    RoundsAnswer,
+    AppliedAnswer,
+    ReportAnswer,
+)
+
+
+def _of(name: str, media_type: str = "application/json") -> dict[str, Any]:
+    schema = (
+        {"type": "string"} if media_type != "application/json" else {"$ref": f"#/components/schemas/{name}"}
+    )
+    return {"content": {media_type: {"schema": schema}}}
+
+
+def answering(name: str, media_type: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    """Describe the answer of a route: a schema by name, or text with what it is."""
+    told = name if media_type != "application/json" else "What was asked for"
+    return {200: {"description": told, **_of(name, media_type)}}
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"description": told, **_of("Failure")}
+    for status, told in {
+        400: "The request is not complete",
+        401: "No token, or an unknown one",
+        403: "The token is for reading only",
+        404: "There is no such session or round",
+        405: "The address does not take this method",
+        408: "The request did not come in time",
+        409: "It contradicts what is there, or this is shadow mode",
+        413: "The body is too large",
+        422: "A field is wrong; `faults` names each, and the value",
+        429: "Too many requests per second; `Retry-After` says when to ask again",
+        503: "Too much to do, or no time left for it; `Retry-After` says when to ask again",
+    }.items()
+}
+"""Answers that any request may get."""

@@ -1,0 +1,42 @@
+"""The OpenAPI description: schemas of requests and answers, and how a token is sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from wattsched.serve.answers import ANSWERS
+from wattsched.serve.requests import REQUESTS
+
+_PLACE = "#/components/schemas/"
+_TOKENS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic", "description": "The token is the password, of any name."},
+}
+
+
+def describe(found: dict[str, Any], *, tokens: bool) -> None:
+    """Add to a description what requests and answers have, and who may ask."""
+    found.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+    found["components"]["securitySchemes"] = _TOKENS
+    found["security"] = [{name: []} for name in _TOKENS] if tokens else []
+
+
+def _schemas() -> dict[str, Any]:
+    """JSON Schemas of requests, answers and all that is in them, by name."""
+    models = [(model, "validation") for model in (*REQUESTS, *ANSWERS)]
+    _, found = models_json_schema(models, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
+    known: dict[str, Any] = found["$defs"]
+    return _file("Result") | _file("Instance") | known
+
+
+def _file(name: str) -> dict[str, Any]:
+    """Schema of a file, and of all that is in it, where those of a description are."""
+    from wattsched.exchange import json_schema
+
+    schema = json_schema("instance" if name == "Instance" else "result")
+    moved: dict[str, Any] = json.loads(json.dumps(schema).replace("#/$defs/", _PLACE))
+    parts: dict[str, Any] = moved.pop("$defs")
+    return {**parts, name: {key: value for key, value in moved.items() if key not in ("$schema", "$id")}}
