@@ -241,19 +241,19 @@ class Session:
         least_goodput: Limit = SAME,
         tenants: Mapping[str, Any] | None = None,
         reserved_w: Mapping[str, float] | None = None,
-        down: Iterable[str] = (),
-        up: Iterable[str] = (),
+        down: Iterable[str] | None = (),
+        up: Iterable[str] | None = (),
         unavailable: Mapping[str, Sequence[int]] | None = None,
         cluster: Cluster | Mapping[str, Any] | None = None,
     ) -> None:
-        """Change the round; what is not told stays as it is, and None takes a limit away.
+        """Change the round; what is not told stays as it is.
 
         Parameters
         ----------
-        objective, round_s, change_cost, carbon_g_per_kwh, price_per_kwh
-            As an instance has them.
-        power_w, energy_j, carbon_g, scope, least_goodput
-            As its budgets have them.
+        power_w, energy_j, carbon_g, least_goodput, carbon_g_per_kwh, price_per_kwh
+            As an instance and its budgets have them; None takes one away. Of all others None says nothing.
+        objective, round_s, change_cost, scope
+            As an instance and its budgets have them.
         tenants : mapping of str to mapping, optional
             Quotas and weights of all tenants, instead of those so far; jobs name them as their ``tenant``.
         reserved_w : mapping of str to float, optional
@@ -283,7 +283,7 @@ class Session:
         fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
         told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
         told |= {name: value for name, value in fields.items() if value is not None}
-        gone, back = named("down", down), named("up", up)
+        gone, back = named("down", down or ()), named("up", up or ())
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
         require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")

@@ -87,7 +87,7 @@ def time_shares(
     gpus: Any,
     rate: Any,
     start: Any = None,
-    power_w: Any = 0.0,
+    power_w: Any = None,
     objective: str = "max-min",
     weight: Any = None,
     reference: Any = None,
@@ -106,7 +106,7 @@ def time_shares(
         Options of job i are the rows ``start[i]`` to ``start[i + 1]`` of the columns that follow; default:
         one option each.
     pool, gpus, rate, power_w : arrays, or one value for all options
-        Type, GPU count, work per second and watts of every option.
+        Type, GPU count, work per second and watts of every option; `power_w` only where there is a cap.
     objective : {"max-min", "goodput", "makespan"}
         The least progress, the sum of all progress, or when the last job is complete. Progress is the rate of
         a job over its demand.

@@ -119,12 +119,14 @@ def instance_of(
         "gpus": _numbers("gpus", gpus, m, "options"),
         "rate": _numbers("rate", rate, m, "options", True),
     }
-    columns["power_w"] = _numbers("power_w", power_w, m, "options", zero=True)
+    columns["power_w"] = _numbers("power_w", 0.0 if power_w is None else power_w, m, "options", zero=True)
     n = len(names)
     weights = _numbers("weight", 1.0 if weight is None else weight, n, "jobs")
     cap = np.inf if power_cap_w is None else float(_numbers("power_cap_w", power_cap_w, 1, "caps")[0])
     job = np.repeat(np.arange(n), np.diff(bounds))
     refuse(_missing(objective, remaining_work, reference))
+    if power_cap_w is not None and power_w is None:
+        raise ValueError("power_cap_w: needs power_w, the watts of the options, which are held against it")
     if objective == "makespan":
         demand = _numbers("remaining_work", remaining_work, n, "jobs")
     elif objective == "goodput":

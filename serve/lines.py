@@ -3,7 +3,7 @@
 A request is a line, ``{"id": 1, "verb": "solve", "session": "s", "body": {"deadline_s": 1}}``, and so is its
 answer, ``{"id": 1, "ok": {...}}`` or ``{"id": 1, "status": 422, "error": "...", "faults": [...]}``. What is
 asked of one session is done in its order, but ``cancel``, which is done at once; of several sessions, at the
-same time. ``watch`` answers with a line for every decision. The end of the input ends the service.
+same time. ``watch`` begins in its turn, and answers with a line for every decision from then on. The end of the input ends the service.
 """
 
 from __future__ import annotations
@@ -88,12 +88,16 @@ async def _answered(
         number = _id_of(asked)
         if strange := [name for name in asked if name not in ("id", "verb", "session", "body")]:
             raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
+        turn = turns[str(asked.get("session"))]
         if asked.get("verb") == "watch":
-            async for decision in service.decisions(_name_of(asked), *_whole(asked.get("body"), after=None)):
+            found = service.decisions(_name_of(asked), *_whole(asked.get("body"), after=None))
+            async with turn:
+                await anext(found)
+            async for decision in found:
                 if decision is not None:
                     _write(write, {"id": number, "decision": decision})
         at_once = asked.get("verb") in ("cancel", "watch")
-        async with contextlib.nullcontext() if at_once else turns[str(asked.get("session"))]:
+        async with contextlib.nullcontext() if at_once else turn:
             _write(write, {"id": number, "ok": await _done(service, asked)})
     except Exception as error:
         _write(write, {"id": number, **failure_document(error)})

@@ -257,7 +257,9 @@ class Service:
         session = self._session(name)
         if self._streams >= self.limits.streams:
             raise BusyError
-        last = (session.last.number if session.last else 0) if after is None else after
+        newest = session.last.number if session.last else 0
+        # What comes after the newest one was seen of an earlier session of that name.
+        last = newest if after is None else after if after <= newest else 0
         self._streams += 1
         try:
             yield None

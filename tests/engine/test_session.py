@@ -184,6 +184,9 @@ def test_others_and_budgets_come_and_go() -> None:
     own.update(reserved_w={"n1": 300.0, "feed": 20.0})
     assert own.to_instance().cluster.power_domains[0].reserved_w == 20.0
     assert own.solve().result.termination.reason in ("optimal", "infeasible")
+    before = own.to_instance()
+    own.update(down=None, up=None, scope=None, objective=None, cluster=None, reserved_w=None)
+    assert own.to_instance() == before
     own.update(power_w=None, reserved_w={"n1": 0.0})
     assert own.solve().result.totals["power_w"] == pytest.approx(free)
 

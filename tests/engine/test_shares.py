@@ -186,6 +186,7 @@ def test_what_doubles_cannot_share_is_refused(longest: float) -> None:
         ({"jobs": ["a", "a"]}, "duplicate job 'a'"),
         ({"objective": "speed"}, "objective: 'speed' is not known"),
         ({"objective": "makespan"}, "remaining_work: must be given"),
+        ({"power_cap_w": 10.0}, "power_cap_w: needs power_w, the watts of the options"),
         ({"ties": "none"}, "ties: 'none' is not known"),
     ],
 )

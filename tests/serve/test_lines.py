@@ -69,6 +69,25 @@ def test_requests_of_a_session_are_done_in_their_order(tmp_path: Path) -> None:
     assert [found[i]["ok"]["round"] for i in range(2, 11, 2)] == [1, 2, 3, 4, 5]
 
 
+def test_who_watches_waits_for_what_was_asked_before(tmp_path: Path) -> None:
+    lines = [
+        {"id": verb, "verb": verb, "session": "s", "body": body}
+        for verb, body in (("create", DOCUMENT), ("watch", None), ("solve", {"deadline_s": 10.0}))
+    ]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "wattsched", "serve", str(tmp_path / "j.db"), "--stdio"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
+    child.stdin.flush()
+    found = [json.loads(child.stdout.readline()) for _ in range(3)]
+    child.communicate(timeout=20)
+    (watched,) = [answer for answer in found if answer["id"] == "watch"]
+    assert watched["decision"]["round"] == 1
+
+
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     found = answers(
         tmp_path / "j.db",

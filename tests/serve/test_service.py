@@ -291,6 +291,20 @@ def test_rounds_in_the_background_and_as_a_stream(serve: Serve, tmp_path: Path) 
         pytest.fail("no round in the background after a restart")
 
 
+def test_a_stream_of_a_session_that_was_made_again_begins_with_its_first_round(shared: Client) -> None:
+    for rounds in (2, 1):
+        shared("DELETE", "/v1/sessions/again")
+        shared("PUT", "/v1/sessions/again", DOCUMENT)
+        for _ in range(rounds):
+            shared("POST", "/v1/sessions/again/solve")
+    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=20)
+    connection.request("GET", "/v1/sessions/again/decisions", headers={"Last-Event-ID": "2"})
+    answer = connection.getresponse()
+    lines = [answer.readline() for _ in range(3)]
+    connection.close()
+    assert b"id: 1\n" in lines
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_stream_ends_that_cannot_go_on(
     serve: Serve,
