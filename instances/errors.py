@@ -91,7 +91,7 @@ def _lines(faults: Iterable[Any], document: Any) -> list[str]:
         missing = fault["type"] == "missing"
         loc = fault["loc"]
         path = ".".join(echo(step, "") for step in loc) if document is None else _path(loc, document, missing)
-        lines += [f"{path}: {sentence}" if path else sentence for sentence in _sentences(fault)]
+        lines += [f"{path}: {sentence}" if path else sentence for sentence in sentences_of(fault)]
     return list(dict.fromkeys(lines))
 
 
@@ -276,7 +276,8 @@ def _beginning(value: Any, depth: int = 12) -> Any:
     return None if isinstance(value, dict | list) else value
 
 
-def _sentences(fault: Any) -> list[str]:
+def sentences_of(fault: Any) -> list[str]:
+    """What pydantic found, in our words, with the value."""
     kind, context = fault["type"], dict(fault.get("ctx", {}))
     got = shown(fault["input"])
     if kind in ("too_short", "string_too_short") and context["min_length"] == 1:

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from wattsched.instances.errors import InputError, shown
+from wattsched.instances.errors import InputError, sentences_of, shown
 from wattsched.instances.io import parse_json
 from wattsched.serve.answers import REFUSALS, answering
 from wattsched.serve.description import describe
@@ -130,7 +130,8 @@ def _tell_failures(app: FastAPI) -> None:
         return Answer({"error": told}, error.status_code, headers=error.headers)
 
     async def invalid(_: Request, error: Any) -> Response:
-        faults = [f"{fault['loc'][-1]}: {fault['msg']}"[:200] for fault in error.errors()]
+        told = [(fault["loc"][-1], line) for fault in error.errors() for line in sentences_of(fault)]
+        faults = [f"{name}: {line}"[:200] for name, line in told]
         return Answer({"error": "; ".join(faults), "faults": faults}, 422)
 
     for kind, _, _ in STATUSES:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pydantic_core
+from pydantic import BaseModel
 
 from wattsched.inputs import open_file
-from wattsched.instances.errors import InputError, UnreadableError
+from wattsched.instances.errors import InputError, UnreadableError, shown
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
@@ -48,18 +51,54 @@ class JournalError(OSError):
     """The file cannot be written or read any more: it is damaged, the disk is full, or it was closed."""
 
 
-def packed(document: Any) -> bytes:
-    """A document as JSON, compressed.
+def packed(document: Any, name: str = "", *, finite: bool = False) -> bytes:
+    """A document as JSON, compressed; numbers and arrays of numpy are as Python's.
+
+    Parameters
+    ----------
+    name : str
+        Of the document, in what is wrong with it.
+    finite : bool
+        Refuse NaN and infinities, which stand for nothing here.
 
     Raises
     ------
     InputError
         For what JSON cannot say.
     """
+    if finite and (faults := list(_strange(document, name, finite=True))):
+        raise InputError(faults)
     try:
-        return zlib.compress(pydantic_core.to_json(document), level=1)
+        return zlib.compress(pydantic_core.to_json(document, fallback=_as_python), level=1)
     except (ValueError, RecursionError) as error:
-        raise InputError([f"cannot be written as JSON: {error}"]) from None
+        faults = list(_strange(document, name))
+        raise InputError(faults or [f"cannot be written as JSON: {error}"]) from None
+
+
+def _as_python(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"is a {type(value).__name__}")
+
+
+def _strange(value: Any, path: str, *, finite: bool = False, depth: int = 50) -> Iterator[str]:
+    """What JSON cannot say, with its place, as deep as documents are."""
+    entries: list[tuple[str, Any]] = []
+    if isinstance(value, Mapping):
+        entries = [(f"{path}.{key}" if path else str(key), entry) for key, entry in value.items()]
+        entries += [(path, key) for key in value]
+    elif isinstance(value, list | tuple | np.ndarray):
+        entries = [(f"{path}[{place}]", entry) for place, entry in enumerate(value)]
+    elif isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            yield f"{path}: holds a character that is not valid Unicode"
+    elif isinstance(value, float):
+        if finite and not math.isfinite(value):
+            yield f"{path}: must be a finite number, got {shown(value)}"
+    elif value is not None and not isinstance(value, int | np.generic | BaseModel):
+        yield f"{path}: cannot be written as JSON, got {value!r:.80}"
+    for place, entry in entries if depth else []:
+        yield from _strange(entry, place, finite=finite, depth=depth - 1)
 
 
 def unpacked(content: bytes) -> Any:

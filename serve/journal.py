@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from wattsched.instances.errors import InputError, require
+from wattsched.instances.errors import InputError, require, require_range
 from wattsched.serve.changes import session_of
 from wattsched.serve.database import Database, JournalError, packed, unpacked
 from wattsched.serve.recorded import RecordedSession
@@ -45,6 +46,8 @@ class Journal:
 
     def __init__(self, path: str | Path, *, kept_rounds: int = KEPT_ROUNDS, read_only: bool = False) -> None:
         require("path", path, (str, Path), "a path")
+        require("kept_rounds", kept_rounds, (Integral,), "a whole number")
+        require_range(kept_rounds >= 1, "kept_rounds", "at least 1", kept_rounds)
         self._file = Database(path, read_only=read_only)
         self._kept_rounds = kept_rounds
         self._opening, self._opened = Lock(), dict[str, RecordedSession]()

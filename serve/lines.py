@@ -3,7 +3,8 @@
 A request is a line, ``{"id": 1, "verb": "solve", "session": "s", "body": {"deadline_s": 1}}``, and so is its
 answer, ``{"id": 1, "ok": {...}}`` or ``{"id": 1, "status": 422, "error": "...", "faults": [...]}``. What is
 asked of one session is done in its order, but ``cancel``, which is done at once; of several sessions, at the
-same time. ``watch`` begins in its turn, and answers with a line for every decision from then on. The end of the input ends the service.
+same time. ``watch`` begins in its turn, and answers with a line for every decision from then on. The end of
+the input ends the service.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from numbers import Integral
 from threading import Lock
 from typing import Any, NamedTuple
 
 from wattsched.engine import limits_of, proof_seconds, seconds_of
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, require
 from wattsched.serve import changes
 from wattsched.serve.database import Database, JournalError, packed, unpacked
 from wattsched.serve.rounds import Contents, Round, RoundLine, Rounds
@@ -131,7 +132,9 @@ class RecordedSession:
         JournalError
             As `upsert`.
         """
-        self._change("apply", round, round)
+        with changes.told_of_fields():
+            require("round", round, (Integral,), "the number of a round")
+        self._change("apply", int(round), int(round))
 
     def _change(self, kind: str, told: Any, of_round: int | None = None) -> None:
         with self._changing:
@@ -142,7 +145,7 @@ class RecordedSession:
         """Make a change, which is to be committed."""
         if self._stale:
             self.session, self._stale = self._open(), False
-        content = packed(told)
+        content = packed(told, {"upsert": "jobs", "remove": "ids"}.get(kind, ""))
         self._make(self.session, kind, told)
         self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
         self._pending.append(_Event(kind, of_round, content))
@@ -356,13 +359,17 @@ class RecordedSession:
 
         Raises
         ------
+        InputError
+            For a document that JSON cannot say.
         JournalError
             Where it cannot be recorded.
         """
         query = "INSERT OR IGNORE INTO actions (session, key, begun_s, begun) VALUES (?, ?, ?, ?)"
+        require("key", key, (str,), "a text")
+        row = (self._id, key, time.time(), packed(document, "document", finite=True))
         with self._file.transaction() as file:
             self._require_kept(file)
-            return file.execute(query, (self._id, key, time.time(), packed(document))).rowcount == 1
+            return file.execute(query, row).rowcount == 1
 
     def end_action(self, key: str, document: Mapping[str, Any]) -> None:
         """Record how an action ended.
@@ -370,13 +377,15 @@ class RecordedSession:
         Raises
         ------
         InputError
-            Where no action of that key was begun.
+            Where no action of that key was begun, and for a document that JSON cannot say.
         JournalError
             Where it cannot be recorded.
         """
+        require("key", key, (str,), "a text")
+        ended = packed(document, "document", finite=True)
         with self._file.transaction() as file:
             query = "UPDATE actions SET ended_s = ?, ended = ? WHERE session = ? AND key = ?"
-            if not file.execute(query, (time.time(), packed(document), self._id, key)).rowcount:
+            if not file.execute(query, (time.time(), ended, self._id, key)).rowcount:
                 raise InputError([f"key: no action {key!r:.120} was begun"])
             query = "SELECT ended_s FROM actions WHERE session = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?"
             for (ended_s,) in file.execute(query, (self._id, KEPT_ACTIONS)).fetchall():

@@ -128,7 +128,10 @@ def test_no_request_is_our_fault(shared: Client, request: tuple[str, str, bytes 
         (b"", "is empty"),
         (b'{"jobs": [{"name": "a", "weight": 1e999, "options": "t"}]}', "jobs[0].weight: must be"),
         (b'{"jobs": [{"name": "a", "weight": 1' + b"0" * 5000 + b', "options": "t"}]}', "jobs[0].weight"),
-        (b'{"jobs": [{"name": "\\ud800", "options": "t"}]}', "surrogates not allowed"),
+        (
+            b'{"jobs": [{"name": "\\ud800", "options": "t"}]}',
+            "jobs[0].name: holds a character that is not valid Unicode",
+        ),
         (b'{"jobs": [{"name": "a", "wieght": 1}]}', "jobs[0].wieght: is not a known field"),
         (b'{"jobs": {"name": "a"}}', "jobs: must be a list"),
         (b'{"jobs": [{"name": "a", "options": "t", "current": {"gpus": 1}}]}', "current.pool: is missing"),
@@ -157,6 +160,7 @@ def test_a_deadline_that_is_none(shared: Client) -> None:
     [
         ("GET", "/jobs?firts=2&most=5", None, "firts: is not a known parameter"),
         ("GET", "/jobs?most=5&most=6", None, "most: is there 2 times"),
+        ("GET", "/jobs?most=0", None, "most: must be greater than or equal to 1, got '0'"),
         ("POST", "/solve?apply=true", {}, "apply: is not a known parameter"),
         ("PATCH", "", {"power_w": None, "objective": None}, "objective: must not be null"),
         ("PATCH", "", {"cluster": None}, "cluster: must not be null"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import resource
@@ -16,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -433,6 +435,49 @@ def test_a_decision_is_not_recorded_without_what_was_changed_before_it(
     again, opened = reopened(tmp_path / "journal.db")
     with again:
         assert opened.session.to_instance() == live
+
+
+def test_numbers_of_numpy_are_recorded_as_they_are(journal: Journal, tmp_path: Path) -> None:
+    session = journal.create("s", DOCUMENT)
+    table = {**TABLE, "gpus": np.array(TABLE["gpus"]), "rate": [np.float32(1.5)] * 3}
+    session.upsert([{"name": "a", "options": table, "max_gpus": np.int64(2), "weight": np.float32(0.1)}])
+    session.update(power_w=np.float64(4e3), unavailable={"n0": np.array([1])}, down=("n1",))
+    session.apply(np.int64(session.solve().number))  # type: ignore[arg-type]
+    live = session.session.to_instance()
+    journal.close()
+    again, opened = reopened(tmp_path / "journal.db")
+    with again:
+        assert opened.session.to_instance() == live
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda s: s.apply(True), "^round must be the number of a round, got bool"),
+        (lambda s: s.apply(s.last.decision), "^round must be the number of a round, got SessionDecision"),
+        (lambda s: s.upsert([{"name": "b", "weight": object()}]), r"^jobs\[0\].weight: cannot be written as"),
+        (lambda s: s.solve(jobs=[{"name": "\ud800"}]), r"^jobs\[0\].name: holds a character that is not"),
+        (lambda s: s.remove(["\udfff"]), r"^ids\[0\]: holds a character"),
+        (lambda s: s.begin_action("k", {"x": [math.nan]}), r"^document.x\[0\]: must be a finite number"),
+        (lambda s: s.begin_action(math.nan, {}), "^key must be a text"),
+        (lambda s: s.end_action("k", {"x": math.inf}), "^document.x: must be a finite number"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named(journal: Journal, call: Any, told: str) -> None:
+    session = journal.create("s", DOCUMENT)
+    session.upsert(jobs("a"))
+    session.solve()
+    before = session.session.to_instance()
+    with pytest.raises((InputError, TypeError), match=told):
+        call(session)
+    assert session.session.to_instance() == before
+    assert session.actions() == []
+
+
+def test_a_journal_keeps_at_least_a_round(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="kept_rounds: must be at least 1, got 0"):
+        Journal(tmp_path / "j.db", kept_rounds=0)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_closed(journal: Journal) -> None:
