@@ -151,6 +151,14 @@ class Session:
     def __contains__(self, job: object) -> bool:
         return job in self._jobs.place
 
+    def __repr__(self) -> str:
+        jobs, running, nodes = len(self._jobs), len(self._held), len(self._round.cluster.nodes)
+        return f"<Session of {jobs} jobs, {running} running, on {nodes} nodes: {self._round.objective}>"
+
+    def ids(self) -> list[str]:
+        """Names of the jobs."""
+        return list(self._jobs.names)
+
     # -- what there is to decide -----------------------------------------------------------------------
 
     def upsert(

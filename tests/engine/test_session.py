@@ -236,6 +236,10 @@ def test_new_jobs_are_no_fault_of_the_last_decision() -> None:
     own.solve()
     own.upsert(["b"], options=["t"])
     assert own.solve().result.faults == []
+    assert (own.ids(), len(own)) == (["a", "b"], 2)
+    assert repr(own) == "<Session of 2 jobs, 0 running, on 3 nodes: total-completion>"
+    own.apply(own.solve())
+    assert "2 running" in repr(own)
 
 
 def test_what_is_no_decision_is_not_applied() -> None:
