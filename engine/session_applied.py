@@ -8,9 +8,11 @@ import numpy as np
 
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.holdings import Holdings
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.session_columns import divided
 from wattsched.session_decision import SessionDecision
+from wattsched.topology.arrays import IntArray, alike
 
 
 def held_after(
@@ -36,31 +38,46 @@ def held_after(
     ValueError
         For a job that may not stop or move now, and the decision has it do so.
     """
-    known = decision.instance.by_column()
-    given, _ = divided(decision.assignments, jobs.place)
-    mine, others = divided(held, known.place)
-    doubtful = {name for name in told if name in known.place}
-    now, then = _places(mine, doubtful), _places(given, doubtful)
-    other = sorted(name for name in doubtful if now.get(name, []) != then.get(name, []))
-    if later := [name for name in other if now.get(name, []) != _held(known, name)]:
-        about = "what it holds was told after the decision was begun, which says otherwise"
-        raise InputError([f"job '{name}': {about}; decide again" for name in later])
+    known, given, others = decision.instance.by_column(), decision.assignments, None
+    if known.names is not jobs.names:
+        given, _ = divided(given, jobs.place)
+        held, others = divided(held, known.place)
+    moved = set[str]()
+    if doubtful := [known.place[name] for name in told if name in known.place]:
+        now = _by_job(known, held)
+        moved = _otherwise(known, doubtful, now, _by_job(known, given))
+        was = known.running, known.holdings.take(known.current.codes[known.running])
+        if later := moved and moved & _otherwise(known, doubtful, now, was):
+            about = "what it holds was told after the decision was begun, which says otherwise"
+            raise InputError([f"job '{name}': {about}; decide again" for name in sorted(later)])
     stays = [jobs.names[j] for j in np.flatnonzero(jobs.fixed).tolist()]
     for name in sorted(name for name in stays if name in known.place):
-        if name not in given.place or name in other:
+        if name not in given.place or name in moved:
             does = "moves it" if name in given.place else "lets it wait"
             raise ValueError(f"job '{name}' is not preemptible, and the decision {does}")
-    return AssignmentColumns.joined([given, others]) if len(others) else given
+    return AssignmentColumns.joined([given, others]) if others else given
 
 
-def _places(assignments: AssignmentColumns, jobs: Collection[str]) -> dict[str, list[tuple[str, int]]]:
-    """GPUs of some jobs, in order."""
-    some, _ = divided(assignments, jobs)
-    node, gpu, start = some.coded("node").tolist(), some.gpu.tolist(), some.start.tolist()
-    rows = zip(some.names, start[:-1], start[1:], strict=True)
-    return {name: sorted(zip(node[first:end], gpu[first:end], strict=True)) for name, first, end in rows}
+Held = tuple[IntArray, Holdings]
+"""Jobs by number, and what each holds."""
 
 
-def _held(jobs: JobColumns, name: str) -> list[tuple[str, int]]:
-    held = jobs.held(jobs.place[name])
-    return [] if held is None else sorted(held.places)
+def _by_job(jobs: JobColumns, held: AssignmentColumns) -> Held:
+    numbers = np.fromiter(map(jobs.place.__getitem__, held.names), np.int64, len(held))
+    return numbers, Holdings.of_assignments(held)
+
+
+def _otherwise(jobs: JobColumns, some: list[int], one: Held, other: Held) -> set[str]:
+    """Those of some jobs that hold other GPUs by one account than by another."""
+    node_of, rows = dict[str, int](), []
+    for numbers, held in (one, other):
+        owner = np.repeat(numbers, np.diff(held.start))
+        mine = np.isin(owner, some)
+        named = [node_of.setdefault(name, len(node_of)) for name in held.node.values]
+        node = np.array(named, dtype=np.int64)[held.node.codes[mine]]
+        rows.append((owner[mine], node, held.gpu[mine]))
+    owner, node, gpu = (np.concatenate(column) for column in zip(*rows, strict=True))
+    _, which = alike([owner, node, gpu])
+    # A GPU that only one of them has.
+    alone = np.bincount(which, minlength=1)[which] == 1
+    return {jobs.names[j] for j in np.unique(owner[alone]).tolist()}
