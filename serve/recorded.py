@@ -75,7 +75,7 @@ class RecordedSession:
         self.name = name
         self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
         self._rounds = Rounds(file, number)
-        self._changing = Lock()
+        self._changing, self._deciding = Lock(), Lock()
         self.last: Round | None = None
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
@@ -289,20 +289,22 @@ class RecordedSession:
         with changes.told_of_fields():
             limits_of(gap, seconds_of("deadline_s", deadline_s))
             proof_seconds(prove)
-        with self._changing:
-            before = self._losses
-            if jobs or remove:
-                self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
-        try:
-            with changes.told_of_fields():
-                decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
-            contents = self._rounds.packed(decision)
-        except BaseException:
+        # One after the other, so that none is applied that knows less than the one before.
+        with self._deciding:
             with self._changing:
-                self._commit()
-            raise
-        with self._changing:
-            return self._recorded(decision, contents, before, apply=apply and decision.solved)
+                before = self._losses
+                if jobs or remove:
+                    self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
+            try:
+                with changes.told_of_fields():
+                    decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
+                contents = self._rounds.packed(decision)
+            except BaseException:
+                with self._changing:
+                    self._commit()
+                raise
+            with self._changing:
+                return self._recorded(decision, contents, before, apply=apply and decision.solved)
 
     def _recorded(self, decision: SessionDecision, contents: Contents, before: int, *, apply: bool) -> Round:
         """The round of a decision, once it is on the disk with all that came before it."""

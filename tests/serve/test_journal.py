@@ -183,7 +183,7 @@ def test_changes_from_threads(journal: Journal, tmp_path: Path) -> None:
                 session.upsert(jobs(f"{who}-{k}"))
                 session.update(power_w=5_000.0 + who)
                 if k % 5 == 0:
-                    session.apply(session.solve(deadline_s=10.0).number)
+                    session.solve(jobs=jobs(f"{who}-{k}", weight=2.0), apply=True, deadline_s=10.0)
                 if k % 2:
                     session.remove([f"{who}-{k - 1}"])
         except BaseException as error:
