@@ -132,7 +132,8 @@ def _numbers(column: Any) -> Any:
 def _column(field: str, column: Any) -> Any:
     """A column of a table as it is, or that of Arrow as numpy's or a list, or one name for all rows."""
     # What is missing in whole numbers would make fractions of them.
-    column = column.to_pylist() if getattr(column, "null_count", 0) else from_arrow(column)
+    lacking = hasattr(column, "to_pylist") and getattr(column, "null_count", False)
+    column = column.to_pylist() if lacking else from_arrow(column)
     if isinstance(column, Coded):
         return with_codes(field, column)
     return column if isinstance(column, str | np.ndarray) else _listed(field, column)
