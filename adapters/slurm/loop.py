@@ -220,7 +220,7 @@ class Rounds(RoundLoop[Report]):
                 report.stopped[number] = why
         # Also without stops: jobs of others may have started while we decided.
         if plan.starts or plan.stops:
-            before, load = load.site.jobs, self._after_stops(set(plan.stops))
+            before, load = load.site.jobs, self._after_stops(set(report.stopped))
             for number in [number for number in report.stopped if _ended(number, before, load.site.jobs)]:
                 del report.stopped[number]
                 report.notes.append(f"job {number} was not stopped: has ended by itself")
