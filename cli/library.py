@@ -29,6 +29,7 @@ from wattsched.report.wording import count, gap_text
 
 if TYPE_CHECKING:
     from wattsched.library.entries import Entry
+    from wattsched.library.proofs import Verified
     from wattsched.library.records import Record
     from wattsched.result import Result
 
@@ -186,7 +187,7 @@ def running(
     A plus is better than what is known: 'submit' keeps it.
     """
     from wattsched.engine import solve
-    from wattsched.library.records import best_known
+    from wattsched.library.records import best_known, disproof
 
     chosen, known = _selected(names, **having), best_known(best)
     rows: list[list[Cell]] = []
@@ -197,7 +198,10 @@ def running(
                 continue
             with refusing():
                 result = solve(instance, **asdict(asked), **asdict(limits))
-            rows.append(_outcome(entry, result, known.get(entry.name)))
+            record = known.get(entry.name)
+            rows.append(_outcome(entry, result, record))
+            if record is not None and (told := disproof(result, record)):
+                notice(f"{entry.name}: what is known of it cannot be true: {told}")
             if output is not None:
                 Path(output).mkdir(exist_ok=True)
                 write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
@@ -229,10 +233,9 @@ def _off(objective: float, record: Record) -> str:
 def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -> int:
     """Make instances again, and check the decision and the certificate of everything that is known.
 
-    Exit code 1 if anything does not hold.
+    Exit code 1 if anything does not hold, 2 if nothing could be verified, for want of traces.
     """
     from wattsched.library.proofs import verify
-    from wattsched.library.records import PROVEN_GAP
 
     chosen, found = _selected(names, **having), []
     with counting() as show:
@@ -246,7 +249,17 @@ def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -
             for one in found
         ]
         write(None, json.dumps(documents, indent=1) + "\n")
-        return CHECK_FAILED if wrong else 0
+    else:
+        _print_verified(found, wrong)
+    if all(one.skipped for one in found):
+        raise BadInput(f"nothing could be verified: {found[0].skipped}")
+    return CHECK_FAILED if wrong else 0
+
+
+def _print_verified(found: Sequence[Verified], wrong: Sequence[Verified]) -> None:
+    """What does not hold, what was skipped, and how many are verified."""
+    from wattsched.library.records import PROVEN_GAP
+
     out = console()
     for one in wrong:
         for fault in one.faults:
@@ -255,9 +268,8 @@ def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -
     for why in dict.fromkeys(one.skipped for one in skipped):
         line(out, (f"skipped: {count(sum(o.skipped == why for o in skipped), 'instance')}: {why}", "dim"))
     valid = len(found) - len(wrong) - len(skipped)
-    proven = sum(one.gap is not None and one.gap <= PROVEN_GAP for one in found)
+    proven = sum(one.gap is not None and one.gap <= PROVEN_GAP for one in found if not one.faults)
     line(out, f"{valid} of {count(len(found), 'instance')} verified, {proven} proven to a gap of 0.01 %")
-    return CHECK_FAILED if wrong else 0
 
 
 @command.command("submit", cls=Command)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wattsched.documents import check
 from wattsched.instances.errors import InputError
 from wattsched.library import OWN
-from wattsched.library.entries import ChangedInstanceError, Entry, entry_of
+from wattsched.library.entries import ChangedInstanceError, Entry, entries, entry_of
 from wattsched.library.recipes import MissingDataError
 from wattsched.library.records import (
     Finder,
     Record,
+    alone,
     best_known,
     betters,
     document_of,
@@ -24,6 +26,7 @@ from wattsched.library.records import (
     write_own,
 )
 from wattsched.result import Result
+from wattsched.verification.claims import Verdict
 from wattsched.verification.report import ROUNDING
 
 
@@ -67,6 +70,11 @@ def verified(entry: Entry, record: Record | None) -> Verified:
         return Verified(entry.name, [str(error)])
     if record is None:
         return Verified(entry.name, ["nothing is known of it"])
+    return _proven(entry, instance, record)
+
+
+def _proven(entry: Entry, instance: Any, record: Record) -> Verified:
+    """Check the result that a record has, and whether it proves what the record says."""
     if (record.digest, record.objective_name) != (entry.digest, entry.objective):
         return Verified(entry.name, ["the record is of another instance or objective"])
     try:
@@ -75,9 +83,12 @@ def verified(entry: Entry, record: Record | None) -> Verified:
         return Verified(entry.name, [f"its result cannot be read: {error}"])
     verdict = check(instance, result)
     faults = list(verdict.faults)
+    if record.sense != result.sense:
+        faults.append(f"sense: the record says '{record.sense}', the result '{result.sense}'")
     for what, said, found in (
         ("objective", record.objective, verdict.objective),
         ("bound", record.bound, None if verdict.proof is None else verdict.proof.bound),
+        ("gap", record.gap, verdict.proven_gap),
     ):
         if (said is None) != (found is None):
             faults.append(f"{what}: the record says {said}, the result {found}")
@@ -104,7 +115,9 @@ class Submitted:
 def submit(result: Result, file: str | Path = OWN, source: str = "") -> Submitted:
     """Check a result, and put it in place of what is known in a user's file where it is better.
 
-    The better decision and the better bound are kept, whichever result has them.
+    The better decision and the better bound are kept, whichever result has them: what the checker computes
+    of the one, and what the certificate of the other proves, whatever the result says. The record before is
+    proven, too. Others who submit to the same file at the same time wait.
 
     Raises
     ------
@@ -113,28 +126,68 @@ def submit(result: Result, file: str | Path = OWN, source: str = "") -> Submitte
     MissingDataError
         Where the instance is of a public trace that is not there.
     InputError
-        For a file that is none of records.
+        For a file that is none of records, and where the record before does not hold.
+    OSError
+        Where the file cannot be written.
     """
-    entry = entry_of(result.digest, result.objective_name)
-    if entry is None:
-        told = f"'{result.instance}' with the objective {result.objective_name} is no instance of the library"
-        raise RefusedResultError([told], source)
-    own, known = own_records(file), best_known(file)
-    verdict = check(entry.instance(), result)
+    entry = _entry_for(result, source)
+    instance = entry.instance()
+    verdict = check(instance, result)
     if verdict.faults:
         raise RefusedResultError(verdict.faults, source)
     if verdict.objective is None:
         raise RefusedResultError(["has no decision"], source)
-    before = known.get(entry.name)
-    if before is None:
-        kept = result.as_proven()
-        record, better = record_of(entry, kept, Finder.of(result)), ["nothing was known of it"]
-    else:
-        better = list(betters(result, before))
-        if not better:
-            return Submitted(entry, before, [])
-        kept = merged(result, result_of_record(before))
+    result = _as_checked(result, verdict)
+    with alone(file):
+        own, before = own_records(file), best_known(file).get(entry.name)
+        if before is None:
+            kept, better = result.as_proven(), ["nothing was known of it"]
+        else:
+            _require_proof(entry, instance, before, str(file))
+            better = list(betters(result, before))
+            if not better:
+                return Submitted(entry, before, [])
+            kept = merged(result, result_of_record(before))
         record = record_of(entry, kept, Finder.of(result), before)
-    record = record.model_copy(update={"result": document_of(kept)})
-    write_own({**own, entry.name: record}, file)
+        record = record.model_copy(update={"result": document_of(kept)})
+        write_own({**own, entry.name: record}, file)
     return Submitted(entry, record, better)
+
+
+def _entry_for(result: Result, source: str) -> Entry:
+    """The entry that a result is of, or why it is of none."""
+    entry = entry_of(result.digest, result.objective_name)
+    if entry is not None:
+        return entry
+    named = entries().get(result.instance)
+    if named is None:
+        told = f"'{result.instance}' is no instance of the library"
+    elif named.digest != result.digest:
+        told = (
+            f"digest: the result is of another instance than the library's '{named.name}', or it was changed "
+            f"since: '{result.digest:.12}' is not {named.digest:.12}"
+        )
+    else:
+        told = (
+            f"objective_name: '{named.name}' is in the library with the objective {named.objective}, "
+            f"the result is for {result.objective_name}"
+        )
+    raise RefusedResultError([told], source)
+
+
+def _as_checked(result: Result, verdict: Verdict) -> Result:
+    """The result with the objective as it is recomputed, and its certificate with the bound that it proves.
+
+    The checker allows both to be off by rounding, which would add up from record to record.
+    """
+    stated: dict[str, Any] = {"objective": verdict.objective, "proven_gap": verdict.proven_gap}
+    if result.certificate is not None and verdict.proof is not None:
+        proven = {"bound": verdict.proof.bound}
+        stated["certificate"] = result.certificate.model_copy(update=proven)
+    return result.model_copy(update=stated)
+
+
+def _require_proof(entry: Entry, instance: Any, record: Record, file: str) -> None:
+    """Refuse to build on a record that does not hold."""
+    if faults := _proven(entry, instance, record).faults:
+        raise InputError([f"the record of '{entry.name}' does not hold: {fault}" for fault in faults], file)

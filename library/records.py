@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -134,25 +137,31 @@ def own_records(file: str | Path) -> dict[str, Record]:
     Raises
     ------
     InputError
-        For a file that is none of records, or has some of what is not in the library.
+        For a file that is none of records, is of another version of the library, or has some of what is not
+        in it, or twice.
     """
     if not Path(file).exists():
         return {}
-    found = validated(BestKnown, read_json(file), str(file))
-    known = entries()
-    faults = [
-        f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
-        for i, record in enumerate(found.records)
-        if record.name not in known or record.digest != known[record.name].digest
-    ]
-    faults += [
-        f"records[{i}]: '{record.name}' has no result, which proves it"
-        for i, record in enumerate(found.records)
-        if record.result is None
-    ]
-    if faults:
+    document = read_json(file)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError([f"is no file of records: its format is not '{FORMAT}'"], str(file))
+    found = validated(BestKnown, document, str(file))
+    if faults := list(_faults_in(found)):
         raise InputError(faults, str(file))
     return {record.name: record for record in found.records}
+
+
+def _faults_in(found: BestKnown) -> Iterator[str]:
+    """What is wrong with a user's records before any is proven."""
+    known, named = entries(), Counter(record.name for record in found.records)
+    if found.library != (version := library().version):
+        yield f"library: the records are of version '{found.library}' of the library, this is '{version}'"
+    for i, record in enumerate(found.records):
+        if record.name not in known or record.digest != known[record.name].digest:
+            yield f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
+        if record.result is None:
+            yield f"records[{i}]: '{record.name}' has no result, which proves it"
+    yield from (f"records: '{name}' is there {times} times" for name, times in named.items() if times > 1)
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
@@ -238,6 +247,27 @@ def betters(result: Result, record: Record) -> Iterator[str]:
         yield f"a bound of {proven:.10g} is proven, {was}"
 
 
+def disproof(result: Result, record: Record) -> str:
+    """Why a record cannot be true where a result is, in words; empty where both can be.
+
+    Decisions may beat bounds by what budgets are checked with, so a contradiction is one of more than 1e-4.
+    """
+    sign = 1.0 if result.sense == "min" else -1.0
+    proven = None if result.certificate is None else result.certificate.bound
+    if _beats(sign, record.objective, proven):
+        return f"it has a decision worth {record.objective:.10g}, a bound of {proven:.10g} is proven"
+    if _beats(sign, result.objective, record.bound):
+        return f"it has a bound of {record.bound:.10g}, a decision is worth {result.objective:.10g}"
+    return ""
+
+
+def _beats(sign: float, objective: float | None, bound: float | None) -> bool:
+    """Whether an objective is better than a bound, which none can be, by more than what is allowed for."""
+    if objective is None or bound is None:
+        return False
+    return sign * (bound - objective) > PROVEN_GAP * max(1.0, abs(objective), abs(bound))
+
+
 def _better(sign: float, value: float | None, known: float | None) -> bool:
     """Whether a value, times the sign, is less than what is known, by more than rounding."""
     if value is None or known is None:
@@ -276,3 +306,34 @@ def write_own(records: Mapping[str, Record], file: str | Path) -> None:
     known = BestKnown(library=library().version, records=[records[name] for name in sorted(records)])
     text = json.dumps(known.model_dump(mode="json", exclude_defaults=True) | {"format": FORMAT}, indent=1)
     write_json(file, text + "\n")
+
+
+@contextmanager
+def alone(file: str | Path) -> Iterator[None]:
+    """Read and write a user's file of records while no other process does, which waits.
+
+    The system takes the lock on ``FILE-lock`` away from a process that dies.
+
+    Raises
+    ------
+    OSError
+        Where the folder cannot be written to.
+    """
+    import fcntl
+
+    lock = Path(f"{os.path.realpath(file)}-lock")
+    while True:
+        try:
+            handle = lock.open("w")
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file)) from None
+        with handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # Who had it before has taken it away: others may hold a new one.
+            if os.fstat(handle.fileno()).st_nlink == 0:
+                continue
+            try:
+                yield
+            finally:
+                lock.unlink()
+            return

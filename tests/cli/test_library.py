@@ -67,6 +67,10 @@ def test_traces_that_are_not_there_are_left_out_with_a_note(run):
     assert done.exit_code == 0
     assert "skipped: 1 instance: set WATTSCHED_DATA" in done.stdout
     assert "1 of 2 instances verified" in done.stdout
+    for options in ((), ("--json",)):
+        nothing = run("library", "verify", public, *options)
+        assert nothing.exit_code == 2
+        assert "nothing could be verified: set WATTSCHED_DATA" in nothing.stderr
 
 
 def test_run_and_submit_keep_what_is_better(run, tmp_path):
@@ -87,6 +91,10 @@ def test_run_and_submit_keep_what_is_better(run, tmp_path):
     assert refused.exit_code == 1
     assert "not valid" in refused.stdout
     assert not Path("other.json").exists()
+    twice = run("library", "submit", f"out/{ONE}.json", "--best", f"out/{ONE}.json")
+    assert twice.exit_code == 2
+    assert len(twice.stderr.splitlines()) == 1
+    assert "is no file of records" in twice.stderr
 
 
 def test_verify_ends_with_1_where_a_record_does_not_hold(run):
@@ -102,4 +110,8 @@ def test_verify_ends_with_1_where_a_record_does_not_hold(run):
     found = run("library", "verify", OTHER, "--best", "out.json")
     assert found.exit_code == 1
     assert f"{OTHER}: bound: the record says" in found.stdout
+    assert "0 of 1 instance verified, 0 proven" in found.stdout
+    again = run("library", "run", OTHER, "--best", "out.json")
+    assert again.exit_code == 0
+    assert f"{OTHER}: what is known of it cannot be true: it has a bound of" in again.stderr
     assert json.loads(run("library", "verify", OTHER, "--best", "out.json", "--json").stdout)[0]["faults"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -15,6 +17,7 @@ import pytest
 import wattsched
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
+from wattsched.library import proofs, records
 from wattsched.library.entries import ChangedInstanceError, entries, entry_of, selected
 from wattsched.library.frozen import frozen, short
 from wattsched.library.proofs import RefusedResultError, submit, verified
@@ -23,13 +26,16 @@ from wattsched.library.records import (
     Record,
     archive_of,
     best_known,
+    disproof,
     document_of,
     merged,
     own_records,
     result_of_record,
     shipped,
+    write_own,
 )
 from wattsched.problems import PROBLEMS, problem
+from wattsched.verification.claims import gap_between
 
 ROOM = Path(wattsched.__file__).parent / "library"
 DATA = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -134,11 +140,22 @@ def tampered(record: Record, **changes: object) -> Record:
     return record.model_copy(update=changes)
 
 
-@pytest.mark.parametrize("field", ["objective", "bound"])
-def test_a_record_that_says_more_than_its_result_is_refused(field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("objective", lambda value: 1.001 * value),
+        ("bound", lambda value: 1.001 * value),
+        ("gap", lambda value: value + 1e-6),
+        ("gap", lambda value: None),
+        ("sense", {"min": "max", "max": "min"}.get),
+    ],
+)
+def test_a_record_that_says_something_else_than_its_result_is_refused(
+    field: str, change: Callable[[Any], Any]
+) -> None:
     record = shipped()[ONE]
-    found = verified(entries()[ONE], tampered(record, **{field: 1.001 * (getattr(record, field) or 0.0)}))
-    assert any(fault.startswith(f"{field}: the record says ") for fault in found.faults)
+    found = verified(entries()[ONE], tampered(record, **{field: change(getattr(record, field))}))
+    assert [fault.startswith(f"{field}: the record says ") for fault in found.faults] == [True]
 
 
 def test_a_forged_result_is_refused() -> None:
@@ -169,6 +186,79 @@ def test_a_better_result_takes_the_place_of_a_worse_one(tmp_path: Path) -> None:
     assert again.better == []
 
 
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "shipped", dict)
+
+
+@pytest.mark.usefixtures("nothing_known")
+@pytest.mark.parametrize("beyond", ["bound", "objective"])
+def test_what_the_checker_allows_for_rounding_is_not_kept(tmp_path: Path, beyond: str) -> None:
+    file, entry = tmp_path / "own.json", entries()[ONE]
+    result = wattsched.solve(entry.instance(), gap=0.0, prove=5)
+    honest = wattsched.check(entry.instance(), result)
+    assert result.objective is not None
+    assert honest.proof is not None
+    assert honest.proof.bound is not None
+    certificate = result.certificate
+    assert certificate is not None
+    assert honest.proof.reach is not None
+    objective, bound = result.objective, certificate.bound
+    if beyond == "bound":
+        bound = honest.proof.reach
+        certificate = certificate.model_copy(update={"bound": bound})
+    else:
+        objective *= 1 - 5e-7
+    gap = gap_between(objective, bound)
+    stated = {"objective": objective, "bound": bound, "certificate": certificate, "gap_asked": 1e-4}
+    claimed = result.model_copy(update=stated | {"gap": gap, "proven_gap": gap})
+    assert wattsched.check(entry.instance(), claimed).faults == []
+    kept = submit(claimed, file).record
+    assert (kept.objective, kept.bound, kept.gap) == (honest.objective, honest.proof.bound, honest.proven_gap)
+    assert not verified(entry, own_records(file)[ONE]).faults
+    assert submit(result, file).better == []
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_results_that_are_submitted_at_once_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly_read(file: Path) -> dict[str, Record]:
+        found = own_records(file)
+        time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(proofs, "own_records", slowly_read)
+    names = (ONE, "degenerate-15-1", "parity-15-1")
+    results = [wattsched.solve(entries()[name].instance(), solver="greedy", prove=0) for name in names]
+    file = tmp_path / "own.json"
+    with ThreadPoolExecutor() as threads:
+        done = list(threads.map(submit, results, [file] * len(results)))
+    assert all(one.better for one in done)
+    assert set(own_records(file)) == set(names)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("objective", [1.0, 0.9])
+def test_nothing_is_built_on_a_record_that_does_not_hold(tmp_path: Path, objective: float) -> None:
+    file, known = tmp_path / "own.json", shipped()[ONE]
+    document = document_of(result_of_record(known))
+    if objective == 1.0:
+        forged = tampered(known, objective=1.0, result=document)
+    else:
+        document |= {"objective": objective * known.objective, "bound": objective * known.objective}
+        forged = tampered(known, objective=document["objective"], bound=document["bound"], result=document)
+    write_own({ONE: forged}, file)
+    before = file.read_bytes()
+    result = wattsched.solve(entries()[ONE].instance(), gap=0.0, prove=5)
+    with pytest.raises(InputError, match=f"the record of '{ONE}' does not hold: objective"):
+        submit(result, file)
+    assert file.read_bytes() == before
+    assert disproof(result, known) == ""
+    assert "it has a decision worth" in disproof(result, forged)
+    assert "it has a bound of" in disproof(result, tampered(known, bound=2 * known.objective))
+
+
 def test_the_better_decision_and_the_better_bound_are_kept() -> None:
     instance = entries()[ONE].instance()
     rough = wattsched.solve(instance, solver="greedy", prove=0)
@@ -188,6 +278,10 @@ def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
     other = wattsched.solve(wattsched.generate("uniform", jobs=3))
     with pytest.raises(RefusedResultError, match="is no instance of the library"):
         submit(other, file)
+    with pytest.raises(RefusedResultError, match=f"digest: .* than the library's '{ONE}', or it was changed"):
+        submit(result.model_copy(update={"digest": "0" * 64}), file)
+    with pytest.raises(RefusedResultError, match="in the library with the objective total-completion, the"):
+        submit(result.model_copy(update={"objective_name": "makespan"}), file)
     assert not file.exists()
 
 
@@ -197,7 +291,12 @@ def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
         (lambda d: d["records"][0].pop("result"), "has no result, which proves it"),
         (lambda d: d["records"][0].update(name="other"), "'other' is no instance of the library"),
         (lambda d: d["records"][0].update(digest="0" * 64), "is no instance of the library, or not this one"),
-        (lambda d: d.update(format="x"), "format: must be"),
+        (lambda d: d["records"].append(d["records"][0]), f"'{ONE}' is there 2 times"),
+        (lambda d: d.update(library="2"), "library: the records are of version '2' of the library"),
+        (
+            lambda d: d.update(format="x"),
+            "is no file of records: its format is not 'wattsched-best-known/1'$",
+        ),
         (lambda d: d["records"][0].update(objective="x"), "records\\[0\\].objective"),
     ],
 )
