@@ -74,12 +74,12 @@ def _solution() -> click.Command:
                 )
         except RefusedSolutionError as error:
             return print_verdict(Verdict(error.faults), [], required=False, as_json=as_json)
+        if output is not None:
+            write(output, content_of(result, output))
         if as_json:
             write(None, content_of(result, None))
         else:
             print_result(console(), result)
-        if output is not None:
-            write(output, content_of(result, output))
         return 0
 
     return command

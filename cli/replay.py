@@ -13,7 +13,7 @@ import click
 
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
-from wattsched.cli.failures import noticed, refusing
+from wattsched.cli.failures import BadInput, notice, noticed, refusing
 from wattsched.cli.files import content_of, counting, named_input, save_plot, shown, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
@@ -38,11 +38,11 @@ from wattsched.cli.parameters import (
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
-from wattsched.replay.jobs.policies import shares
+from wattsched.replay.jobs.policies import PRICED, base_of, shares
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, bound_tables, tables_of
 from wattsched.report.terminal import Told, console, heading, line, table
-from wattsched.report.wording import duration
+from wattsched.report.wording import count, duration, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,6 +57,8 @@ MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
 """A year: of what takes longer, nothing in a replay would make sense."""
 MOST_PRICE_S = 1e12
+LEARNER = "sizing"
+"""The policy that learns the price of a budget."""
 PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
@@ -143,6 +145,12 @@ def policy_option(default: str, told: str) -> Callable[[FC], FC]:
         shell_complete=completing(replay_policies),
         help=told,
     )
+
+
+def require_learner(pacing: str, policies: Sequence[str]) -> None:
+    """Refuse a price that no policy would learn."""
+    if pacing == "price" and LEARNER not in map(base_of, policies):
+        raise BadInput(f"--pacing price needs the policy {LEARNER}, which learns it; others spend evenly")
 
 
 def policies_known() -> dict[str, str]:
@@ -291,11 +299,15 @@ def command(
         refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
     if settings.budget is None:
         refuse_given(("period_s", "pacing"), "needs --budget, which it belongs to")
+    if not any(base_of(policy) in PRICED for policy in policies):
+        refuse_given(("least_price",), f"needs the policy {' or '.join(PRICED)}, which alone knows it")
+    require_learner(settings.pacing, policies)
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
         traces = replace(source, file=path).traces(cluster.read(), seeds)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
+    written: list[str] = []
     with counting() as show, spread(dask) as executor, refusing(options={"sleep": "--sleep-power"}):
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
@@ -312,14 +324,15 @@ def command(
                 show(f"{outcome.policy}, seed {seed}", done, len(policies) * len(seeds))
             found[outcome.policy].append(summary(outcome))
             if output.output is not None:
-                _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
+                written += _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
     bounded = bound or energy_bound
     bounds = _bounds(traces, found, settings, bound_limit, energy=energy_bound) if bounded else {}
     if output.output is not None:
         for seed, proof in bounds.items():
-            write(str(Path(output.output) / f"bound-{seed}.json"), content_of(proof, None))
+            written.append(f"bound-{seed}.json")
+            write(str(Path(output.output) / written[-1]), content_of(proof, None))
     against = bound_tables(found, list(bounds.values()), shares) if bounds else []
     assumed += cluster.tell()
     if output.plot is not None:
@@ -338,6 +351,7 @@ def command(
     document = json.dumps({"seeds": seeds, "policies": figures, **stated}) + "\n"
     if output.output is not None:
         write(str(Path(output.output) / SUMMARY), document)
+        _tell_older(Path(output.output), written)
     if output.as_json:
         write(None, document)
         return
@@ -367,6 +381,8 @@ def _bounds(
             completion_s = means_s if energy else []
             given: dict[str, Any] = {"completion_s": completion_s, "time_limit": limit_s, "progress": told}
             bounds[seed] = replay_bound(trace, settings=settings, **given)
+            if completion_s and len(bounds[seed].proofs) == 1:
+                notice(f"seed {seed}: --bound-limit left no time for bounds on energy")
     return bounds
 
 
@@ -379,17 +395,26 @@ def _stated(
     return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}
 
 
-def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> None:
-    """Write the tables of a replay."""
+def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> list[str]:
+    """Write the tables of a replay; their names."""
     from wattsched.replay.jobs.outcome import RECORDS, csv_text, parquet
 
     folder.mkdir(exist_ok=True)
-    for name, columns_of in RECORDS.items():
-        file, columns = folder / f"{outcome.policy}-{seed}-{name}", columns_of(outcome)
-        if as_parquet:
-            write(f"{file}.parquet", parquet(columns))
-        else:
-            write(f"{file}.csv", csv_text(columns))
+    form, text_of = ("parquet", parquet) if as_parquet else ("csv", csv_text)
+    names = [f"{outcome.policy}-{seed}-{name}.{form}" for name in RECORDS]
+    for name, columns_of in zip(names, RECORDS.values(), strict=True):
+        write(str(folder / name), text_of(columns_of(outcome)))
+    return names
+
+
+def _tell_older(folder: Path, written: Sequence[str]) -> None:
+    """Say which tables and proofs in the folder are of earlier commands, and not in its summary."""
+    from wattsched.replay.jobs.outcome import RECORDS
+
+    patterns = [f"*-{name}.{form}" for name in RECORDS for form in ("csv", "parquet")]
+    there = {file.name for pattern in [*patterns, "bound-*.json"] for file in folder.glob(pattern)}
+    if older := sorted(there.difference(written)):
+        notice(f"{folder} still has {count(len(older), 'file')} of earlier replays: {listed(older)}")
 
 
 def print_replays(

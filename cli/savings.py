@@ -21,6 +21,7 @@ from wattsched.cli.replay import (
     TIMES,
     policies_known,
     policy_option,
+    require_learner,
     require_policy,
     source_options,
 )
@@ -101,6 +102,7 @@ def command(
     """
     from wattsched.savings import savings
 
+    require_learner(pacing, policies)
     with refusing():
         require_policy(baseline)
         site = cluster.read()

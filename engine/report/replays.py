@@ -70,7 +70,7 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
         energies.append([policy, *cells([run.energy_j for run in runs], least_j, energy, known)])
     future = "schedules know all jobs to come, and preempt and resize them at no cost"
     told: list[Told] = [("Against every schedule", future, ["policy", ">mean completion", *columns], means)]
-    if len(bounds[0].proofs) > 1:
+    if any(len(bound.proofs) > 1 for bound in bounds):
         note = "of the whole cluster, with the policy's mean completion or less"
         told.append(("Energy against every schedule", note, ["policy", ">energy", *columns], energies))
     return told

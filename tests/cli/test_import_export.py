@@ -164,7 +164,7 @@ def test_a_refused_export_leaves_the_old_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path):
+def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path, monkeypatch):
     names = ("round.json", "model.mps", "answer.sol", "result.json")
     instance, model, answer, result = (tmp_path / name for name in names)
     assert run("generate", "uniform", "--jobs", 5, "-o", instance).exit_code == 0
@@ -189,3 +189,11 @@ def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path):
     unknown = run("import", "solution", instance, model)
     assert unknown.exit_code == 2
     assert "is no solution that is known here" in unknown.stderr
+
+    def nobody_reads(*_: object) -> None:
+        raise BrokenPipeError
+
+    result.unlink()
+    monkeypatch.setattr("wattsched.report.summary.print_result", nobody_reads)
+    assert run("import", "solution", instance, answer, "-o", result).exit_code == 141
+    assert run("check", instance, result).exit_code == 0

@@ -120,7 +120,12 @@ def test_energy_is_bounded_at_the_mean_of_each_policy_that_shares_no_gpus(
 def test_a_bound_may_be_limited_in_time(replay: Run) -> None:
     limited = replay("--bound", "--bound-limit", 0.001, "--json")
     assert json.loads(limited.stdout)["bounds"][0]["mean_completion_s"] > 0
+    assert "left no time" not in limited.stderr
     refused(replay("--bound-limit", 5), "needs --bound or --energy-bound, which it belongs to\n")
+    short = replay("--policy", "fifo", "--energy-bound", "--bound-limit", 1e-6)
+    assert short.exit_code == 0
+    assert "Energy against every schedule" not in short.stdout
+    assert short.stderr.startswith("seed 0: --bound-limit left no time for bounds on energy\n")
 
 
 def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: Path) -> None:
@@ -326,6 +331,14 @@ def test_impossible_budgets(replay: Run, options: tuple[str, ...], message: str)
             "--sleep-power: must be at most 600, which node 'node0' draws when idle, got 5000",
         ),
         (("--carbon", "1e308"), "must be at most 1,000,000, got 1e308"),
+        (
+            ("--policy", "fifo,elastic", "--least-price", "1e-3"),
+            "--least-price needs the policy sizing or clairvoyant",
+        ),
+        (
+            ("--policy", "fifo,powerflow", "--budget", "energy_j=1e9", "--pacing", "price"),
+            "--pacing price needs the policy sizing, which learns it",
+        ),
         (("--format", "itp", "--from", "3", "--to", "3"), "--to: must be above --from 3, got 3"),
     ],
 )

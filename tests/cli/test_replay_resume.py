@@ -147,6 +147,16 @@ def test_an_old_summary_does_not_stay_beside_new_results(run: Run, jobs: Path, t
     assert not (out / "summary.json").exists()
 
 
+def test_tables_of_earlier_replays_are_told(run: Run, jobs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        same = run("replay", jobs, "--policy", "fifo", "--bound", "--bound-limit", 0.001, "-o", out)
+        assert "earlier replays" not in same.stderr
+    told = run("replay", jobs, "--policy", "elastic", "-o", out).stderr
+    tables = ", ".join(f"fifo-0-{name}.csv" for name in ("jobs", "power", "rounds", "segments"))
+    assert told.endswith(f"{out} still has 5 files of earlier replays: bound-0.json, {tables}\n")
+
+
 def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("replay", jobs, "--policy", "fifo", "-o", out)

@@ -95,6 +95,9 @@ def test_table_and_files_have_every_run(files: list[str], tmp_path: Path) -> Non
     assert again.exit_code == 0
     assert "12 runs taken from there" in " ".join(again.stdout.split())
     assert json.loads((folder / "runs.json").read_text()) == document
+    assert "other run" not in again.stdout
+    fewer = run(files[0], "--solvers", "greedy", "--time-limit", "inf", "-o", folder)
+    assert f"11 other runs in {folder}/runs are not in these files" in " ".join(fewer.stdout.split())
 
 
 def test_runs_are_taken_again_only_if_nothing_changed(files: list[str], tmp_path: Path) -> None:

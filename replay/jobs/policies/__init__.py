@@ -41,13 +41,21 @@ one line here.
 SPENDERS = ("sizing", "clairvoyant", "powerflow", "greenflow")
 """Policies that keep to a budget by themselves; any other is kept within it."""
 
+PRICED = ("sizing", "clairvoyant")
+"""Policies that read what a joule is worth (`PolicyContext.least_price`)."""
+
 SHARERS = ("gandiva", "eaco")
 """Policies under which jobs share GPUs."""
 
 
+def base_of(name: str) -> str:
+    """Name of a policy without `+zeus` behind it."""
+    return name.removesuffix(SUFFIX)
+
+
 def shares(name: str) -> bool:
     """Whether jobs share GPUs under a policy, `+zeus` behind its name or not."""
-    return name.removesuffix(SUFFIX) in SHARERS
+    return base_of(name) in SHARERS
 
 
 def names() -> list[str]:
@@ -57,7 +65,7 @@ def names() -> list[str]:
 
 def is_policy(name: str) -> bool:
     """Whether there is a policy of that name, `+zeus` behind it or not."""
-    return name.removesuffix(SUFFIX) in POLICIES
+    return base_of(name) in POLICIES
 
 
 def require_policy(name: str) -> None:
@@ -85,7 +93,7 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
         If there is none of that name, or it does not take the cluster.
     """
     require_policy(name)
-    plain = name.removesuffix(SUFFIX)
+    plain = base_of(name)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
     policy = _make(POLICIES[plain])(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:
