@@ -52,7 +52,7 @@ def _solved(comparison: Comparison) -> str:
     for solver, group in runs.items():
         tried = [run for run in group if run.status != "skipped"]
         fastest = sum(run.solved and (run.total_s or 0.0) <= 1.1 * best[run.instance] for run in tried)
-        decided = sum(run.objective is not None and not run.decided_by for run in tried)
+        decided = sum(run.solver_objective is not None for run in tried)
         rows.append(
             [
                 f"`{solver}`",

@@ -30,6 +30,7 @@ from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replays import ReplaySettings
 from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.wording import count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,6 +117,12 @@ def command(
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
             show(f"{replay.name}, seed {seed}", replay.complete, len(replay.trace))
 
+        def planned(replays: int, more: int) -> None:
+            further = (
+                f", and about {more} more for what the answer hangs on (--no-inputs: none)" if more else ""
+            )
+            click.echo(f"{count(replays, 'replay')} to come{further}", err=True)
+
         found = savings(
             replace(source, file=path),
             site,
@@ -128,6 +135,7 @@ def command(
             inputs=None if inputs else (),
             executor=executor,
             progress=progress,
+            planned=planned,
         )
     cluster.tell()
     if report is not None:

@@ -9,7 +9,7 @@ saves does not depend on the end, and is told as a part of what the baseline tak
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +45,9 @@ LEVELS = (1.0, 0.8, 0.6, 0.45, 0.3)
 SEEDS = (0, 1, 2)
 """Seeds by default, where models are drawn."""
 
+PER_INPUT = 3
+"""Replays at either end of an input, about: the baseline, and within budgets that enclose it."""
+
 HEAVY = 0.05
 """Part of the jobs that ask for most GPU time."""
 
@@ -66,6 +69,7 @@ def savings(
     inputs: Sequence[Input] | None = None,
     executor: Executor | None = None,
     progress: Progress = _untold,
+    planned: Callable[[int, int], None] = lambda replays, more: None,
 ) -> Savings:
     """Replay a trace under a baseline and under policies within budgets, and say what these save.
 
@@ -91,6 +95,8 @@ def savings(
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     executor, progress
         As for `replay_jobs`.
+    planned : callable
+        Told before the first replay how many there will be, and about how many more for the inputs.
 
     Raises
     ------
@@ -111,9 +117,11 @@ def savings(
     study = _Study(baseline, ordered, settings, pacing, executor, progress)
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
+    tested = INPUTS if inputs is None else inputs
+    further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
+    planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
     found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
-    tested = INPUTS if inputs is None else inputs
     near = _last_kept([level[0] for level in found[-1].points])
 
     def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:

@@ -104,7 +104,7 @@ def proof_text(gap: float | None, proven: float | None, claimed: bool) -> str:
 
 def count(n: int, noun: str) -> str:
     """Count with its noun: ``1 job``, ``1,200 jobs``."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    plural = re.sub("(?<![aeiou])y$", "ie", noun) + "s"
     return f"{n:,} {noun if n == 1 else plural}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -63,6 +64,17 @@ def test_solvers_are_compared_and_runs_are_resumed(
     library.main()
     again = capsys.readouterr()
     assert again.out == first.out
+
+
+def test_a_decision_of_its_own_counts_where_another_one_is_better(library: ModuleType) -> None:
+    from wattsched.comparisons.compare import compare
+
+    found = compare(entries()[ONE].instance(), solvers="highs")
+    own = replace(found.runs[0], decided_by="greedy")
+    none = replace(own, solver_objective=None, solver_status="no_solution")
+    for run, decided in ((own, 1), (none, 0)):
+        page = library.content(replace(found, runs=[run]), shipped(), entries())
+        assert f"| `highs` | {decided} of 1 | {decided} |" in page
 
 
 def test_who_has_solved_an_instance_makes_it_easy_or_hard(library: ModuleType) -> None:

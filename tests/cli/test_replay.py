@@ -346,6 +346,11 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
     refused(replay(*options), fault)
 
 
+def test_savings_refuses_a_price_that_nobody_learns(run: Run, write: Callable[..., Path]) -> None:
+    priced = run("savings", write(LIST, "jobs.csv"), "--policy", "powerflow", "--pacing", "price")
+    refused(priced, "--pacing price needs the policy sizing")
+
+
 @pytest.mark.parametrize(
     ("trace", "fault"),
     [

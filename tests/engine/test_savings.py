@@ -132,10 +132,13 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
 @pytest.mark.parametrize("pacing", ["price", "none"])
 def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
+    told, replays = [], []
     found = savings(
         source, cluster, policies=("sizing",), levels=(1.0, 0.3), seeds=(0,), settings=SETTINGS,
-        pacing=pacing, inputs=(),
+        pacing=pacing, inputs=(), planned=lambda *counts: told.append(counts),
+        progress=lambda replay, seed, resumed: replays.append(replay),
     )  # fmt: skip
+    assert told == [(len({id(replay) for replay in replays}), 0)]
     traces, amount_j = source.traces(cluster), found.power_w[-1] * 3600.0
     settings = replace(SETTINGS, budget=("energy_j", amount_j), pacing=pacing)
     ((_, base),), ((_, run),) = (
