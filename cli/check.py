@@ -92,6 +92,7 @@ def _check_bound(file: str, as_json: bool) -> int:
         f"prices prove that no schedule of {jobs} on {gpus} completes them in less than {mean} on average"
     ]
     told += [f"and {count(energies, 'bound')} on completion times and energy together"] if energies else []
+    told += [f"the jobs are said to be of {bound.source}"] if bound.source else []
     if bound.mean_completion_s <= 0:
         told = ["the file claims no bound above 0: it says nothing of any schedule"]
     verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ from wattsched.cli.parameters import (
     filling,
     refuse_given,
 )
+from wattsched.cli.replay_bounds import bounds_of, stated
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
@@ -42,7 +44,7 @@ from wattsched.replay.jobs.policies import PRICED, base_of, shares
 from wattsched.replays import SUMMARY, Journal, ReplaySettings, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, bound_tables, tables_of
 from wattsched.report.terminal import Told, console, heading, line, table
-from wattsched.report.wording import count, duration, listed
+from wattsched.report.wording import count, listed, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -304,6 +306,8 @@ def command(
     require_learner(settings.pacing, policies)
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
         traces = replace(source, file=path).traces(cluster.read(), seeds)
+        with open(path, "rb") as read:
+            digest = hashlib.file_digest(read, "sha256").hexdigest()
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
@@ -327,8 +331,10 @@ def command(
                 written += _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
-    bounded = bound or energy_bound
-    bounds = _bounds(traces, found, settings, bound_limit, energy=energy_bound) if bounded else {}
+    bounds: dict[int, ClairvoyantBound] = {}
+    if bound or energy_bound:
+        trace_file = f"{printable(shown(Path(source.file).name))}, SHA-256 {digest}"
+        bounds = bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
     if output.output is not None:
         for seed, proof in bounds.items():
             written.append(f"bound-{seed}.json")
@@ -347,8 +353,8 @@ def command(
         told = about(traces[seeds[0]], found, settings.round_s)
         write(report, rendered(page_of(title, told, found, drawn, command_line(), assumed, against)))
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
-    stated = {"bounds": [_stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
-    document = json.dumps({"seeds": seeds, "policies": figures, **stated}) + "\n"
+    proven = {"bounds": [stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
+    document = json.dumps({"seeds": seeds, "policies": figures, **proven}) + "\n"
     if output.output is not None:
         write(str(Path(output.output) / SUMMARY), document)
         _tell_older(Path(output.output), written)
@@ -357,42 +363,6 @@ def command(
         return
 
     print_replays(console(), traces[seeds[0]], found, settings.round_s, against)
-
-
-def _bounds(
-    traces: Mapping[int, Trace],
-    found: Mapping[str, Sequence[Summary]],
-    settings: ReplaySettings,
-    limit_s: float | None,
-    *,
-    energy: bool,
-) -> dict[int, ClairvoyantBound]:
-    """Bounds on every schedule of each seed, and with `energy` on that at the mean of each policy."""
-    from wattsched.replay_bounds import replay_bound
-
-    bounds = {}
-    with counting() as show, refusing():
-        for number, (seed, trace) in enumerate(traces.items()):
-            means_s = [runs[number].jct_mean_s for name, runs in found.items() if not shares(name)]
-
-            def told(mean_s: float, slots: int, seed: int = seed, done: int = number) -> None:
-                show(f"bound, seed {seed}: {duration(mean_s)} in {slots:,} slots", done, len(traces))
-
-            completion_s = means_s if energy else []
-            given: dict[str, Any] = {"completion_s": completion_s, "time_limit": limit_s, "progress": told}
-            bounds[seed] = replay_bound(trace, settings=settings, **given)
-            if completion_s and len(bounds[seed].proofs) == 1:
-                notice(f"seed {seed}: --bound-limit left no time for bounds on energy")
-    return bounds
-
-
-def _stated(
-    bound: ClairvoyantBound, found: Mapping[str, Sequence[Summary]], number: int
-) -> dict[str, float | dict[str, float]]:
-    """What a bound says of the runs of a seed."""
-    own = {name: runs[number].jct_mean_s for name, runs in found.items() if not shares(name)}
-    energy = {name: bound.energy_j(mean_s) for name, mean_s in own.items()} if len(bound.proofs) > 1 else {}
-    return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}
 
 
 def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> list[str]:

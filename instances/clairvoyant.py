@@ -20,6 +20,9 @@ FORMAT: Literal["wattsched-replay-bound/1"] = "wattsched-replay-bound/1"
 MOST_CELLS = 20_000_000
 """Worths of a kind of jobs by slots, which are looked at together."""
 
+LONGEST_SOURCE = 2_000
+"""Characters."""
+
 Price = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Quantity = Literal["energy_j", "carbon_g", "money"]
@@ -133,9 +136,12 @@ class ClairvoyantBound(Strict):
         Where slots begin, and where the last one ends; after that nothing has a price.
     proofs : list of SlotPrices
         The first is of the completion times alone.
+    source : str
+        Which file the jobs are said to be of, with its SHA-256, and which seed; nothing proves that.
     """
 
     format: Literal["wattsched-replay-bound/1"] = FORMAT
+    source: Annotated[str, Field(max_length=LONGEST_SOURCE)] = ""
     pools: dict[Name, Count]
     options: dict[Name, RunOptions]
     jobs: TraceJobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import importlib.util
 import json
 from collections.abc import Callable
@@ -91,6 +92,9 @@ def test_a_bound_is_told_written_and_checked_alone(replay: Run, run: Run, tmp_pa
     checked = run("check", out / "bound-0.json")
     assert checked.exit_code == 0
     assert "no schedule of 3 jobs on 16 GPUs completes them in less than" in " ".join(checked.stdout.split())
+    digest = hashlib.sha256((tmp_path / "trace.csv").read_bytes()).hexdigest()
+    told = f"the jobs are said to be of trace.csv, SHA-256 {digest}, seed 0"
+    assert told in " ".join(checked.stdout.split())
     as_json = json.loads(run("check", out / "bound-0.json", "--json").stdout)
     assert as_json["proven_bound"] == stated["mean_completion_s"]
 
