@@ -165,7 +165,7 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
-    """Best of the records that come with this version and those of a user's file."""
+    """Records that come with this version, and in their place those of a user's file, which began with them."""
     own = {} if file is None else own_records(file)
     return {**shipped(), **own}
 
