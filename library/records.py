@@ -165,7 +165,7 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
-    """Records that come with this version, and in their place those of a user's file, which began with them."""
+    """Records that come with this version, and those of a user's file in their place; it began with them."""
     own = {} if file is None else own_records(file)
     return {**shipped(), **own}
 
