@@ -186,11 +186,11 @@ def _net_comes_late(call: Call, model: Model[Any]) -> bool:
     """
     left_s = call.timer.remaining_s()
     ample = left_s is None or left_s > _AMPLE * call.timer.elapsed_s()
-    small = ample and model.program.n_columns <= SMALL and not supplies(model.program)
+    small = ample and model.program.n_columns <= SMALL and not _supplies(model.program)
     return small and _net_is_a_solver(call) and find_solver(call.solver).relaxes
 
 
-def supplies(program: Program | KindProgram) -> bool:
+def _supplies(program: Program | KindProgram) -> bool:
     """Whether columns supply rows."""
     return isinstance(program, Program) and program.supply > 0
 
@@ -216,7 +216,7 @@ def _by_net(call: Call, start: Start) -> list[Candidate]:
 def _net_share(call: Call, model: Model[Any]) -> float:
     """Share of the time for the net: where it takes long and little is left, most of it."""
     left_s = call.timer.remaining_s()
-    if not left_s or not supplies(model.program):
+    if not left_s or not _supplies(model.program):
         return _NET_SHARE
     return max(_NET_SHARE, min(_MOST_NET_SHARE, _AMPLE * call.timer.elapsed_s() / left_s))
 
