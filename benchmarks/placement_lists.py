@@ -39,13 +39,13 @@ def row_of(name: str, runs: Mapping[str, Sequence[Curves]]) -> list[str]:
     """One list: GRAR at the end of the capacity, power above PWR's, power saved with respect to FGD."""
     fgd, pwr, bid = (mean(runs[policy]) for policy in POLICIES)
     end, saved = fgd.at(1.0), saving_pct(bid, fgd)
-    refuses = [run.arrived[min(hosted_until(run), len(run.arrived) - 1)] for run in runs["pwr"]]
+    refuses = [run.arrived[until] for run in runs["pwr"] if (until := hosted_until(run)) < len(run.arrived)]
     above = [most_above_pct(*pair) for pair in zip(runs["bid"], runs["pwr"], strict=True)]
     return [
         f"`{name}`",
         *(f"{of.grar[end]:.4f}" for of in (pwr, fgd, bid)),
         f"{bid.grar[end] - fgd.grar[end]:+.4f}",
-        f"{np.mean(refuses):.2f}",
+        f"{np.mean(refuses):.2f}" if refuses else "never",
         f"{np.mean(above):+.2f} %",
         f"{np.max(above):+.2f} %",
         *(f"{saved[bid.at(x)]:.1f}" for x in SAVED_AT),
