@@ -65,5 +65,6 @@ def test_policies_are_compared_on_every_list(data: Path) -> None:
     """Two tasks for as many GPUs, and a third that comes behind the last point: all policies do the same."""
     printed = benchmark(data, "placement_lists.py", "--seeds", "7-8").stdout
     for name in ("default", "other"):
-        assert f"| `{name}` | 1.0000 | 1.0000 | 1.0000 | +0.0000 | never | +0.00 % | +0.00 % | 0.0 |" in printed
-    assert "Means over the seeds 7 to 8." in printed
+        all_hosted = "1.0000 | 1.0000 | 1.0000 | +0.0000 | never"
+        assert f"| `{name}` | {all_hosted} | +0.00 % | +0.00 % | 0.0 |" in printed
+    assert "Means over the seeds 7 to 8;" in printed
