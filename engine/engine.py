@@ -201,6 +201,8 @@ def _stopped(answer: Result) -> Result:
     if ended.reason != "no_solution" and ended.limit != "time":
         return answer
     detail = ended.detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
+    # That its time is over at once HiGHS calls its limit.
+    detail = detail.replace("time limit reached", "stopped")
     stopped = ended.model_copy(update={"limit": "stopped", "detail": detail})
     return answer.model_copy(update={"termination": stopped})
 

@@ -18,6 +18,7 @@ from wattsched.engine import CALM_S
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
+from wattsched.solvers.solution import Solution, Termination
 
 LONG_S = 60.0
 # Far below what hangs, far above what a busy machine adds.
@@ -215,6 +216,20 @@ def test_where_nodes_are_cut_up_a_decision_is_known_before_the_solver_begins(
     assert (result.termination.reason, result.termination.limit) == ("feasible", "stopped")
     assert result.objective == pytest.approx(greedy.objective, rel=1e-3)
     enough.set()
+
+
+def test_what_is_stopped_is_not_said_to_have_reached_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS says so."""
+    stop = threading.Event()
+
+    def solve(*_: object, **__: object) -> Solution:
+        stop.set()
+        return Solution(Termination("no_solution", "time", "time limit reached"))
+
+    monkeypatch.setattr("wattsched.solvers.highs.solve", solve)
+    result = wattsched.solve(generate("uniform", jobs=5, seed=1), solver="highs", stop=stop)
+    assert result.termination.limit == "stopped"
+    assert "time" not in result.termination.detail
 
 
 def test_what_is_known_before_a_proof_is_kept_when_the_proof_is_given_up(
