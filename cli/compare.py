@@ -141,8 +141,6 @@ def _plots(comparison: Comparison, folder: Path) -> list[str]:
     return [*PLOTS]
 
 
-RUNS = "runs"
-"""Folder of finished runs, as `comparisons.compare.RUNS`."""
 PLOTS = ("time-profile.png", "gap-profile.png")
 BEST = "bold green"
 CLOSE = 1e-9
@@ -176,7 +174,9 @@ def print_comparison(
     if folder is not None:
         again = f"; {count(comparison.resumed, 'run')} taken from there" if comparison.resumed else ""
         line(out, (f"Written to {folder}: {', '.join(written)}{again}", "dim"))
-        if others := _others(comparison, Path(folder)):
+        from wattsched.comparisons.compare import RUNS
+
+        if others := _others(comparison, Path(folder) / RUNS):
             line(out, (f"{count(others, 'other run')} in {folder}/{RUNS} are not in these files", "dim"))
         if not any(name.endswith(".png") for name in written) and runs:
             line(out, (f"no plots without {missing('plot')}", "dim"))
@@ -184,7 +184,7 @@ def print_comparison(
 
 def _others(comparison: Comparison, folder: Path) -> int:
     """How many finished runs of other comparisons the folder keeps."""
-    return len({file.stem for file in (folder / RUNS).glob("*.json")} - {run.key for run in comparison.runs})
+    return len({file.stem for file in folder.glob("*.json")} - {run.key for run in comparison.runs})
 
 
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:

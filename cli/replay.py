@@ -306,8 +306,7 @@ def command(
     require_learner(settings.pacing, policies)
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
         traces = replace(source, file=path).traces(cluster.read(), seeds)
-        with open(path, "rb") as read:
-            digest = hashlib.file_digest(read, "sha256").hexdigest()
+        trace_file = _said_of(source, path) if bound or energy_bound else ""
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
@@ -333,7 +332,6 @@ def command(
                 drawn.append(outcome)
     bounds: dict[int, ClairvoyantBound] = {}
     if bound or energy_bound:
-        trace_file = f"{printable(shown(Path(source.file).name))}, SHA-256 {digest}"
         bounds = bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
     if output.output is not None:
         for seed, proof in bounds.items():
@@ -363,6 +361,13 @@ def command(
         return
 
     print_replays(console(), traces[seeds[0]], found, settings.round_s, against)
+
+
+def _said_of(source: JobSource, path: str | Path) -> str:
+    """Name and digest of the file that jobs are read from, which may be a copy of standard input."""
+    with open(path, "rb") as read:
+        digest = hashlib.file_digest(read, "sha256").hexdigest()
+    return f"{printable(shown(Path(source.file).name))}, SHA-256 {digest}"
 
 
 def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> list[str]:

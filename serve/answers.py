@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from wattsched.instances.sizing.decision import GpuNumber
 from wattsched.instances.sizing.instance import Budgets
-from wattsched.instances.sizing.job import Job
+from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.result import TerminationReport
 from wattsched.serve.differences import Change
 from wattsched.serve.rounds import RoundLine
 from wattsched.topology.fields import Strict
+
+SCHEMAS = "#/components/schemas/"
+"""Where a description has them."""
 
 
 class Failure(Strict):
@@ -87,18 +89,6 @@ class JobsAnswer(Strict):
     jobs: list[Job]
 
 
-class RunningJob(Strict):
-    """Configuration and concrete GPUs of a job that runs."""
-
-    gpus: int
-    pool: str
-    set: str | None = None
-    frequency_mhz: int | None = None
-    power_limit_w: float | None = None
-    batch_size: int | None = None
-    nodes: dict[str, list[GpuNumber]]
-
-
 class DecisionAnswer(Strict):
     """A decision: what every job does, what that is worth, and what changes by it.
 
@@ -117,7 +107,7 @@ class DecisionAnswer(Strict):
     prices: dict[str, float]
     totals: dict[str, int | float]
     solve_s: float | None
-    jobs: dict[str, RunningJob]
+    jobs: dict[str, Placement]
     waiting: list[str]
     options: dict[str, int]
     reasons: dict[str, str]
@@ -185,21 +175,26 @@ ANSWERS = (
 )
 
 
-def _of(name: str, media_type: str = "application/json") -> dict[str, Any]:
-    schema = (
-        {"type": "string"} if media_type != "application/json" else {"$ref": f"#/components/schemas/{name}"}
-    )
-    return {"content": {media_type: {"schema": schema}}}
+Responses = dict[int | str, dict[str, Any]]
+"""Answers of a route by status, as OpenAPI has them."""
 
 
-def answering(name: str, media_type: str = "application/json") -> dict[int | str, dict[str, Any]]:
-    """Describe the answer of a route: a schema by name, or text with what it is."""
-    told = name if media_type != "application/json" else "What was asked for"
-    return {200: {"description": told, **_of(name, media_type)}}
+def answering(name: str) -> Responses:
+    """Describe an answer by the name of its schema."""
+    return {200: _described("What was asked for", {"$ref": SCHEMAS + name})}
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"description": told, **_of("Failure")}
+def telling(what: str, media_type: str) -> Responses:
+    """Describe an answer that is a text."""
+    return {200: _described(what, {"type": "string"}, media_type)}
+
+
+def _described(what: str, schema: Any, media_type: str = "application/json") -> dict[str, Any]:
+    return {"description": what, "content": {media_type: {"schema": schema}}}
+
+
+REFUSALS: Responses = {
+    status: _described(told, {"$ref": SCHEMAS + "Failure"})
     for status, told in {
         400: "The request is not complete",
         401: "No token, or an unknown one",

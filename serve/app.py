@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from wattsched.instances.errors import InputError, sentences_of, shown
 from wattsched.instances.io import parse_json
-from wattsched.serve.answers import REFUSALS, answering
+from wattsched.serve.answers import REFUSALS, answering, telling
 from wattsched.serve.description import describe
 from wattsched.serve.documents import json_bytes
 from wattsched.serve.failures import STATUSES, failure_document
@@ -169,7 +169,7 @@ def _of_the_service(service: Service) -> APIRouter:
         "/metrics",
         summary="What it counts, for Prometheus",
         response_class=Response,
-        responses=answering("Figures", "text/plain"),
+        responses=telling("Figures", "text/plain"),
     )
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
@@ -334,7 +334,7 @@ def _of_decisions(service: Service) -> APIRouter:
         "/decisions",
         summary="Decisions as they are made, as server-sent events",
         response_class=Response,
-        responses=answering(
+        responses=telling(
             "Events; the data of each is a DecisionAnswer, its id the round", "text/event-stream"
         ),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from wattsched.serve.answers import ANSWERS
+from wattsched.serve.answers import ANSWERS, SCHEMAS
 from wattsched.serve.requests import REQUESTS
 
-_PLACE = "#/components/schemas/"
 _TOKENS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic", "description": "The token is the password, of any name."},
@@ -26,8 +26,9 @@ def describe(found: dict[str, Any], *, tokens: bool) -> None:
 
 def _schemas() -> dict[str, Any]:
     """JSON Schemas of requests, answers and all that is in them, by name."""
+    models: list[tuple[type[BaseModel], Literal["validation"]]]
     models = [(model, "validation") for model in (*REQUESTS, *ANSWERS)]
-    _, found = models_json_schema(models, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]
+    _, found = models_json_schema(models, ref_template=SCHEMAS + "{model}")
     known: dict[str, Any] = found["$defs"]
     return _file("Result") | _file("Instance") | known
 
@@ -37,6 +38,6 @@ def _file(name: str) -> dict[str, Any]:
     from wattsched.exchange import json_schema
 
     schema = json_schema("instance" if name == "Instance" else "result")
-    moved: dict[str, Any] = json.loads(json.dumps(schema).replace("#/$defs/", _PLACE))
+    moved: dict[str, Any] = json.loads(json.dumps(schema).replace("#/$defs/", SCHEMAS))
     parts: dict[str, Any] = moved.pop("$defs")
     return {**parts, name: {key: value for key, value in moved.items() if key not in ("$schema", "$id")}}

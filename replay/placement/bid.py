@@ -94,7 +94,8 @@ class Bid:
         """Take the cheapest place that fits, the first of them in a tie."""
         self._look(state)
         costs, arrived = self._refreshed(request, state), self._arrived
-        settled, ample = min(1.0, arrived / SETTLED), self._leeway(AMPLE)
+        settled = min(1.0, arrived / SETTLED)
+        ample = 1.0 if self._limit is None else self._limit.leeway(AMPLE)
         trust = TRUST[0] * (1 - settled) + TRUST[1] * settled * ample
         total_w = costs.watts + SPARE_W * (1 - settled) * costs.spare
         total_w += trust * costs.worth_w + self._capacity_w * costs.capacity
@@ -146,15 +147,15 @@ class Bid:
 
     def _payable_w(self) -> FloatArray:
         """Price of a GPU of each node for tasks that depend on its type, as far as power allows it."""
-        if self._shadow is None or not self._shadow.hosts_all:
+        if self._limit is None:
             return self._reserve_w
-        return np.minimum(self._reserve_w, MOST_RESERVE_W) * self._leeway(MARGIN)
+        return np.minimum(self._reserve_w, MOST_RESERVE_W) * self._limit.leeway(MARGIN)
 
-    def _leeway(self, margin: float) -> float:
-        """How much of a margin is left to PWR's power, from 0 to 1; all of it where nothing limits power."""
-        if self._shadow is None or not self._shadow.hosts_all:
-            return 1.0
-        return self._shadow.leeway(margin)
+    @property
+    def _limit(self) -> Shadow | None:
+        """PWR, while its power limits ours."""
+        shadow = self._shadow
+        return shadow if shadow is not None and shadow.hosts_all else None
 
     def _refreshed(self, request: Request, state: ClusterState) -> _Costs:
         """Costs of a request that are true now: those of nodes that changed are found anew."""

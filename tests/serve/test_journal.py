@@ -442,7 +442,8 @@ def test_numbers_of_numpy_are_recorded_as_they_are(journal: Journal, tmp_path: P
     table = {**TABLE, "gpus": np.array(TABLE["gpus"]), "rate": [np.float32(1.5)] * 3}
     session.upsert([{"name": "a", "options": table, "max_gpus": np.int64(2), "weight": np.float32(0.1)}])
     session.update(power_w=np.float64(4e3), unavailable={"n0": np.array([1])}, down=("n1",))
-    session.apply(np.int64(session.solve().number))  # type: ignore[arg-type]
+    number: Any = np.int64(session.solve().number)
+    session.apply(number)
     live = session.session.to_instance()
     journal.close()
     again, opened = reopened(tmp_path / "journal.db")
