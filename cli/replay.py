@@ -36,7 +36,7 @@ from wattsched.cli.parameters import (
     filling,
     refuse_given,
 )
-from wattsched.cli.replay_bounds import bounds_of, stated
+from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, stated
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS, UNITS, require_quantity
@@ -265,6 +265,13 @@ TIMES: dict[str, dict[str, Any]] = {
 @click.option(
     "--bound-limit", type=Number(above=0), metavar="S", help="Seconds that the bound of a seed may take."
 )
+@click.option(
+    "--bounds-from",
+    "bounds_from_dir",
+    type=FileName(),
+    metavar="DIR",
+    help="Take the bounds that an earlier replay of the same left in DIR.",
+)
 @dask_option("the replays")
 @folder_option("Write jobs, rounds, power and segments (.csv), and with --bound its proof (.json).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
@@ -284,6 +291,7 @@ def command(
     bound: bool,
     energy_bound: bool,
     bound_limit: float | None,
+    bounds_from_dir: str | None,
     dask: str | None,
     report: str | None,
     output: Output,
@@ -297,6 +305,8 @@ def command(
 
     if not (bound or energy_bound):
         refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
+    else:
+        refuse_given(("bounds_from_dir",), "takes the place of --bound and --energy-bound")
     if settings.sleep_after_s is None:
         refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
     if settings.budget is None:
@@ -307,6 +317,9 @@ def command(
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
         traces = replace(source, file=path).traces(cluster.read(), seeds)
         trace_file = _said_of(source, path) if bound or energy_bound else ""
+    bounds: dict[int, ClairvoyantBound] = {}
+    if bounds_from_dir is not None:
+        bounds = bounds_from(Path(bounds_from_dir), traces, settings)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
@@ -330,12 +343,11 @@ def command(
                 written += _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
             if seed == seeds[0] and (output.plot is not None or report is not None):
                 drawn.append(outcome)
-    bounds: dict[int, ClairvoyantBound] = {}
     if bound or energy_bound:
         bounds = bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
     if output.output is not None:
         for seed, proof in bounds.items():
-            written.append(f"bound-{seed}.json")
+            written.append(name_of(seed))
             write(str(Path(output.output) / written[-1]), content_of(proof, None))
     against = bound_tables(found, list(bounds.values()), shares) if bounds else []
     assumed += cluster.tell()

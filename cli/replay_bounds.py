@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wattsched.cli.failures import notice, refusing
@@ -50,6 +51,31 @@ def bounds_of(
             if completion_s and len(bounds[seed].proofs) == 1:
                 notice(f"seed {seed}: --bound-limit left no time for bounds on energy")
     return bounds
+
+
+def bounds_from(
+    folder: Path, traces: Mapping[int, Trace], settings: ReplaySettings
+) -> dict[int, ClairvoyantBound]:
+    """Bounds of each seed that an earlier replay left in a folder; they are proven again.
+
+    Raises
+    ------
+    BadInput
+        Where one is missing, claims more than it proves, or is of other schedules.
+    """
+    from wattsched.replay_bounds import read_replay_bound
+
+    bounds = {}
+    with counting() as show, refusing():
+        for number, (seed, trace) in enumerate(traces.items()):
+            show(f"proving the bound of seed {seed}", number, len(traces))
+            bounds[seed] = read_replay_bound(folder / name_of(seed), trace, settings)
+    return bounds
+
+
+def name_of(seed: int) -> str:
+    """File of the bound of a seed."""
+    return f"bound-{seed}.json"
 
 
 def stated(

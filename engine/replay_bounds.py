@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from wattsched.arguments import require_types
 from wattsched.documents import read_document
 from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
-from wattsched.instances.errors import InputError, require, require_range, shown, validated
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
+from wattsched.instances.errors import InputError, require_range, shown, validated
+from wattsched.replay.jobs.bound.clairvoyant import clairvoyant, parts_of
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replays import ReplaySettings, Scene
 from wattsched.verification.clairvoyant import faults_of
+
+SAME = 1e-9
+"""So close, relative to their size, two numbers of a trace are the same: processors differ in last digits."""
 
 
 def replay_bound(
@@ -87,18 +92,64 @@ def replay_bound_of(document: Any, source: str = "") -> ClairvoyantBound:
     return validated(ClairvoyantBound, document, source)
 
 
-def read_replay_bound(path: str | Path) -> ClairvoyantBound:
+def read_replay_bound(
+    path: str | Path, trace: Trace | None = None, settings: ReplaySettings | None = None
+) -> ClairvoyantBound:
     """Read a bound on the schedules of a trace, and prove it again from its prices.
+
+    Parameters
+    ----------
+    path : path
+    trace : Trace, optional
+        Whose schedules it must be about: same jobs, configurations, GPUs and idle draw.
+    settings : ReplaySettings, optional
+        Of replays of that trace; budget, carbon and sleep must be those of the bound.
 
     Raises
     ------
     TypeError
-        For what is no path.
+        For what is no path, trace or settings.
+    ValueError
+        For settings without a trace.
     InputError
-        With one line per fault, or per claim that the prices do not prove.
+        With one line per fault, per claim that the prices do not prove, or per part that is of another trace.
     """
-    require("path", path, (str, os.PathLike), "a path")
+    require_types(read_replay_bound, locals())
+    require_range(trace is not None or settings is None, "settings", "given with a trace", "alone")
     bound = replay_bound_of(read_document(path), str(path))
-    if faults := faults_of(bound):
+    faults = faults_of(bound)
+    if trace is not None:
+        scene = Scene.of(trace, settings or ReplaySettings())
+        own = parts_of(trace, scene.context.budget, scene.sleep, energy=False)
+        faults += chain.from_iterable(_unlike(getattr(bound, name), part, name) for name, part in own.items())
+    if faults:
         raise InputError(faults, str(path))
     return bound
+
+
+def _unlike(stated: Any, own: Any, place: str) -> Iterator[str]:
+    """Where a part of a bound is not that of a trace."""
+    if isinstance(stated, BaseModel) and isinstance(own, BaseModel):
+        stated, own = dict(stated), dict(own)
+    if isinstance(stated, dict) and isinstance(own, dict):
+        for name in sorted({*stated, *own}):
+            yield from _unlike(stated.get(name), own.get(name), f"{place}.{name}")
+    elif isinstance(stated, list) and isinstance(own, list):
+        if len(stated) != len(own):
+            yield _differ(place, f"{len(stated):,}", f"{len(own):,}")
+            return
+        for number, pair in enumerate(zip(stated, own, strict=True)):
+            yield from _unlike(*pair, f"{place}[{number}]")
+    elif isinstance(stated, float) and isinstance(own, float):
+        if not math.isclose(stated, own, rel_tol=SAME):
+            yield _differ(place, f"{stated:.9g}", f"{own:.9g}")
+    elif stated != own:
+        yield _differ(place, *map(_told, (stated, own)))
+
+
+def _differ(place: str, stated: str, own: str) -> str:
+    return f"{place}: {stated} in the file, {own} in this replay"
+
+
+def _told(part: Any) -> str:
+    return "one" if isinstance(part, BaseModel) else "none" if part is None else shown(part)

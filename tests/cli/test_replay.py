@@ -132,6 +132,31 @@ def test_a_bound_may_be_limited_in_time(replay: Run) -> None:
     assert short.stderr.startswith("seed 0: --bound-limit left no time for bounds on energy\n")
 
 
+def test_a_bound_of_the_same_replay_is_taken_and_any_other_refused(
+    replay: Run, run: Run, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    first = replay("--policy", "sizing", "--energy-bound", "--json", "-o", out)
+    (stated,) = json.loads(first.stdout)["bounds"]
+    again = replay("--policy", "sizing,fifo", "--bounds-from", out, "--json", "-o", other)
+    (taken,) = json.loads(again.stdout)["bounds"]
+    assert taken["mean_completion_s"] == stated["mean_completion_s"]
+    assert taken["energy_j"]["sizing"] == stated["energy_j"]["sizing"]
+    assert taken["energy_j"]["fifo"] > 0
+    assert (other / "bound-0.json").read_text() == (out / "bound-0.json").read_text()
+    into = replay("--policy", "fifo", "--bounds-from", out, "-o", out)
+    assert into.exit_code == 0, into.stderr
+
+    less = replay("--bounds-from", out, "--budget", "energy_j=1e9")
+    refused(less, "bound-0.json: budget: none in the file, one in this replay\n")
+    refused(replay("--bounds-from", tmp_path / "none"), "bound-0.json: no such file or directory\n")
+    refused(replay("--bounds-from", out, "--bound"), "takes the place of --bound and --energy-bound\n")
+    forged = json.loads((out / "bound-0.json").read_text())
+    forged["jobs"]["work"][0] *= 1.5
+    (out / "bound-0.json").write_text(json.dumps(forged))
+    refused(replay("--bounds-from", out), "bound-0.json: jobs.work[0]: ")
+
+
 def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: Path) -> None:
     assert run("generate", "uniform", "--jobs", 2, "-o", tmp_path / "round.json").exit_code == 0
     result = run("check", tmp_path / "round.json")

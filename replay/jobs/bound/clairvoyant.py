@@ -68,13 +68,13 @@ def clairvoyant(
         For a row that draws less than its GPUs when idle, where energy counts.
     """
     energy = budget is not None or len(completion_s) > 0
-    parts = _parts(trace, budget, sleep, energy=energy)
+    parts = parts_of(trace, budget, sleep, energy=energy)
     return bound_of(parts, completion_s, until=until, progress=progress)
 
 
 def workload_of(trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None) -> Workload:
     """Jobs of a trace as the bound takes them; raises what `clairvoyant` does."""
-    return Workload.of(**_parts(trace, budget, sleep, energy=budget is not None))
+    return Workload.of(**parts_of(trace, budget, sleep, energy=budget is not None))
 
 
 def bound_of(
@@ -126,7 +126,7 @@ def _priced(
     return new
 
 
-def _parts(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool) -> Parts:
+def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool) -> Parts:
     """What the bound is of, as `ClairvoyantBound` has it."""
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
