@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from wattsched.call import BRANCHING, EARLIER, ROUNDING, Call, Candidate
+from wattsched.call import BRANCHING, EARLIER, IN_PLACE, ROUNDING, Call, Candidate
 from wattsched.certificates import Priced, by_cases, certificate_of, no_decision
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
@@ -94,7 +94,9 @@ class Evidence:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """Decisions and points, the cheapest first; of equals the solver's own."""
-        found = [*self.call.of_solution(self.call.solver, self.model, self.asked), *self.known]
+        own = [one for one in self.known if one.solution is self.asked]
+        own = own or self.call.of_solution(self.call.solver, self.model, self.asked)
+        found = [*own, *(one for one in self.known if one.solution is not self.asked)]
         return sorted(found, key=lambda candidate: candidate.cost)
 
     def answer(self) -> Result:
@@ -182,8 +184,8 @@ class Evidence:
         """What the solver asked for found by itself; `cost` is its decision's, where that was checked."""
         call, asked, bound = self.call, self.asked, self._own_bound
         if cost is None:
-            found = call.of_solution(call.solver, self.model, asked)
-            cost = next((one.cost for one in found if math.isfinite(one.cost)), None)
+            found = (one.cost for one in self.candidates if one.solution is asked)
+            cost = next(filter(math.isfinite, found), None)
         reason, gap = asked.termination.reason, None
         if cost is not None:
             bound = min(bound, cost) if bound <= _highest(cost) else -math.inf
@@ -225,6 +227,8 @@ class Evidence:
             detail = f"{why}this is the decision of '{chosen.of}'"
         if self._closed(gap):
             return Termination("optimal", None, detail)
+        if not detail and any(one.of == IN_PLACE for one in self.known):
+            detail = "the bound leaves out what moves cost"
         if not detail and ended.reason == "optimal" and not _whole(self.model):
             detail = "the best of the columns generated; others may be better"
         return Termination("feasible", self._limit, detail)

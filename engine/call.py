@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
@@ -30,6 +31,9 @@ EARLIER = "initial_solution"
 
 BRANCHING = "branching"
 """Who made a decision that was found when another one was to be proven."""
+
+IN_PLACE = "in place"
+"""Who made a decision in which no job moves, where moves have a price that options do not say."""
 
 ROUNDING = 1e-6
 """A bound may be so much beyond a decision's cost, relative to it, by rounding."""
@@ -192,11 +196,8 @@ class Call:
     def model(self, formulation: str) -> Model[Any]:
         """Model of a formulation."""
         if formulation not in self.models:
-            build = self.problem.formulation(formulation)
             with self.timer.phase("build" if formulation == self.formulation else "reference"):
-                model = build(self.data, self.instance.objective, self.timer.until(_BUILD_SHARE))
-                if model.written_out is not None and not self._takes_kinds:
-                    model = model.written_out()
+                model = self._built(formulation, self.data)
             if self.spread is not None:
                 with self.timer.phase("spread"):
                     model = self.spread(model)
@@ -205,6 +206,23 @@ class Call:
                 program = model.program
                 self.say(f"{formulation}: {program.n_columns:,} columns, {program.n_rows:,} rows")
         return self.models[formulation]
+
+    def _built(self, formulation: str, data: Any) -> Model[Any]:
+        """Model of a formulation for some data, as the solver takes it."""
+        build = self.problem.formulation(formulation)
+        model = build(data, self.instance.objective, self.timer.until(_BUILD_SHARE))
+        return model.written_out() if model.written_out is not None and not self._takes_kinds else model
+
+    @cached_property
+    def in_place(self) -> Any:
+        """Data in which no job moves; None where moves have no price, or that is not tried."""
+        return None if self.by_heuristic or self.spread else self.problem.in_place(self.data)
+
+    def model_in_place(self) -> Model[Any] | None:
+        """Model of these data; None where there is no decision without moves."""
+        with self.timer.phase("build"), suppress(InfeasibleError):
+            return self._built(self.formulation, self.in_place)
+        return None
 
     def checked(self, of: str, decision: Any) -> Candidate:
         """Candidate of a decision, with what the checker says of it."""

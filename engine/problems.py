@@ -67,6 +67,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Data and a row that is short to a sentence, or None where the row stands for no limit.
     may_grow : callable, optional
         Whether a row, by its name, is a limit that could be another; see `solvers.infeasibility.short_rows`.
+    in_place : callable
+        Data to the same where no job is to move whose moves cost something that options do not say; None
+        where there is none.
     refute : callable
         Data and certificate prices to the proof that there is no decision, or None where they prove none.
     former : mapping of str to str
@@ -96,6 +99,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     describe: Callable[[DataT, ShortRow], str | None] = describe_limit
     may_grow: Callable[[str], bool] | None = is_limit
     refute: Callable[[DataT, Mapping[str, float]], InfeasibilityProof | None] = lambda data, prices: None
+    in_place: Callable[[DataT], DataT | None] = lambda data: None
     former: Mapping[str, str] = field(default_factory=dict)
     traces_pareto: bool = False
     branch: Callable[..., Cases[DecisionT] | None] | None = None
@@ -206,6 +210,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         listed=lambda decision: None if decision is None else decision.listed(),
         describe=describe,
         may_grow=None,
+        in_place=late("formulations.sizing.in_place:in_place"),
         former={"completion": "total-completion", "flow": "work-value"},
         adapt=algebra.adapt,
     )

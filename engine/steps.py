@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattsched.answer import Evidence, refuted
-from wattsched.call import EARLIER, Call, Candidate, StoppedError
+from wattsched.call import EARLIER, IN_PLACE, Call, Candidate, StoppedError
 from wattsched.certificates import Priced
 from wattsched.deadline import nothing, on_time
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -28,6 +28,7 @@ from wattsched.solvers.solution import (
     Termination,
     conclude,
     listening,
+    relative_gap,
     with_announced,
 )
 from wattsched.verification.report import Report
@@ -97,6 +98,7 @@ def decide(call: Call, earlier: Any) -> Result:
         known += _by_net(call, start)
         start = _start(call, model, known)
     asked = _ask(call, model, replace(start, rule=_ascend) if late else start, late)
+    known += _in_place(call, model, asked)
     if late and asked.termination.reason == "optimal":
         result = Evidence(call, model, asked, known).answer()
         if result.termination.reason != "error":
@@ -319,6 +321,31 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
         asked = Solution(Termination("no_solution", detail=lacking(error)))
     late = Solution(Termination("no_solution", "time", "the solver did not stop in time"))
     return with_announced(program, limits, late if asked is None else asked, heard)
+
+
+def _in_place(call: Call, model: Model[Any], asked: Solution) -> list[Candidate]:
+    """The solver's decision, checked, and one without moves if they cost more than its program says."""
+    if asked.x is None or call.in_place is None:
+        return []
+    [claimed] = call.of_solution(call.solver, model, asked)
+    own = _valid(call, claimed)
+    if not own or relative_gap(own[0].cost, claimed.cost) <= max(call.limits.gap, _ROUNDING):
+        return own
+    if call.timer.over() or (calm := call.model_in_place()) is None:
+        return own
+    with call.timer.phase("solve"):
+        answer = _by_solver(call, calm.program, Start(), 1.0)
+    stays = _valid(call, Candidate(IN_PLACE, np.inf, calm, answer))
+    # Its bound is none of those that may move.
+    return own + [replace(one, model=None, solution=None) for one in stays]
+
+
+def _valid(call: Call, candidate: Candidate) -> list[Candidate]:
+    """A candidate with its decision, and what that really costs; none where it breaks a rule."""
+    decision, report = call.decided(candidate)
+    if decision is None or report.faults or report.objective is None:
+        return []
+    return [replace(candidate, cost=call.sign * report.objective, decision=decision, report=report)]
 
 
 def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:

@@ -176,6 +176,29 @@ class Room:
         return f"{'buddy' if self.pool.capacity == 'blocks' else 'parts'}:{self.pool.name}:{size}"
 
 
+@dataclass(frozen=True, eq=False)
+class KeptRoom(Room):
+    """Room of which jobs keep pieces: these are whole in no larger set of free GPUs.
+
+    Attributes
+    ----------
+    rest : bool array, shape (n_gpus,)
+        Free GPUs outside these pieces.
+    kept : int array, shape (n_pieces,)
+        Sizes of the pieces, each a block or GPUs of one node.
+    """
+
+    rest: BoolArray = field(kw_only=True)
+    kept: IntArray = field(kw_only=True)
+
+    def capacity(self, size: int) -> int:
+        """Free GPUs in disjoint sets of a size, in the pieces and in the rest."""
+        outside = Room(self.number, self.pool, self.rest).capacity(size)
+        if self.pool.capacity == "count":
+            return outside + int(self.kept.sum())
+        return outside + int((size * (self.kept // size)).sum())
+
+
 def cuts(free: int, sizes: Sequence[int]) -> list[tuple[int, ...]] | None:
     """Ways to cut a node's free GPUs up into pieces, none of which is a part of another one.
 

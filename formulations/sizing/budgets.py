@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.in_place import kept_rooms
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
@@ -229,6 +230,8 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
     """What is free in each pool as jobs can take it."""
+    if known.in_place:
+        return kept_rooms(known, free_gpus(known))
     if not known.jobs.fixed.any():
         return _open_rooms(known.instance.cluster)
     free = zip(known.pools, free_gpus(known), sleepers_of(known), strict=True)

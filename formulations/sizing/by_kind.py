@@ -161,8 +161,8 @@ class _Round:
             value, own = self.scaled.value[self.index], uses.take(self.index)
             return uses, builder, KindRows(start=rows.start, value=value, pace=1.0 / rows.rate, uses=own)
 
-        # These hang on who is there, too: parts of nodes, quotas' members, and GPUs that some must keep.
-        if self.parts or instance.tenants or known.jobs.fixed.any():
+        # These hang on who is there, too: parts of nodes, quotas' members, and GPUs that some are to keep.
+        if self.parts or instance.tenants or known.jobs.fixed.any() or known.in_place:
             return found()
         prices = instance.carbon_g_per_kwh, instance.price_per_kwh
         words = self.words, instance.budgets, instance.round_s, prices

@@ -92,6 +92,9 @@ def place(
     # Jobs that keep their GPUs need no others, and of a set only the first takes room.
     needs = (options.block[chosen] > 0) & ~options.fixed
     held, parts = _held(options, chosen, needs), [] if placed is None else [placed]
+    if options.of.in_place:
+        # Who changes anyway makes room for those who stay.
+        held = held.only(~options.pays_restart[chosen][held.job])
     rooms = rooms_of(options.of)
     for room in rooms if pools is None else [rooms[p] for p in pools]:
         jobs = np.flatnonzero(needs & (chosen_pool == room.number))

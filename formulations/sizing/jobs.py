@@ -59,6 +59,8 @@ class RoundJobs:
         Sets of jobs that may share GPUs, by pool.
     left_out : mapping of str to str
         Jobs that are not among these, which wait as they have no option, and why.
+    in_place : bool
+        Whether jobs whose changes have a price are to keep their GPUs where they keep their options.
     """
 
     instance: Instance
@@ -67,6 +69,7 @@ class RoundJobs:
     configurations: Configurations
     job_sets: tuple[JobSetOption, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    in_place: bool = False
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -47,6 +47,7 @@ class Choice:
     value: float
     set: str | None = None
     goodput: float = 0.0
+    unchanged: bool = False
 
 
 # -- options -----------------------------------------------------------------------------------------
@@ -160,7 +161,8 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
             value = _value(instance, job, objective, completion, best, rate / reference, paid, joules=joules)
             value += price_of_change(instance, job, objective, unchanged)
             good = _value(instance, job, "goodput", completion, best, rate / reference, paid)
-            found.append(Choice(gpus, kind, completion, power, idle, power * completion, value, None, good))
+            joules = power * completion
+            found.append(Choice(gpus, kind, completion, power, idle, joules, value, None, good, unchanged))
     for declared, kind, part in parts_of(instance, job):
         current, batch = job.current, declared.batch_sizes.get(job.name)
         unchanged = current is not None and (declared.gpus, batch) == (current.gpus, current.batch_size)
@@ -382,8 +384,79 @@ def decided(instance: Instance) -> Instance:
     return decided(instance.model_copy(update={"jobs": jobs, "sets": sets}))
 
 
+def optimum_with_moves(instance: Instance, objective: str) -> float | None:
+    """The same where moves have a price, too, of a round without sets and nodes that sleep."""
+    instance = decided(instance)
+    best: float | None = None
+    blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in kinds(instance).items()}
+    able = {job.name: _can_keep(instance, job, blocks) for job in instance.jobs}
+    placeable: dict[tuple[object, ...], bool] = {}
+    for combination in product(*(choices_of(instance, job, objective) for job in instance.jobs)):
+        if not within_quotas(instance, combination) or not within_budgets(instance, combination):
+            continue
+        pairs = list(zip(instance.jobs, combination, strict=True))
+        stays = [job.name for job, choice in pairs if choice.unchanged and job.preemptible and able[job.name]]
+        for kept in (set(some) for n in range(len(stays) + 1) for some in combinations(stays, n)):
+            moved = [choice.unchanged and job.preemptible and job.name not in kept for job, choice in pairs]
+            value = _total(objective, [
+                choice.value + moves * price_of_change(instance, job, objective, False)
+                for (job, choice), moves in zip(pairs, moved, strict=True)
+            ])  # fmt: skip
+            if best is not None and _better(best, value, objective) == best:
+                continue
+            counts = tuple((c.kind, c.gpus) for job, c in pairs if job.preemptible and job.name not in kept)
+            key = (*sorted(kept), *counts)
+            if key not in placeable:
+                placeable[key] = _fit_beside(instance, kept, counts, blocks)
+            best = value if placeable[key] else best
+    return best
+
+
+def _can_keep(instance: Instance, job: Job, blocks: dict[Kind, list[list[Gpu]]]) -> bool:
+    """Whether a running job has GPUs as a decision may give them."""
+    if job.current is None or not any(job.current.nodes.values()):
+        return False
+    kind = _current_kind(instance, job)
+    assert kind is not None
+    held = {(node, g) for node, gpus in job.current.nodes.items() for g in gpus}
+    if held & {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}:
+        return False
+    match capacity_of(instance, kind):
+        case "blocks":
+            size = next_power(job.current.gpus)
+            starts = [(b, s) for b in blocks[kind] for s in range(0, len(b) - size + 1, size)]
+            return any(held <= set(block[start : start + size]) for block, start in starts)
+        case "count":
+            return True
+    return sum(0 < len(gpus) < kind[1] for gpus in job.current.nodes.values()) <= 1
+
+
+def _fit_beside(
+    instance: Instance,
+    kept: Collection[str],
+    counts: tuple[tuple[Kind | None, int], ...],
+    blocks: dict[Kind, list[list[Gpu]]],
+) -> bool:
+    """Whether jobs with these GPU counts fit beside those that keep what they hold."""
+    jobs = [
+        job.model_copy(update={"preemptible": False}) if job.name in kept else job for job in instance.jobs
+    ]
+    alone = [
+        _free(instance.model_copy(update={"jobs": [job]}), blocks) for job in jobs if not job.preemptible
+    ]
+    every = {(n.name, g) for n in instance.cluster.nodes for g in range(n.gpus)}
+    every -= {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}
+    if sum(len(every - left) for left in alone) > len(every - set.intersection(every, *alone)):
+        return False
+    left = set.intersection(every, *alone)
+    return all(
+        fit(instance, kind, nodes, left, sorted(gpus for at, gpus in counts if at == kind and gpus))
+        for kind, nodes in kinds(instance).items()
+    )
+
+
 def optimum(instance: Instance, objective: str) -> float | None:
-    """Best objective over all combinations, None when there is no feasible one."""
+    """Best objective over all combinations, None when there is no feasible one; moves have no price here."""
     instance = decided(instance)
     by_kind = kinds(instance)
     blocks = {kind: structural_blocks(instance, nodes) for kind, nodes in by_kind.items()}

@@ -150,7 +150,7 @@ class Judge:
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
         joules = counted_j(instance, seconds, power_w / members, idle_w)
         value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s, joules=joules)
-        value += price_of_change(instance, job, instance.objective, stays)
+        value += price_of_change(instance, job, instance.objective, stays and not moved)
         good = _value(instance, job, "goodput", seconds, best_s, speed, lost_s)
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value, good)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from brute_force.agreement import solve_by_kind
-from brute_force.sizing import optimum
+from brute_force.sizing import optimum, optimum_with_moves
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances
@@ -121,3 +121,76 @@ def test_what_is_paid_is_told_and_counted(
         assert worth is not None
         paid = sign * result.totals["change_cost"]
         assert result.objective == pytest.approx(worth + paid, rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    instance=small_instances(),
+    price=st.sampled_from([None, 0.1, 5.0, 300.0]),
+    solver=st.sampled_from(["auto", "price", "highs", "cpsat", "greedy"]),
+    formulation=st.sampled_from(["mckp", "assignment"]),
+    kinds=st.booleans(),
+)
+def test_moves_have_a_price(
+    instance: Instance, price: float | None, solver: str, formulation: str, kinds: bool
+) -> None:
+    """No decision is better than trying all with all that may stay, and no bound beyond that."""
+    instance = instance if price is None else priced(instance, price)
+    assume(not any(node.sleeps for node in instance.cluster.nodes))
+    with pytest.MonkeyPatch.context() as patch:
+        solve_by_kind(patch, kinds)
+        result = decided(instance, solver=solver, formulation=formulation)
+    assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+    best, sign = optimum_with_moves(instance, instance.objective), 1.0 if result.sense == "min" else -1.0
+    assert best is not None
+    assert result.objective is not None
+    rounding = 1e-6 * max(1.0, abs(best))
+    assert sign * result.objective >= sign * best - rounding
+    assert result.bound is None or sign * result.bound <= sign * best + rounding
+    if result.termination.reason == "optimal":
+        assert result.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("capacity", ["blocks", "nodes"])
+@pytest.mark.parametrize("kinds", [False, True])
+@pytest.mark.parametrize(("price", "moves", "gpus"), [(0.0, 1, 4), (0.5, 1, 4), (2.0, 0, 2), (9.0, 0, 2)])
+def test_who_would_move_others_takes_what_is_free(
+    capacity: str, kinds: bool, price: float, moves: int, gpus: int
+) -> None:
+    """The newcomer is worth 4 with four GPUs, for which another job has to move, and 3 with two."""
+    nodes = ["n0", "n1"] if capacity == "nodes" else ["n"]
+    each = 4 if capacity == "nodes" else 8
+    cluster = {
+        "gpu_types": {"A100": {"idle_power_w": 50.0}},
+        "capacity": capacity,
+        "nodes": [{"name": name, "gpu_type": "A100", "gpus": each} for name in nodes],
+    }
+    small = {"gpus": [1], "pool": ["A100"], "power_w": [300.0], "rate": [1.0]}
+    grows = {
+        "gpus": [1, 2, 4],
+        "pool": ["A100"] * 3,
+        "power_w": [300.0, 600.0, 1200.0],
+        "rate": [1.0, 3.0, 4.0],
+    }
+    held = [{nodes[0]: [0]}, {nodes[-1]: [each - 4]}]
+    jobs = [
+        {"name": f"runs{j}", "options": small, "current": {"gpus": 1, "pool": "A100", "nodes": where}}
+        for j, where in enumerate(held)
+    ]
+    document = {
+        "cluster": cluster, "jobs": [*jobs, {"name": "new", "options": grows}],
+        "objective": "goodput", "change_cost": price,
+    }  # fmt: skip
+    instance = Instance.model_validate(document)
+    with pytest.MonkeyPatch.context() as patch:
+        solve_by_kind(patch, kinds)
+        result = wattsched.solve(instance, gap=0.0)
+    assert result.decision is not None
+    assert next(one.gpus for one in result.decision.jobs if one.job == "new") == gpus
+    assert result.totals["migrations"] == moves
+    assert result.totals.get("change_cost", 0.0) == price * moves
+    assert result.objective == pytest.approx(2.0 + (4.0 if gpus == 4 else 3.0) - price * moves)
+    assert result.bound == pytest.approx(6.0)
+    assert (result.decided_by == "in place") == (price > 1.0)
+    assert (result.termination.reason == "optimal") == (price == 0.0)
+    assert verdict_on(instance, result.model_dump(mode="json")).faults == []

@@ -88,8 +88,11 @@ class Outcomes:
 
     @property
     def change_cost(self) -> FloatArray:
-        """What the objective pays for running jobs that restart or stop."""
-        return np.where(self.restarts, self.configurations.change_cost[self.jobs], 0.0)
+        """What the objective pays for running jobs that restart, stop or move."""
+        paid = self.configurations.change_cost[self.jobs]
+        if not paid.any():
+            return paid
+        return np.where(self.restarts | self.moves, paid, 0.0)
 
     @property
     def migrates(self) -> BoolArray:
