@@ -46,7 +46,7 @@ class Asked:
         Have Slurm count its GPUs anew (scontrol reconfigure) where it has counted some as used for S seconds
         that no job has. It reads slurm.conf again, too.
     change_cost : float
-        Price of a running job that stops or changes, in the unit of the objective.
+        Price of a running job that stops, moves or changes, in the unit of the objective.
     """
 
     power_w: float | None = None

@@ -65,7 +65,8 @@ class Session:
     round_s : float
         Time until the next decision.
     change_cost : float
-        What the objective pays for every running job that changes or stops, where the job does not say.
+        What the objective pays for every running job that changes, moves or stops, where the job does not
+        say.
     carbon_g_per_kwh, price_per_kwh : float, optional
         Carbon and price of energy.
     tables : mapping of str to mapping, optional

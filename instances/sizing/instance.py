@@ -118,8 +118,8 @@ class Instance(Strict):
     round_s : float
         Length of the round: a job that waits begins after it.
     change_cost : float
-        What the objective pays for each running job that changes GPU count, batch size or pool, or stops,
-        where the job does not say.
+        What the objective pays for each running job that changes GPU count, batch size, pool or GPUs, or
+        stops, where the job does not say.
     carbon_g_per_kwh : float, optional
         Carbon intensity of the round.
     price_per_kwh : float, optional

@@ -142,7 +142,8 @@ class Job(Strict):
     restart_s : float
         Time lost when a running job changes GPU count, batch size or pool, or is stopped.
     change_cost : float, optional
-        Price of the same in the unit of the objective (default: that of the instance).
+        Price of the same, and of a move to other GPUs of the pool, in the unit of the objective (default:
+        that of the instance).
     preemptible : bool
         False keeps a running job on its GPUs; only its frequency or power limit may change.
     can_wait : bool
