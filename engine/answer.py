@@ -227,8 +227,8 @@ class Evidence:
             detail = f"{why}this is the decision of '{chosen.of}'"
         if self._closed(gap):
             return Termination("optimal", None, detail)
-        if not detail and any(one.of == IN_PLACE for one in self.known):
-            detail = "the bound leaves out what moves cost"
+        if any(one.of == IN_PLACE for one in self.known):
+            detail = "; ".join([*([detail] if detail else []), "the bound leaves out what moves cost"])
         if not detail and ended.reason == "optimal" and not _whole(self.model):
             detail = "the best of the columns generated; others may be better"
         return Termination("feasible", self._limit, detail)

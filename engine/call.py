@@ -215,13 +215,17 @@ class Call:
 
     @cached_property
     def in_place(self) -> Any:
-        """Data in which no job moves; None where moves have no price, or that is not tried."""
-        return None if self.by_heuristic or self.spread else self.problem.in_place(self.data)
+        """Data in which no job moves; None where moves have no price, or that is not tried.
+
+        A user's formulation may have rules of its own.
+        """
+        ours = self.formulation in self.problem.formulations
+        return self.problem.in_place(self.data) if ours and not self.by_heuristic and not self.spread else None
 
     def model_in_place(self) -> Model[Any] | None:
-        """Model of these data; None where there is no decision without moves."""
+        """Model of these data, by the default formulation; None where there is no decision without moves."""
         with self.timer.phase("build"), suppress(InfeasibleError):
-            return self._built(self.formulation, self.in_place)
+            return self._built(self.problem.default, self.in_place)
         return None
 
     def checked(self, of: str, decision: Any) -> Candidate:

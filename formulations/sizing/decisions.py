@@ -77,7 +77,8 @@ def place(
     chosen : int array, shape (n_jobs,)
         One option per job.
     placed : Places, optional
-        Of jobs whose GPUs are known already, those in other pools than `pools`.
+        Of jobs whose GPUs are known already, those in other pools than `pools`; where moves have a price they
+        are found anew, with few moves.
     pools : iterable of int, optional
         Pools in which jobs are to be placed; default: all.
     slots : mapping of int to callable
@@ -88,6 +89,8 @@ def place(
     ValueError
         If what was chosen does not fit.
     """
+    if options.of.change_cost.any():
+        placed = pools = None
     chosen_pool = options.pool[chosen]
     # Jobs that keep their GPUs need no others, and of a set only the first takes room.
     needs = (options.block[chosen] > 0) & ~options.fixed

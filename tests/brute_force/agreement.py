@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from brute_force.sizing import optimum
 from brute_force.sizing_decisions import Judge
@@ -16,6 +18,16 @@ from wattsched.result import Result
 def solve_by_kind(patch: pytest.MonkeyPatch, kinds: bool) -> None:
     """Let rounds of all sizes be solved by kind, where they can be, or none."""
     patch.setattr(by_kind, "pays", lambda known: kinds)
+
+
+def moves_cost(totals: Mapping[str, float]) -> bool:
+    """Whether moves may have cost a decision something that its program does not count."""
+    return totals["migrations"] > 0 and totals.get("change_cost", 0.0) > 0.0
+
+
+def pays_moves(result: Result) -> bool:
+    """The same, or whether they have kept it from a better one."""
+    return moves_cost(result.totals) or result.decided_by == "in place"
 
 
 def require_optimum(instance: Instance, how: tuple[str, str], kinds: bool) -> Result:

@@ -399,7 +399,7 @@ def optimum_with_moves(instance: Instance, objective: str) -> float | None:
         for kept in (set(some) for n in range(len(stays) + 1) for some in combinations(stays, n)):
             moved = [choice.unchanged and job.preemptible and job.name not in kept for job, choice in pairs]
             value = _total(objective, [
-                choice.value + moves * price_of_change(instance, job, objective, False)
+                choice.value + price_of_move(instance, job, objective) * moves
                 for (job, choice), moves in zip(pairs, moved, strict=True)
             ])  # fmt: skip
             if best is not None and _better(best, value, objective) == best:
@@ -412,6 +412,18 @@ def optimum_with_moves(instance: Instance, objective: str) -> float | None:
     return best
 
 
+def price_of_move(instance: Instance, job: Job, objective: str) -> float:
+    """The same of a job that keeps its options on other GPUs."""
+    return 0.0 if _displaced(instance, job) else price_of_change(instance, job, objective, False)
+
+
+def _displaced(instance: Instance, job: Job) -> bool:
+    """Whether a job holds a GPU that takes no job any more: it has to move, which costs nothing."""
+    gone = {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}
+    held = {} if job.current is None else job.current.nodes
+    return any((node, g) in gone for node, gpus in held.items() for g in gpus)
+
+
 def _can_keep(instance: Instance, job: Job, blocks: dict[Kind, list[list[Gpu]]]) -> bool:
     """Whether a running job has GPUs as a decision may give them."""
     if job.current is None or not any(job.current.nodes.values()):
@@ -419,7 +431,7 @@ def _can_keep(instance: Instance, job: Job, blocks: dict[Kind, list[list[Gpu]]])
     kind = _current_kind(instance, job)
     assert kind is not None
     held = {(node, g) for node, gpus in job.current.nodes.items() for g in gpus}
-    if held & {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}:
+    if _displaced(instance, job):
         return False
     match capacity_of(instance, kind):
         case "blocks":

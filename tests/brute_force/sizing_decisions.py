@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brute_force.sizing import (
+    _displaced,
     _value,
     counted_j,
     decided,
@@ -150,7 +151,8 @@ class Judge:
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
         joules = counted_j(instance, seconds, power_w / members, idle_w)
         value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s, joules=joules)
-        value += price_of_change(instance, job, instance.objective, stays and not moved)
+        unmoved = not moved or _displaced(instance, job)
+        value += price_of_change(instance, job, instance.objective, stays and unmoved)
         good = _value(instance, job, "goodput", seconds, best_s, speed, lost_s)
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value, good)
 

@@ -66,13 +66,8 @@ class Outcomes:
     @cached_property
     def moves(self) -> BoolArray:
         """Jobs that run on other GPUs than they are known to hold."""
-        known, places = self.configurations.jobs, self.assigned.places
-        asked = np.flatnonzero(self.runs & known.placed[self.jobs])
-        held, code = known.holdings, known.current.codes[self.jobs[asked]]
-        number = np.array([*map(places.node.get, held.node.values, repeat(0)), 0])
-        size = held.start[code + 1] - held.start[code]
-        entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
-        numbers = places.first[number[held.node.codes[entries]]] + held.gpu[entries]
+        asked, size, holder, numbers = self._held
+        places = self.assigned.places
         listed, user = self.assigned.listed(self.assignment[asked])
         # Who has more GPUs than before, or fewer, has others.
         moved = size != np.bincount(user, minlength=len(asked))
@@ -86,13 +81,32 @@ class Outcomes:
         moves[asked[moved]] = True
         return moves
 
+    @cached_property
+    def displaced(self) -> BoolArray:
+        """Jobs that run and hold a GPU that takes no job any more."""
+        asked, _, holder, numbers = self._held
+        displaced = np.zeros(len(self.jobs), dtype=bool)
+        displaced[asked[holder[~self.assigned.places.available[numbers]]]] = True
+        return displaced
+
+    @cached_property
+    def _held(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Of jobs that run and whose GPUs are known: their places, and how many; whose GPUs, and which."""
+        known, places = self.configurations.jobs, self.assigned.places
+        asked = np.flatnonzero(self.runs & known.placed[self.jobs])
+        held, code = known.holdings, known.current.codes[self.jobs[asked]]
+        number = np.array([*map(places.node.get, held.node.values, repeat(0)), 0])
+        size = held.start[code + 1] - held.start[code]
+        entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
+        return asked, size, holder, places.first[number[held.node.codes[entries]]] + held.gpu[entries]
+
     @property
     def change_cost(self) -> FloatArray:
-        """What the objective pays for running jobs that restart, stop or move."""
+        """What the objective pays for running jobs that restart or stop, or move although they might stay."""
         paid = self.configurations.change_cost[self.jobs]
         if not paid.any():
             return paid
-        return np.where(self.restarts | self.moves, paid, 0.0)
+        return np.where(self.restarts | (self.moves & ~self.displaced), paid, 0.0)
 
     @property
     def migrates(self) -> BoolArray:
