@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wattsched.adapters.kubernetes.extender import Extender
     from wattsched.adapters.kubernetes.loop import Policy, Report
     from wattsched.adapters.kubernetes.snapshot import Snapshot
+    from wattsched.adapters.kubernetes.watching import Mirror
     from wattsched.serve.journal import Journal
     from wattsched.serve.recorded import RecordedSession
 
@@ -150,7 +151,7 @@ def command(
     )
     try:
         with ExitStack() as stack:
-            cluster = _Cluster(stack, kubeconfig, snapshot, record, once=once and not do_apply)
+            cluster = _Cluster(kubeconfig, snapshot, record)
             budget = _budget(asked, cluster)
             budget.cap_w(time.time())  # a file that cannot be read is refused before anything is done
             folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
@@ -162,6 +163,8 @@ def command(
                 actions = partial(
                     actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
                 )
+            if do_apply or not once:
+                stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             stack.enter_context(stopping(rounds.stop))
             return follow(rounds, _jobs_of, once=once, as_json=as_json, do_apply=do_apply)
@@ -173,29 +176,26 @@ def command(
 class _Cluster:
     """A cluster that is watched, asked once, or was saved."""
 
-    def __init__(
-        self,
-        stack: ExitStack,
-        kubeconfig: str | None,
-        snapshot: str | None,
-        record: str | None,
-        *,
-        once: bool,
-    ) -> None:
+    def __init__(self, kubeconfig: str | None, snapshot: str | None, record: str | None) -> None:
         from wattsched.adapters.kubernetes.api import Api, take
         from wattsched.adapters.kubernetes.snapshot import load
-        from wattsched.adapters.kubernetes.watching import Mirror
 
         self._record = record
         self.api = None if snapshot is not None else Api(kubeconfig)
-        self.mirror = None if self.api is None or once else Mirror(self.api)
-        if self.mirror is not None:
-            stack.callback(self.mirror.close)
-            self._take: Callable[[], Snapshot] = self.mirror.snapshot
-        elif self.api is not None:
-            self._take = partial(take, self.api)
-        else:
-            self._take = partial(load, str(snapshot))
+        self.mirror: Mirror | None = None
+        self._take: Callable[[], Snapshot] = (
+            partial(load, str(snapshot)) if self.api is None else partial(take, self.api)
+        )
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch it meanwhile."""
+        from wattsched.adapters.kubernetes.watching import Mirror
+
+        assert self.api is not None  # a saved one is looked at once
+        with closing(Mirror(self.api)) as self.mirror:
+            self._take = self.mirror.snapshot
+            yield
 
     def look(self) -> Snapshot:
         """A snapshot, saved where that was asked for."""

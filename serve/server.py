@@ -6,10 +6,9 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import BinaryIO
 
 import uvicorn
@@ -17,6 +16,7 @@ from fastapi import FastAPI
 
 from wattsched.serve.lines import serve_lines
 from wattsched.serve.service import Service
+from wattsched.serve.standard_input import StandardInput
 
 _PATIENCE_S = 5.0
 """Beyond the deadline of what is in flight."""
@@ -102,10 +102,11 @@ def listening(host: str, port: int) -> socket.socket:
 
 def run_lines(service: Service, output: BinaryIO) -> None:
     """Answer lines of standard input until it ends, or a signal asks for the end."""
-    asyncio.run(_lines_to(service, output))
+    with closing(StandardInput(int(service.limits.body_mb * 1e6))) as source:
+        asyncio.run(_lines_to(service, output, source))
 
 
-async def _lines_to(service: Service, output: BinaryIO) -> None:
+async def _lines_to(service: Service, output: BinaryIO, source: StandardInput) -> None:
     def write(line: bytes) -> None:
         output.write(line)
         output.flush()
@@ -114,36 +115,4 @@ async def _lines_to(service: Service, output: BinaryIO) -> None:
     if os.name == "posix":
         for one in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(one, ended.set)
-    await serve_lines(service, _standard_input(int(service.limits.body_mb * 1e6), ended), write)
-
-
-async def _standard_input(most: int, ended: asyncio.Event) -> AsyncIterator[bytes | None]:
-    """Lines as they come; None for one that is too long, of which the rest is passed over."""
-    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes | None](maxsize=16)
-
-    def read() -> None:
-        source, line = sys.stdin.buffer, b" "
-        while line:
-            line = source.readline(most + 1)
-            told: bytes | None = line
-            if len(line) > most:
-                told = None
-                while line and not line.endswith(b"\n"):
-                    line = source.readline(most)
-                line = line or b" "
-            if told is None or not told.isspace():
-                asyncio.run_coroutine_threadsafe(lines.put(told), loop).result()
-
-    # It may wait for a line for ever, and does not keep the process.
-    threading.Thread(target=read, daemon=True).start()
-    over = asyncio.create_task(ended.wait())
-    while True:
-        coming = asyncio.create_task(lines.get())
-        await asyncio.wait([coming, over], return_when=asyncio.FIRST_COMPLETED)
-        if not coming.done():
-            coming.cancel()
-            return
-        line = coming.result()
-        if line == b"":
-            return
-        yield line
+    await serve_lines(service, source.lines(ended), write)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from wattsched.adapters.kubernetes.snapshot import Snapshot
@@ -74,6 +75,7 @@ class Api:
         settings.retries = False
         self.core = client.CoreV1Api(client.ApiClient(settings))
         self._eviction = ""
+        self._watches = set[Any]()
 
     def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Document that a method of the client answers.
@@ -137,18 +139,26 @@ class Api:
                 _preload_content=False,
                 _request_timeout=(_TIMEOUT_S, _WATCH_S + _TIMEOUT_S),
             )
-            yield {}
+            self._watches.add(answer)
             try:
+                yield {}
                 rest = b""
                 for part in answer.stream(65_536):
                     *lines, rest = (rest + part).split(b"\n")
                     yield from (_event(line) for line in lines if line)
             finally:
+                self._watches.discard(answer)
                 answer.close()
         except ApiException as error:
             raise refusal(error.status, error.body or error.reason) from None
         except (HTTPError, OSError, ValueError) as error:
             raise KubernetesError(f"the watch broke off: {echo(error, '', 200)}") from None
+
+    def end_watches(self) -> None:
+        """End all watches that stand; who waits for their events goes on at once."""
+        for answer in list(self._watches):
+            with suppress(OSError, ValueError, RuntimeError):  # it has ended by itself
+                answer.shutdown()
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A pod as it is now; None for one that is gone.

@@ -92,8 +92,13 @@ class Mirror:
         self._changed, self._stop = threading.Condition(), threading.Event()
         self.nodes = Watched(api, api.core.list_node, self._changed)
         self.pods = Watched(api, api.core.list_pod_for_all_namespaces, self._changed)
-        for one in (self.nodes, self.pods):
-            threading.Thread(target=one.follow, args=(self._stop,), daemon=True).start()
+        self._api = api
+        self._threads = [
+            threading.Thread(target=one.follow, args=(self._stop,), daemon=True)
+            for one in (self.nodes, self.pods)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def snapshot(self, timeout_s: float = _TIMEOUT_S) -> Snapshot:
         """What there is now, as soon as both watches stand.
@@ -117,8 +122,11 @@ class Mirror:
             )
 
     def close(self) -> None:
-        """End the watches."""
+        """End the watches, and their threads: one that still waits when the interpreter ends aborts it."""
         self._stop.set()
+        self._api.end_watches()
+        for thread in self._threads:
+            thread.join()
 
     def _fault(self) -> KubernetesError | None:
         return self.nodes.error or self.pods.error

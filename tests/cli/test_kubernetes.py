@@ -4,15 +4,79 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.conftest import wattsched
 from click.testing import Result
 
+from wattsched.adapters.kubernetes.api import Api
+from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.serve.journal import Journal
+
 SNAPSHOT = Path(__file__).resolve().parents[2] / "examples" / "kubernetes.json"
 Run = Callable[..., Result]
+
+
+class Server(ThreadingHTTPServer):
+    """Answers lists of what it has, and lets watches wait until it ends."""
+
+    nodes: list[Any] = []
+    pods: list[Any] = []
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.kubeconfig, self.folder = folder / "kubeconfig", folder
+        self.over, self.tokens = threading.Event(), set[str]()
+        self.configure(token="secret")
+
+    def configure(self, **user: str) -> None:
+        """Write the configuration of a client."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.server_address[1]}"}}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        self.kubeconfig.write_text(json.dumps(config))
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers of that server."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        """Answer a list, or a watch."""
+        self.server.tokens.add(self.headers["Authorization"])
+        items = self.server.nodes if "/nodes" in self.path else self.server.pods
+        self.send_response(200)
+        self.end_headers()
+        if "watch=" in self.path:
+            self.server.over.wait()
+        else:
+            self.wfile.write(json.dumps({"items": items, "metadata": {"resourceVersion": "1"}}).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of no nodes and pods."""
+    with Server(tmp_path) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.over.set()
+        running.shutdown()
+        thread.join()
 
 
 def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
@@ -53,3 +117,31 @@ def test_where_there_is_no_cluster_it_is_said(tmp_path: Path) -> None:
     done = wattsched("kubernetes", "--shadow", "--once", env=environment)
     assert done.returncode == 4
     assert "no configuration of a cluster" in done.stderr
+
+
+@pytest.mark.parametrize("options", [["--extender", "80000"], ["--extender", "0.0.0.0:1"], []], ids=str)
+def test_what_fails_beside_the_watches_ends_cleanly(server: Server, options: list[str]) -> None:
+    journal = server.folder / "journal"
+    command = ("kubernetes", "--apply", "--kubeconfig", server.kubeconfig, "--journal", journal, *options)
+    with Journal(journal if not options else server.folder / "other"):
+        done = wattsched(*command)
+    assert (done.returncode, done.stderr.count("\n"), done.stderr[:7]) == (2, 1, "error: ")
+
+
+def test_a_first_round_that_fails_beside_the_watches_ends_cleanly(server: Server) -> None:
+    server.nodes = [{"metadata": {"name": 3, "uid": "a", "resourceVersion": "1"}, "spec": {}, "status": {}}]
+    command = ("kubernetes", "--apply", "--once", "--kubeconfig", server.kubeconfig)
+    done = wattsched(*command, "--journal", server.folder / "journal")
+    assert (done.returncode, done.stderr[:7]) == (2, "error: "), done.stderr
+
+
+def test_watches_have_ended_when_they_are_closed(server: Server) -> None:
+    mirror = Mirror(Api(str(server.kubeconfig)))
+    assert mirror.snapshot()["nodes"] == []
+    assert len(following()) == 2
+    mirror.close()
+    assert following() == []
+
+
+def following() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if "follow" in one.name]

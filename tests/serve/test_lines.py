@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from wattsched.serve.journal import Journal
 
@@ -56,6 +59,22 @@ def test_one_after_the_other(tmp_path: Path) -> None:
     assert (child.returncode, errors) == (0, "")
     with Journal(tmp_path / "j.db") as journal:
         assert len(journal.open("s").session) == 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_while_it_waits_for_a_line(tmp_path: Path, ending: int) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "wattsched", "serve", str(tmp_path / "j.db"), "--stdio"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write('{"id": 1, "verb": "sessions"}\n')
+    child.stdin.flush()
+    assert json.loads(child.stdout.readline())["id"] == 1
+    child.send_signal(ending)
+    assert child.wait(20) == 0
+    assert (child.stdout.read(), child.stderr and child.stderr.read()) == ("", "")
 
 
 def test_requests_of_a_session_are_done_in_their_order(tmp_path: Path) -> None:
