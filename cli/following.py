@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 _DONE = {"start": "started", "stop": "stopped", "hold again": "held again"}
 """What is done to jobs -> how the line of a round counts it."""
 
+_LASTING = ("postpone", "wait")
+"""What is said of jobs that lasts from round to round; all else is done once."""
+
+_LOG = 10_000
+"""Columns where standard error is a log, of which a line is one thing that happened."""
 
 ReportT = TypeVar("ReportT", bound="Report")
 Jobs = Mapping[str, Mapping[Any, str]]
@@ -59,7 +64,9 @@ def follow(
     as_json: bool,
     do_apply: bool,
 ) -> int:
-    """Tell of each round; the exit code.
+    """Tell of each round, and what it did to which jobs; the exit code.
+
+    Why a job waits is told when it is news, and not again in each round.
 
     Raises
     ------
@@ -68,7 +75,7 @@ def follow(
     """
     from wattsched.instances.errors import InputError
 
-    code = 0
+    code, before = 0, dict[str, Mapping[Any, str]]()
     for told in rounds:
         if isinstance(told, Exception):
             if once and isinstance(told, InputError):
@@ -78,7 +85,9 @@ def follow(
             document: dict[str, Any] = {"error": str(told)}
         else:
             code = 0
-            _tell(told, jobs_of(told), do_apply=do_apply, details=not as_json and once)
+            jobs = dict(jobs_of(told))
+            _tell(told, jobs, {} if as_json else _news(jobs, before, do_apply), do_apply=do_apply)
+            before = jobs
             document = told.document()
         if as_json:
             click.echo(json.dumps(document))
@@ -88,13 +97,27 @@ def follow(
     return code
 
 
-def _tell(report: Report, jobs: Jobs, *, do_apply: bool, details: bool) -> None:
+def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
+    """What is done to jobs, and of what lasts, or would only be done, what was not so in the round before."""
+    return {
+        what: {
+            name: how
+            for name, how in some.items()
+            if (do_apply and what not in _LASTING) or before.get(what, {}).get(name) != how
+        }
+        for what, some in jobs.items()
+    }
+
+
+def _tell(report: Report, jobs: Jobs, news: Jobs, *, do_apply: bool) -> None:
     """A line on standard error, and what is to be known besides."""
     from wattsched.report.terminal import console, line
     from wattsched.report.wording import count, gap_text
 
     out, would = console(stderr=True), "" if do_apply else "would be "
     counts = ", ".join(f"{told} {len(jobs[what])}" for what, told in _DONE.items() if what in jobs)
+    if not out.is_terminal:
+        out.width = _LOG
     gap = "" if report.gap is None else f", {gap_text(report.gap)}"
     cap = "no cap" if report.cap_w is None else f"of {report.cap_w / 1000:,.2f} kW"
     over = report.cap_w is not None and report.power_w > report.cap_w
@@ -105,7 +128,7 @@ def _tell(report: Report, jobs: Jobs, *, do_apply: bool, details: bool) -> None:
         (f"{report.power_w / 1000:,.2f} kW {cap}", "bold red" if over else "bold"),
         f"; {report.reason}{gap}, {report.took_s:.2f} s",
     )
-    for what, some in jobs.items() if details else ():
+    for what, some in news.items():
         for name, how in some.items():
             line(out, f"{what} {name}: {how}", indent=2)
     for note in report.notes:

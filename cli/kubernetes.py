@@ -167,7 +167,7 @@ def command(
                 stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             stack.enter_context(stopping(rounds.stop))
-            return follow(rounds, _jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+            return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
     except KubernetesError as error:
         click.echo(f"no round: {error}", err=True)
         return NO_SOLUTION
@@ -289,7 +289,7 @@ def _require_sense(
         refuse_given(("kubeconfig", "config_map"), "cannot be combined with --snapshot")
 
 
-def _jobs_of(report: Report) -> Jobs:
+def jobs_of(report: Report) -> Jobs:
     """Jobs of a round, by what is done to them."""
     return {
         "start": report.started,

@@ -145,7 +145,7 @@ def command(
             folder_of_settings = None if settings is None else Path(settings)
             rounds = Rounds(policy, budget, kept, lambda of: Actions(of, folder_of_settings), look)
             with stopping(rounds.stop):
-                return follow(rounds, _jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+                return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
 
 
 def _require_sense(
@@ -160,11 +160,12 @@ def _require_sense(
         refuse_given(("recount",), "needs --apply: in shadow mode Slurm is asked for nothing")
 
 
-def _jobs_of(report: Report) -> Jobs:
+def jobs_of(report: Report) -> Jobs:
     """Jobs of a round, by what is done to them."""
     return {
         "start": report.started,
         "stop": report.stopped,
         "hold again": report.held_again,
+        "postpone": dict.fromkeys(report.postponed, "has no room yet"),
         "wait": report.waiting,
     }

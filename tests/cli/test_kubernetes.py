@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,11 @@ from cli.conftest import wattsched
 from click.testing import Result
 
 from wattsched.adapters.kubernetes.api import Api
+from wattsched.adapters.kubernetes.loop import Report
+from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.cli.following import follow
+from wattsched.cli.kubernetes import jobs_of
 from wattsched.serve.journal import Journal
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "examples" / "kubernetes.json"
@@ -145,3 +153,48 @@ def test_watches_have_ended_when_they_are_closed(server: Server) -> None:
 
 def following() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if "follow" in one.name]
+
+
+def report(**jobs: dict[str, str]) -> Report:
+    return Report(1, 0.0, **jobs)  # type: ignore[arg-type]
+
+
+def followed(*reports: Report, do_apply: bool, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """Lines about jobs, of each round."""
+    assert follow(reports, jobs_of, once=False, as_json=False, do_apply=do_apply) == 0
+    lines = capsys.readouterr().err.splitlines()
+    heads = [at for at, line in enumerate(lines) if line.startswith("round 1")] + [len(lines)]
+    return [[line.strip() for line in lines[at + 1 : end]] for at, end in pairwise(heads)]
+
+
+def test_what_is_done_is_told_always_and_what_waits_when_it_is_news(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = "GPUs " + ", ".join(f"8 of gpu-{k}" for k in range(99))
+    waits, other = report(waiting={"a": "w"}, postponed={"b": "p"}), report(waiting={"a": "w2"})
+    starts = report(started={"c": long}, stopped={"d": "s"}, joined={"e": "gpu-1"})
+    told = ["start c: " + long, "stop d: s", "join e: gpu-1"]
+    rounds = (waits, waits, other, waits, starts, starts)
+    waiting = [["postpone b: p", "wait a: w"], [], ["wait a: w2"], ["postpone b: p", "wait a: w"]]
+    assert followed(*rounds, do_apply=True, capsys=capsys) == [*waiting, told, told]
+    # Nothing is done: the same would be done in each round.
+    assert followed(*rounds, do_apply=False, capsys=capsys) == [*waiting, told, []]
+
+
+def test_the_running_loop_tells_of_jobs(server: Server) -> None:
+    saved = load(str(SNAPSHOT))
+    server.nodes, server.pods = saved["nodes"], saved["pods"]
+    command = ("kubernetes", "--shadow", "--every", "0.2", "--power-w", "9500", "--kubeconfig")
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "wattsched", *command, server.kubeconfig],
+        stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stderr is not None
+        lines = []
+        while sum(line.startswith("round ") for line in lines) < 4:
+            lines.append(child.stderr.readline())
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert sum("wait default/typo: wattsched.io/wieght" in line for line in lines) == 1
+    assert sum(line.startswith("  start default/bert: GPUs") for line in lines) == 1
