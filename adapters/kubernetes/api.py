@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import binascii
 import json
+import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -12,6 +15,7 @@ from wattsched.adapters.kubernetes.snapshot import Snapshot
 from wattsched.adapters.rounds import UnansweredError
 from wattsched.extras import missing
 from wattsched.inputs import echo, open_file
+from wattsched.instances.errors import InputError
 
 _PAGE = 500
 _WATCH_S, _TIMEOUT_S = 30, 10.0
@@ -49,30 +53,14 @@ class Api:
     ------
     KubernetesError
         Where there is no configuration, or the client is not installed.
+    InputError
+        For a kubeconfig that cannot be used.
     """
 
     def __init__(self, kubeconfig: str | None = None) -> None:
-        try:
-            from kubernetes import client, config
-        except ImportError:
-            raise KubernetesError(f"asking the API needs {missing('kubernetes')}") from None
-        settings = client.Configuration()
-        try:
-            try:
-                if kubeconfig is not None:
-                    with open_file(kubeconfig):  # of a pipe the client would wait for an end
-                        pass
-                    raise config.ConfigException
-                config.load_incluster_config(client_configuration=settings)
-            except config.ConfigException:
-                config.load_kube_config(kubeconfig, client_configuration=settings)
-        except (config.ConfigException, OSError, ValueError, TypeError) as error:
-            raise KubernetesError(f"no configuration of a cluster: {echo(error, '', 300)}") from None
-        if not settings.verify_ssl:
-            import urllib3
+        settings = _settings(kubeconfig)
+        from kubernetes import client
 
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        settings.retries = False
         self.core = client.CoreV1Api(client.ApiClient(settings))
         self._eviction = ""
         self._watches = set[Any]()
@@ -241,6 +229,69 @@ class Api:
         if not isinstance(text, str):
             raise KubernetesError(f"the ConfigMap '{namespace}/{name}' has no '{key}'", 404)
         return text
+
+
+def _settings(kubeconfig: str | None) -> Any:
+    """Configuration of the client: where the server is, and who we are."""
+    try:
+        import urllib3
+        from kubernetes import client, config
+        from yaml import YAMLError
+    except ImportError:
+        raise KubernetesError(f"asking the API needs {missing('kubernetes')}") from None
+    settings: Any = client.Configuration()
+    try:
+        try:
+            if kubeconfig is not None:
+                with open_file(kubeconfig):  # of a pipe the client would wait for an end
+                    pass
+                raise config.ConfigException
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            config.load_kube_config(kubeconfig, client_configuration=settings)
+    except OSError as error:
+        raise KubernetesError(f"no configuration of a cluster: {echo(error, '', 300)}") from None
+    except config.ConfigException as error:
+        # What follows a brace is an entry of the file, which may hold a token.
+        told = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
+        if any(map(os.path.isfile, _files(kubeconfig))):
+            raise InputError([f"is no kubeconfig: {told}"], os.pathsep.join(_files(kubeconfig))) from None
+        raise KubernetesError(f"no configuration of a cluster: {told}") from None
+    except YAMLError as error:
+        # Its own words quote the file.
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f", see line {mark.line + 1}, column {mark.column + 1}"
+        file = os.pathsep.join(_files(kubeconfig)) if mark is None else mark.name
+        raise InputError([f"is no YAML{where}"], file) from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        told = f": {error}" if isinstance(error, binascii.Error) else ""
+        raise InputError([f"is no kubeconfig{told}"], os.pathsep.join(_files(kubeconfig))) from None
+    settings.retries = False
+    if not settings.verify_ssl:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    key_of = settings.get_api_key_with_prefix
+    settings.get_api_key_with_prefix = lambda *asked, **named: _token(key_of(*asked, **named))
+    return settings
+
+
+def _files(kubeconfig: str | None) -> list[str]:
+    """Files with the configuration, of which a user may have several."""
+    named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    return [os.path.expanduser(name) for name in named.split(os.pathsep)]
+
+
+def _token(text: str | None) -> str | None:
+    """A token as a header takes it: without the end of the line that its file has.
+
+    Raises
+    ------
+    KubernetesError
+        For one that no header takes; the client would repeat it in its message.
+    """
+    token = text and text.strip()
+    if token and not (token.isascii() and token.isprintable()):
+        raise KubernetesError("the token of the configuration must be one line of ASCII")
+    return token
 
 
 def refusal(status: int | None, body: Any) -> KubernetesError:

@@ -198,3 +198,39 @@ def test_the_running_loop_tells_of_jobs(server: Server) -> None:
     assert child.returncode == 0
     assert sum("wait default/typo: wattsched.io/wieght" in line for line in lines) == 1
     assert sum(line.startswith("  start default/bert: GPUs") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("secret\n", ""), ("sec\nret\n", "one line"), ("s\u00e9cret", "one line")]
+)
+def test_a_token_is_taken_from_a_file_and_never_printed(server: Server, text: str, told: str) -> None:
+    server.nodes = load(str(SNAPSHOT))["nodes"]
+    (server.folder / "token").write_text(text)
+    server.configure(tokenFile="token")
+    done = wattsched("kubernetes", "--shadow", "--once", "--kubeconfig", server.kubeconfig)
+    assert (done.returncode, told in done.stderr) == (4 if told else 0, True), done.stderr
+    assert server.tokens == (set() if told else {"Bearer secret"})
+    assert "ret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "users: [{name: u, user: {token: secret}]\n",
+        "token: 'secret",
+        "\0secret",
+        "- secret",
+        "secret",
+        "{users: [secret]}",
+        "{users: [{nme: secret, token: secret}, {nme: secret}], contexts: []}",
+        "{current-context: secret, contexts: {a: secret}}",
+        '{"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], '
+        '"users": [{"name": "u", "usr": {"token": "secret"}}], "clusters": [{"name": "c", "cluster": {}}]}',
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_named_and_not_quoted(server: Server, text: str) -> None:
+    server.kubeconfig.write_text(text)
+    done = wattsched("kubernetes", "--shadow", "--once", "--kubeconfig", server.kubeconfig)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"error: {server.kubeconfig}: is no ")
+    assert "secret" not in done.stderr
