@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 MOST_S = 86_400
 CAP = "cap.json"
 """Key of a ConfigMap with the cap."""
+DEFAULT_SCHEDULER = "default-scheduler"
+"""Scheduler of pods that name none."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,9 @@ def command(
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     if extender is None:
         refuse_given(("tokens", "all_pods"), "needs --extender")
+        if do_apply and asked.scheduler_name == DEFAULT_SCHEDULER:
+            told = "binds these pods, too, so that two would; give another name, or --extender"
+            raise BadInput(f"--scheduler-name: '{DEFAULT_SCHEDULER}' {told}")
     elif not do_apply or once:
         raise BadInput("--extender needs --apply, and cannot be combined with --once")
     else:
@@ -221,7 +226,7 @@ class _Cluster:
 def _scheduler_name(asked: Asked, extender: str | None) -> str:
     """Scheduler of our pods: the one that is not ours asks an extender."""
     own = asked.scheduler_name == Asked.scheduler_name
-    return "default-scheduler" if own and extender is not None else asked.scheduler_name
+    return DEFAULT_SCHEDULER if own and extender is not None else asked.scheduler_name
 
 
 @contextmanager

@@ -113,6 +113,10 @@ def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
         (["--shadow", "--snapshot", SNAPSHOT, "--objective", "money"], "'money'"),
         (["--shadow", "--snapshot", SNAPSHOT, "--config-map", "a/b"], "--config-map cannot be combined"),
         (["--shadow", "--every", "0"], "--every"),
+        (
+            ["--apply", "--journal", "j", "--scheduler-name", "default-scheduler"],
+            "--scheduler-name: 'default-scheduler' binds these pods, too",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(run: Run, options: list[object], told: str) -> None:
