@@ -17,16 +17,18 @@ from typing import Any
 import pytest
 from cli.conftest import wattsched
 from click.testing import Result
+from docs.markdown import blocks_of
 
 from wattsched.adapters.kubernetes.api import Api
 from wattsched.adapters.kubernetes.loop import Report
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.kubernetes.watching import Mirror
 from wattsched.cli.following import follow
-from wattsched.cli.kubernetes import jobs_of
+from wattsched.cli.kubernetes import command, jobs_of
 from wattsched.serve.journal import Journal
 
-SNAPSHOT = Path(__file__).resolve().parents[2] / "examples" / "kubernetes.json"
+ROOT = Path(__file__).resolve().parents[2]
+SNAPSHOT, PAGE = ROOT / "examples" / "kubernetes.json", ROOT / "docs" / "kubernetes.md"
 Run = Callable[..., Result]
 
 
@@ -238,3 +240,20 @@ def test_a_file_that_is_no_kubeconfig_is_named_and_not_quoted(server: Server, te
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert done.stderr.startswith(f"error: {server.kubeconfig}: is no ")
     assert "secret" not in done.stderr
+
+
+def test_the_page_has_all_options_and_says_what_is_to_be_installed() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    options = [name for one in command.params for name in one.opts]
+    assert [name for name in options if f"`{name}" not in page] == []
+    assert "pip install 'wattsched[kubernetes]'" in page
+    assert "'wattsched[kubernetes,serve]'" in page
+
+
+def test_the_files_of_the_page_are_of_its_example(run: Run, tmp_path: Path) -> None:
+    files = [block.text for block in blocks_of(PAGE) if block.tag == "KubernetesOptions"]
+    assert files
+    for text in files:
+        (tmp_path / "site.json").write_text(text)
+        done = run("kubernetes", "--shadow", "--snapshot", SNAPSHOT, "--options", tmp_path / "site.json")
+        assert (done.exit_code, "  note" in done.stderr) == (0, False), done.output
