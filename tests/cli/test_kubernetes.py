@@ -63,15 +63,26 @@ class Answers(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Answer a list, or a watch."""
+        """Answer a list, or a watch; there is nothing else."""
         self.server.tokens.add(self.headers["Authorization"])
-        items = self.server.nodes if "/nodes" in self.path else self.server.pods
-        self.send_response(200)
-        self.end_headers()
-        if "watch=" in self.path:
+        kinds = {"/api/v1/nodes": self.server.nodes, "/api/v1/pods": self.server.pods}
+        items = kinds.get(self.path.partition("?")[0])
+        if items is not None and "watch=" in self.path:
+            self.send_response(200)
+            self.end_headers()
             self.server.over.wait()
-        else:
-            self.wfile.write(json.dumps({"items": items, "metadata": {"resourceVersion": "1"}}).encode())
+            return
+        told = {} if items is None else {"items": items, "metadata": {"resourceVersion": "1"}}
+        self._answer(404 if items is None else 200, json.dumps(told).encode())
+
+    def do_POST(self) -> None:
+        """Make whatever is to be made."""
+        self._answer(201, self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
