@@ -219,8 +219,9 @@ class Call:
 
         A user's formulation may have rules of its own.
         """
-        ours = self.formulation in self.problem.formulations
-        return self.problem.in_place(self.data) if ours and not self.by_heuristic and not self.spread else None
+        if self.by_heuristic or self.spread or self.formulation not in self.problem.formulations:
+            return None
+        return self.problem.in_place(self.data)
 
     def model_in_place(self) -> Model[Any] | None:
         """Model of these data, by the default formulation; None where there is no decision without moves."""
