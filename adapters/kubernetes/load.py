@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
@@ -16,14 +16,14 @@ from wattsched.adapters.kubernetes.options import (
     launch_of,
     pools_of_site,
 )
-from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, Site
+from wattsched.adapters.kubernetes.reading import GPU, KubeNode, KubePod, Site
 
 Ours = Callable[[KubePod], bool]
 """Whether a pod is ours, such as by its scheduler's name."""
 
 LEAVING_S = 30.0
 """So long after it was to be gone a deleted pod's GPUs still count as about to be free."""
-_SLACK_W = 1e-6
+_SLACK, _SLACK_W = 1e-6, 1e-6
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Load:
         GPUs by node, of all pods.
     soon : dict of str to int
         GPUs by node of pods that were deleted and are about to go.
+    leaving : list of KubePod
+        These pods.
     node_w : dict of str to float
         What each node draws.
     soon_w : dict of str to float
@@ -82,8 +84,10 @@ class Load:
     stuck: dict[str, str] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
     soon: Counter[str] = field(default_factory=Counter)
+    leaving: list[KubePod] = field(default_factory=list)
     node_w: dict[str, float] = field(default_factory=dict)
     soon_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     _under: dict[str, list[str]] = field(default_factory=dict)
 
@@ -112,11 +116,40 @@ class Load:
     def has_room(self, pod: KubePod, name: str) -> bool:
         """Whether a node takes a pod now."""
         node = self.site.nodes.get(name)
-        if node is None or not node.ready or self.free(node) < pod.gpus:
+        if node is None or not node.ready or self.lacks(pod, node):
             return False
-        room = self._room[name]
-        enough = all(amount <= room.get(what, 0.0) for what, amount in pod.needs.items())
-        return enough and pod.constraints.allow(node.name, node.labels, node.taints)
+        return pod.constraints.allow(node.name, node.labels, node.taints)
+
+    def lacks(self, pod: KubePod, node: KubeNode) -> list[str]:
+        """Resources of which a node has less left than a pod asks for."""
+        room = self._room[node.name]
+        gpus = [GPU] if self.free(node) < pod.gpus else []
+        return gpus + [what for what, most in pod.needs.items() if 0 < most > room.get(what, 0.0) + _SLACK]
+
+    def copies(self, pod: KubePod, node: KubeNode, what: Iterable[str]) -> int:
+        """How many pods like one a node has room for, by its GPUs and some other resources."""
+        room, most = self._room[node.name], self.free(node) // pod.gpus
+        for name in what:
+            if (amount := pod.needs[name]) > 0:
+                most = min(most, int((room.get(name, 0.0) + _SLACK) / amount))
+        return max(0, most)
+
+    def without(self, pods: Iterable[KubePod]) -> Load:
+        """What there would be if pods had left their nodes."""
+        left = replace(
+            self,
+            used=self.used.copy(),
+            node_w=dict(self.node_w),
+            _room={name: dict(room) for name, room in self._room.items()},
+        )
+        for pod in pods:
+            left._count(pod, pod.node, self._added_w[pod.uid], -1)
+        return left
+
+    def emptied(self) -> Load:
+        """What there would be on empty nodes, but for watts."""
+        room = {node.name: dict(node.room) for node in self.site.nodes.values()}
+        return replace(self, used=Counter(), node_w=dict(self.node_w), _room=room)
 
     def place(self, pod: KubePod, wanted: str) -> str | None:
         """The node wanted, or another one of its pool where a pod has room and leaves the least."""
@@ -216,9 +249,11 @@ def _count_present(load: Load, pod: KubePod, present: dict[str, list[KubePod]], 
     each_w = most_w if launch is None else launch.power_w / launch.gpus
     added_w = pod.gpus * (each_w - load.idle_w(node.name))
     load._count(pod, pod.node, added_w, 1)
+    load._added_w[pod.uid] = added_w
     if pod.leaving and load.site.time_s < pod.deletion_s + LEAVING_S:
         load.soon[pod.node] += pod.gpus
         load.soon_w[pod.node] += added_w
+        load.leaving.append(pod)
     elif launch is not None and not pod.leaving:
         present[job_key(pod)].append(pod)
         load.launches[pod.uid] = launch

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
+from wattsched.adapters.kubernetes.arranging import arranged, placed
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
@@ -22,8 +23,8 @@ from wattsched.serve.recorded import RecordedSession
 SESSION = "kubernetes"
 """Name of our session in the journal."""
 
-_ATTEMPTS = 3
-"""Decisions at most, after the first one, until one moves nothing."""
+_ATTEMPTS = 4
+"""Decisions at most, after the first one, until one moves nothing, and all that it starts has room."""
 
 
 @dataclass(frozen=True)
@@ -150,18 +151,13 @@ class Rounds(RoundLoop[Report]):
         self._tell(round, cap_w)
         plan = self._solved(round, report)
         for attempt in range(_ATTEMPTS):
-            if plan is None or not plan.moved:
+            if plan is None or not self._mended(plan, round, last=attempt == _ATTEMPTS - 1):
                 break
-            # What would be moved is pinned; the last time, so is all that goes on.
-            last = attempt == _ATTEMPTS - 1
-            held = [job["name"] for job in round.jobs if "current" in job and job["name"] not in plan.stops]
-            self.session.upsert(
-                [{"name": name, "preemptible": False} for name in (held if last else plan.moved)]
-            )
             plan = self._solved(round, report)
-        if plan is not None:
-            return plan
         load = round.load
+        if plan is not None:
+            starts, roomless = arranged(plan, load)
+            return replace(plan, starts=starts, reasons=plan.reasons | roomless)
         stops = stops_to_fit(load, cap_w)
         left_w = load.power_w - sum(load.soon_w.values())
         for name in stops:
@@ -170,6 +166,26 @@ class Rounds(RoundLoop[Report]):
             told = f"{left_w:,.0f} W are drawn by what may not be stopped (pods, idle GPUs, nodes)"
             report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
         return Plan([], stops, round.left_out)
+
+    def _mended(self, plan: Plan, round: Round, *, last: bool) -> bool:
+        """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
+        if plan.moved:
+            # What would be moved is pinned; the last time, so is all that goes on.
+            held = [job["name"] for job in round.jobs if "current" in job and job["name"] not in plan.stops]
+            pinned = held if last else plan.moved
+            self.session.upsert([{"name": name, "preemptible": False} for name in pinned])
+            return True
+        starts, roomless = arranged(plan, round.load)
+        if not roomless:
+            return False
+        # What has no room takes no part any more; the last time, neither does what is not known to have room.
+        known = {start.job.name for start in starts}
+        waiting = [job["name"] for job in round.jobs if "current" not in job]
+        out = [name for name in waiting if name in roomless or (last and name not in known)]
+        told = set(self.session.session.to_instance().by_column().names)
+        self.session.remove([name for name in out if name in told])
+        round.left_out.update(roomless)
+        return True
 
     def _solved(self, round: Round, report: Report) -> Plan | None:
         """What a decision asks for; None where there is none."""
@@ -278,22 +294,6 @@ class Rounds(RoundLoop[Report]):
 def is_marked(pod: KubePod) -> bool:
     """Whether a pod has a label or an annotation of ours."""
     return any(name.startswith(PREFIX) for name in (*pod.labels, *pod.annotations))
-
-
-def placed(start: Start, load: Load) -> tuple[tuple[Binding, ...], str]:
-    """The pods of a start with nodes that have room for them, counted; or those that had, and why not all."""
-    found = list[Binding]()
-    for one in start.bindings:
-        pod = load.site.pods.get(one.pod.uid)
-        if pod is None or not pod.waiting:
-            return tuple(found), "has changed meanwhile"
-        node = load.place(pod, one.node)
-        if node is None:
-            return tuple(found), "has no room yet"
-        binding = Binding(pod, node, one.launch)
-        load.take(binding)
-        found.append(binding)
-    return tuple(found), ""
 
 
 def told(start: Start) -> str:

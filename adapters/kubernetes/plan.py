@@ -16,6 +16,7 @@ from wattsched.adapters.kubernetes.options import (
     possible,
 )
 from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
+from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.options import OF_MODELS, expand_models
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
@@ -93,6 +94,8 @@ def round_of(load: Load) -> Round:
     left_out = dict(load.stuck)
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
+    stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
+    empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
     fields, whole = dict[str, dict[str, Any]](), dict[str, KubeJob]()
     for name, job in load.waiting.items():
         try:
@@ -104,7 +107,8 @@ def round_of(load: Load) -> Round:
     for name, said in fields.items():
         try:
             record = {field: value for field, value in said.items() if field not in OF_MODELS}
-            record["options"] = possible(whole[name], said["options"], said["pools"], load.pools)
+            table = possible(whole[name], said["options"], said["pools"], load.pools)
+            record["options"] = with_room(whole[name], table, empty, now)
             records.append(record)
         except InputError as error:
             left_out[name] = "; ".join(error.faults)

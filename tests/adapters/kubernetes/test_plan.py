@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import wattsched
+from wattsched.adapters.kubernetes.arranging import placed
 from wattsched.adapters.kubernetes.load import Load, load_of
-from wattsched.adapters.kubernetes.loop import Policy, placed
+from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
 from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of, stops_to_fit
 from wattsched.adapters.kubernetes.reading import Site, read

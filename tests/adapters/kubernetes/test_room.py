@@ -1,0 +1,207 @@
+"""Pods that nodes have no CPU, memory, ports or other things for keep no GPUs from others."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wattsched.adapters.budget import Budget
+from wattsched.adapters.kubernetes.actions import Actions
+from wattsched.adapters.kubernetes.announcing import Announcing
+from wattsched.adapters.kubernetes.api import KubernetesError
+from wattsched.adapters.kubernetes.extender import Extender
+from wattsched.adapters.kubernetes.loop import Policy, Report, Rounds
+from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.kubernetes.reading import read_pod
+from wattsched.serve.journal import Journal
+
+PREFIX = "wattsched.io/"
+ROOM = {"nvidia.com/gpu": "8", "cpu": "64", "pods": "110"}
+
+
+class Cluster:
+    """Nodes of eight GPUs and 64 CPUs, and an API server that binds and evicts at once."""
+
+    def __init__(self, folder: Path, nodes: int = 2) -> None:
+        self.nodes, self.pods = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+        self.guarded = set[str]()
+        for i in range(nodes):
+            ready = {"type": "Ready", "status": "True"}
+            status = {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready]}
+            labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+            about = {"name": f"n{i}", "uid": f"n{i}", "labels": labels}
+            self.nodes[f"n{i}"] = {"metadata": about, "spec": {}, "status": status}
+        self.journal = Journal(folder / "journal")
+        self.budget = Budget(100_000.0)
+
+    def submit(
+        self, name: str, gpus: int = 1, ports: list[int] | None = None, spec: Any = None, **said: Any
+    ) -> dict[str, Any]:
+        """Make a pod; what it says are annotations, and ``needs`` what it asks for besides GPUs."""
+        limits = {"nvidia.com/gpu": str(gpus)} | said.pop("needs", {})
+        labels = said.pop("labels", {})
+        annotations = {PREFIX + key.replace("_", "-"): str(value) for key, value in said.items()}
+        about = {"name": name, "namespace": "t", "uid": name, "labels": labels, "annotations": annotations}
+        container = {"resources": {"limits": limits}, "ports": [{"hostPort": port} for port in ports or []]}
+        whole = {"schedulerName": "wattsched", "containers": [container], **(spec or {})}
+        self.pods[name] = {"metadata": about, "spec": whole, "status": {}}
+        return self.pods[name]
+
+    def gang(self, name: str, pods: int, **said: Any) -> None:
+        """Make the pods of a gang."""
+        for i in range(pods):
+            labels = {PREFIX + "gang": name}
+            self.submit(f"{name}-{i}", labels=labels, **{"gang_size": pods, **said})
+
+    def look(self) -> dict[str, Any]:
+        found = {"nodes": list(self.nodes.values()), "pods": list(self.pods.values())}
+        return copy.deepcopy({"time": 1e9, **found})
+
+    def rounds(self, apply: bool = True, options: Any = None) -> Rounds:
+        server: Any = self
+        policy = Policy(KubernetesOptions.model_validate(options or {}), apply=apply)
+        actions: Callable[[Any], Actions] = lambda journal: Actions(server, server, journal)  # noqa: E731
+        return Rounds(policy, self.budget, self.journal, self.look, actions)
+
+    def extended(self) -> Rounds:
+        """Rounds of an extender, whose scheduler binds at once what it is told."""
+        server: Any = self
+        policy = Policy(KubernetesOptions(), apply=True)
+        extender = Extender(lambda pod: policy.ours(read_pod(pod)), 1e6)
+        return Rounds(
+            policy,
+            self.budget,
+            self.journal,
+            self.look,
+            lambda journal: Announcing(server, server, journal, extender=extender),
+        )
+
+    # -- what an API server and its mirror do ------------------------------------------------------------
+
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
+        self.pods[name]["metadata"]["annotations"] |= annotations
+        self.pods[name]["spec"]["nodeName"] = node
+
+    def annotate(self, namespace: str, name: str, uid: str, annotations: dict[str, str]) -> None:
+        node = json.loads(annotations[PREFIX + "launch"])["node"]
+        self.bind(namespace, name, uid, node, annotations)
+
+    def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
+        if name in self.guarded:
+            raise KubernetesError("a budget", 429)
+        if not dry_run:
+            del self.pods[name]
+
+    def wait(self, seen: Callable[[Any], bool], timeout_s: float = 0.0) -> bool:
+        return seen(self.pods)
+
+    # -- what is true of it ------------------------------------------------------------------------------
+
+    def running(self) -> set[str]:
+        return {name for name, pod in self.pods.items() if pod["spec"].get("nodeName")}
+
+    def used(self, what: str) -> Counter[str]:
+        """How much of a resource pods have on each node."""
+        found = Counter[str]()
+        for name in self.running():
+            spec = self.pods[name]["spec"]
+            found[spec["nodeName"]] += int(spec["containers"][0]["resources"]["limits"].get(what, 0))
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Two nodes."""
+    made = Cluster(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def started(report: Report) -> set[str]:
+    return set(report.started)
+
+
+@pytest.mark.parametrize("how", ["apply", "shadow", "extender"])
+def test_what_no_node_has_keeps_no_gpus_from_others(cluster: Cluster, how: str) -> None:
+    cluster.submit("fpga", 8, needs={"x.com/fpga": "1"}, weight=100)
+    for i in range(8):
+        cluster.submit(f"cpu{i}", needs={"cpu": "100"})
+    cluster.gang("wide", 4, gpus=2, needs={"cpu": "60"}, weight=100)
+    for i in range(16):
+        cluster.submit(f"small{i}")
+    rounds = cluster.extended() if how == "extender" else cluster.rounds(how == "apply")
+    report = rounds.round()
+    assert started(report) == {f"t/small{i}" for i in range(16)}
+    assert "x.com/fpga" in report.waiting["t/fpga"]
+    assert all("cpu" in report.waiting[f"t/cpu{i}"] for i in range(8))
+    assert "cpu" in report.waiting["t/gang:wide"]
+    assert report.postponed == {}
+
+
+@pytest.mark.parametrize("how", ["apply", "shadow"])
+def test_what_others_use_now_keeps_no_gpus_from_others(cluster: Cluster, how: str) -> None:
+    for name in cluster.nodes:
+        theirs = cluster.submit(f"theirs-{name}", 0, needs={"cpu": "40"})
+        theirs["spec"] |= {"schedulerName": "default-scheduler", "nodeName": name}
+    for i in range(4):
+        cluster.submit(f"cpu{i}", 4, needs={"cpu": "20"}, weight=100)
+    for i in range(8):
+        cluster.submit(f"small{i}")
+    report = cluster.rounds(how == "apply").round()
+    large = {name for name in report.started if "cpu" in name}
+    assert len(large) == 2
+    assert started(report) - large == {f"t/small{i}" for i in range(8)}
+    assert all("cpu" in report.waiting[f"t/cpu{i}"] for i in range(4) if f"t/cpu{i}" not in large)
+
+
+def test_nobody_is_evicted_for_a_pod_that_cannot_start(cluster: Cluster) -> None:
+    cluster.gang("old", 16, preemptible="true")
+    rounds = cluster.rounds()
+    assert started(rounds.round()) == {"t/gang:old"}
+    for name in cluster.nodes:
+        theirs = cluster.submit(f"theirs-{name}", 0, needs={"cpu": "40"})
+        theirs["spec"] |= {"schedulerName": "default-scheduler", "nodeName": name}
+    cluster.submit("new", 8, needs={"cpu": "30"}, weight=1e6)
+    assert (rounds.round().stopped, len(cluster.running())) == ({}, 18)
+
+
+JOBS = st.lists(
+    st.tuples(st.integers(1, 8), st.sampled_from([0, 5, 20, 40, 64]), st.integers(1, 3), st.integers(1, 9)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(jobs=JOBS)
+@settings(max_examples=40, deadline=None)
+def test_whatever_pods_ask_for_gpus_stay_idle_only_for_want_of_the_rest(
+    tmp_path_factory: pytest.TempPathFactory, jobs: Any
+) -> None:
+    """After a few rounds no pod waits that has room; shadow mode says what the first round does."""
+    cluster = Cluster(tmp_path_factory.mktemp("room"))
+    for i, (gpus, cpu, pods, weight) in enumerate(jobs):
+        said = {"gpus": gpus, "needs": {"cpu": str(cpu)} if cpu else {}, "weight": weight}
+        cluster.gang(f"g{i}", pods, **said) if pods > 1 else cluster.submit(f"p{i}", **said)
+    told = cluster.rounds(apply=False).round()
+    rounds = cluster.rounds()
+    done = rounds.round()
+    assert (started(told), told.waiting.keys()) == (started(done), done.waiting.keys())
+    assert (told.postponed, done.postponed) == ({}, {})
+    rounds.round()
+    assert all(count <= 8 for count in cluster.used("nvidia.com/gpu").values())
+    assert all(count <= 64 for count in cluster.used("cpu").values())
+    waiting = {name for name in cluster.pods if name not in cluster.running() and name.startswith("p")}
+    for name in waiting:
+        asked = cluster.pods[name]["spec"]["containers"][0]["resources"]["limits"]
+        for node in cluster.nodes:
+            full = cluster.used("nvidia.com/gpu")[node] + int(asked["nvidia.com/gpu"]) > 8
+            assert full or cluster.used("cpu")[node] + int(asked.get("cpu", 0)) > 64
+    cluster.journal.close()
