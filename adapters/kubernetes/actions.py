@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.load import Binding, Load
@@ -36,7 +36,14 @@ class Actions:
         Where actions are kept.
     number : int
         Of the round, which tells attempts apart.
+
+    Attributes
+    ----------
+    looks_at_volumes : bool
+        Whether who binds looks at volumes.
     """
+
+    looks_at_volumes: ClassVar[bool] = False
 
     api: Api
     mirror: Mirror

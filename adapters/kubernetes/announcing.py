@@ -51,6 +51,7 @@ class Announcing(Actions):
         So long a binding may take after the last question.
     """
 
+    looks_at_volumes = True
     extender: Extender = field(kw_only=True)
     patience_s: float = field(default=60.0, kw_only=True)
     binding_s: float = field(default=30.0, kw_only=True)

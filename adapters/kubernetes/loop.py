@@ -107,6 +107,9 @@ class Rounds(RoundLoop[Report]):
         self.policy, self.budget, self.journal, self.look = policy, budget, journal, look
         self.session = self._opened()
         self.actions = actions(self.session) if actions is not None and policy.apply else None
+        if self.actions is not None and self.actions.looks_at_volumes:
+            options = policy.options.model_copy(update={"claims_on_any_node": True})
+            self.policy = replace(policy, options=options)
 
     def round(self) -> Report:
         """Do one round.

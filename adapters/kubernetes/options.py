@@ -55,6 +55,8 @@ class KubernetesOptions(StatedOptions):
         Labels of nodes that name what they stand in, the largest first; these are members of `power_domains`.
     namespaces : dict
         What is said of the jobs of a namespace.
+    claims_on_any_node : bool
+        Whether volumes of persistent volume claims can be had on every node. Otherwise pods with some wait.
     tenant_label : str, optional
         Label of pods that names their tenant; that of a pod without it is its namespace.
     """
@@ -65,6 +67,7 @@ class KubernetesOptions(StatedOptions):
         default_factory=lambda: ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack"]
     )
     namespaces: dict[str, JobOptions] = Field(default_factory=dict)
+    claims_on_any_node: bool = False
     tenant_label: Name | None = None
 
     def tenant_of(self, pod: KubePod) -> str | None:

@@ -151,6 +151,8 @@ def complete(job: KubeJob) -> KubeJob:
 
 
 def _fields(job: KubeJob, load: Load) -> dict[str, Any]:
+    if not load.options.claims_on_any_node and any(pod.claims for pod in job.pods):
+        raise InputError(["has volumes of persistent volume claims; see claims_on_any_node"])
     pools = set.intersection(*(set(load.pools.for_pod(pod)) for pod in job.pods))
     return fields_of(job, load.options, load.pools.kind, sorted(pools))
 

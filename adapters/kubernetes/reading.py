@@ -22,6 +22,7 @@ GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
 _SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
+_HOST_PORT = "host port"
 _CLOSING = frozenset(["NoSchedule", "NoExecute"])
 
 
@@ -85,12 +86,23 @@ class _Needs(KubeObject):
     limits: Resources = {}
 
 
+class _Port(KubeObject):
+    host: Annotated[int | None, Field(alias="hostPort")] = None
+    protocol: str | None = None
+
+
 class _Container(KubeObject):
     resources: _Needs = _Needs()
+    ports: Annotated[list[_Port], BeforeValidator(nothing_for_null)] = []
     restart: Annotated[str | None, Field(alias="restartPolicy")] = None
 
 
 Containers = Annotated[list[_Container], BeforeValidator(nothing_for_null)]
+
+
+class _Volume(KubeObject):
+    claim: Annotated[Any, Field(alias="persistentVolumeClaim")] = None
+    template: Annotated[Any, Field(alias="ephemeral")] = None
 
 
 class _PodSpec(KubeObject):
@@ -107,6 +119,7 @@ class _PodSpec(KubeObject):
         list[Any], BeforeValidator(nothing_for_null), Field(alias="topologySpreadConstraints")
     ] = []
     tolerations: Annotated[list[Toleration], BeforeValidator(nothing_for_null)] = []
+    volumes: Annotated[list[_Volume], BeforeValidator(nothing_for_null)] = []
 
 
 class _PodStatus(KubeObject):
@@ -158,7 +171,7 @@ class KubeNode:
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
-        Other resources that pods may ask for.
+        Other resources that pods may ask for, host ports among them.
     ready : bool
         False where it does not answer or is cordoned.
     """
@@ -182,7 +195,9 @@ class KubePod:
     node : str
         Where it is bound to; empty for one that waits.
     needs : dict of str to float
-        What it asks for besides GPUs.
+        What it asks for besides GPUs; of every host port, 1.
+    claims : bool
+        Whether it has volumes of persistent volume claims.
     gang, gang_size : str, int
         Label, empty for a pod on its own; 0 where no size is stated.
     deletion_s : float
@@ -201,6 +216,7 @@ class KubePod:
     phase: str
     gpus: int
     needs: dict[str, float]
+    claims: bool
     labels: dict[str, str]
     annotations: dict[str, str]
     gang: str
@@ -275,11 +291,12 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
     """
     try:
         found = validated(_Objects, {"nodes": snapshot["nodes"], "pods": snapshot["pods"]}, "Kubernetes")
-        return Site(
-            time_s=float(snapshot["time"]),
-            nodes={node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)},
-            pods={pod.metadata.uid or _key(pod): _pod(pod) for pod in found.pods},
-        )
+        nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
+        pods = {pod.metadata.uid or _key(pod): _pod(pod) for pod in found.pods}
+        ports = {what for pod in pods.values() for what in pod.needs if what.startswith(_HOST_PORT)}
+        for node in nodes.values():
+            node.room.update(dict.fromkeys(ports, 1.0))
+        return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError([f"the answer of the API cannot be read: {error}"]) from None
 
@@ -365,6 +382,7 @@ def _pod(row: _Pod) -> KubePod:
         phase=row.status.phase or "Pending",
         gpus=gpus,
         needs=needs,
+        claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,
         annotations=metadata.annotations,
         gang=metadata.labels.get(GANG, ""),
@@ -390,7 +408,15 @@ def _needs(spec: _PodSpec) -> dict[str, float]:
     alone = [_asked(one) for one in spec.first if one.restart != "Always"]
     names = {name for needs in (together, *alone) for name in needs}
     largest = {name: max(needs.get(name, 0.0) for needs in (together, *alone)) for name in names}
-    return _summed([largest, spec.overhead, {"pods": 1.0}])
+    listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
+    # Those of different addresses of a node would do beside each other; few pods name addresses.
+    ports = {
+        f"{_HOST_PORT} {port.host}/{port.protocol or 'TCP'}"
+        for one in listening
+        for port in one.ports
+        if port.host
+    }
+    return _summed([largest, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 
 def _asked(container: _Container) -> dict[str, float]:

@@ -83,9 +83,25 @@ def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
         if spec.get(name):
             kept["spec"][name] = [
                 {field: one[field] for field in ("name", "resources", "restartPolicy") if one.get(field)}
+                | _host_ports(one)
                 for one in spec[name]
             ]
+    kinds = ("persistentVolumeClaim", "ephemeral")
+    volumes = spec.get("volumes") or []
+    if any(one.get(kind) is not None for one in volumes for kind in kinds):
+        kept["spec"]["volumes"] = [
+            {kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes
+        ]
     ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
     if ready:
         kept["status"]["conditions"] = [{name: one.get(name) for name in ("type", "status")} for one in ready]
     return kept
+
+
+def _host_ports(container: Mapping[str, Any]) -> dict[str, Any]:
+    ports = [
+        {name: port[name] for name in ("hostPort", "protocol") if port.get(name)}
+        for port in container.get("ports") or []
+        if port.get("hostPort")
+    ]
+    return {"ports": ports} if ports else {}

@@ -20,7 +20,8 @@ from wattsched.adapters.kubernetes.api import KubernetesError
 from wattsched.adapters.kubernetes.extender import Extender
 from wattsched.adapters.kubernetes.loop import Policy, Report, Rounds
 from wattsched.adapters.kubernetes.options import KubernetesOptions
-from wattsched.adapters.kubernetes.reading import read_pod
+from wattsched.adapters.kubernetes.reading import read, read_pod
+from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.serve.journal import Journal
 
 PREFIX = "wattsched.io/"
@@ -205,3 +206,42 @@ def test_whatever_pods_ask_for_gpus_stay_idle_only_for_want_of_the_rest(
             full = cluster.used("nvidia.com/gpu")[node] + int(asked["nvidia.com/gpu"]) > 8
             assert full or cluster.used("cpu")[node] + int(asked.get("cpu", 0)) > 64
     cluster.journal.close()
+
+
+@pytest.mark.parametrize("how", ["apply", "shadow"])
+def test_a_host_port_is_had_by_one_pod_of_a_node(cluster: Cluster, how: str) -> None:
+    theirs = cluster.submit("theirs", 0, ports=[80])
+    theirs["spec"] |= {"schedulerName": "default-scheduler", "nodeName": "n0"}
+    for i in range(2):
+        cluster.submit(f"web{i}", ports=[80], weight=9)
+    cluster.submit("other", ports=[81])
+    cluster.gang("pair", 3, ports=[82])
+    report = cluster.rounds(how == "apply").round()
+    assert len(started(report) & {"t/web0", "t/web1"}) == 1
+    (waits,) = {"t/web0", "t/web1"} - started(report)
+    assert report.waiting[waits] == "waits for room: host port 80/TCP"
+    assert "t/other" in report.started
+    assert report.waiting["t/gang:pair"] == "asks for more than nodes have: host port 82/TCP"
+
+
+CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+TEMPLATE = {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]}
+
+
+@pytest.mark.parametrize("volumes", [CLAIM, TEMPLATE])
+def test_a_pod_with_claims_waits_unless_every_node_can_have_them(cluster: Cluster, volumes: Any) -> None:
+    cluster.submit("one", spec=volumes)
+    cluster.submit("two", spec={"volumes": [{"name": "data", "emptyDir": {}}]})
+    report = cluster.rounds(apply=False).round()
+    assert started(report) == {"t/two"}
+    assert "persistent volume claims" in report.waiting["t/one"]
+    assert "t/one" in cluster.rounds(apply=False, options={"claims_on_any_node": True}).round().started
+    assert "t/one" in cluster.extended().round().started
+
+
+def test_what_pods_ask_for_is_in_saved_snapshots(cluster: Cluster, tmp_path: Path) -> None:
+    pod = cluster.submit("one", ports=[80], needs={"cpu": "3"}, spec=CLAIM)
+    pod["spec"]["containers"][0]["ports"] += [{"containerPort": 81, "name": "secret"}]
+    save(tmp_path / "saved.json", cluster.look())
+    assert "secret" not in (tmp_path / "saved.json").read_text()
+    assert read(load(tmp_path / "saved.json")).pods == read(cluster.look()).pods
