@@ -109,32 +109,46 @@ class Actions:
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Take note of the jobs that wait after a round, and why, where there is more to say."""
 
-    def stop(self, job: KubeJob, why: str) -> str:
-        """Evict the pods of a job; '' or what was refused.
+    def guarded(self, job: KubeJob) -> str:
+        """Why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
 
         Raises
         ------
         KubernetesError
             Where there was no answer.
         """
-        refused = list[str]()
+        return "; ".join(refused for pod in job.pods if (refused := self._evict(pod, dry_run=True)))
+
+    def stop(self, job: KubeJob, why: str) -> str:
+        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused.
+
+        Raises
+        ------
+        KubernetesError
+            Where there was no answer.
+        """
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
         with _Action(self, "stop", job.pods[0], about) as action:
-            for pod in job.pods:
-                try:
-                    self.api.evict(pod.namespace, pod.name, pod.uid)
-                    self._unseen[pod.uid] = pod
-                except KubernetesError as error:
-                    if not error.certain:
-                        raise
-                    # It has gone by itself, or another one has its name.
-                    if error.status not in (_GONE, _CONFLICT):
-                        told = (
-                            "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
-                        )
-                        refused.append(f"{pod.key}: {told}")
-            action.outcome = "; ".join(refused) or "done"
-        return "; ".join(refused)
+            refused = self.guarded(job) if len(job.pods) > 1 else ""
+            if not refused:
+                refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
+            action.outcome = refused or "done"
+        return refused
+
+    def _evict(self, pod: KubePod, *, dry_run: bool = False) -> str:
+        """Evict a pod, or ask whether that would be done; '' or why not."""
+        try:
+            self.api.evict(pod.namespace, pod.name, pod.uid, dry_run=dry_run)
+            if not dry_run:
+                self._unseen[pod.uid] = pod
+        except KubernetesError as error:
+            if not error.certain:
+                raise
+            # It has gone by itself, or another one has its name.
+            if error.status not in (_GONE, _CONFLICT):
+                told = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
+                return f"{pod.key}: {told}"
+        return ""
 
     def settle(self) -> int:
         """End the actions that a kill of ours cut off; what became of them is in the pods. How many."""

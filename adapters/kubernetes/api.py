@@ -192,8 +192,8 @@ class Api:
         body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
         self.call(self.core.patch_namespaced_pod, name, namespace, body)
 
-    def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Ask for the eviction of a pod.
+    def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
+        """Ask for the eviction of a pod, or only whether it would be granted.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Api:
             "apiVersion": f"policy/{self._eviction_version()}",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {}),
         }
         self.call(self.core.create_namespaced_pod_eviction, name, namespace, body)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wattsched.adapters import rounds
@@ -160,8 +160,12 @@ class Rounds(RoundLoop[Report]):
         load = round.load
         if plan is not None:
             starts, roomless = arranged(plan, load)
+            report.notes += _not_stopped(round.guarded)
             return replace(plan, starts=starts, reasons=plan.reasons | roomless)
         stops = stops_to_fit(load, cap_w)
+        while self._guarded(stops, round):
+            stops = stops_to_fit(load, cap_w, round.guarded)
+        report.notes += _not_stopped(round.guarded)
         left_w = load.power_w - sum(load.soon_w.values())
         for name in stops:
             left_w -= sum(load.added_w(pod.node, load.launches[pod.uid]) for pod in load.ours[name].pods)
@@ -172,6 +176,10 @@ class Rounds(RoundLoop[Report]):
 
     def _mended(self, plan: Plan, round: Round, *, last: bool) -> bool:
         """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
+        if guarded := self._guarded(plan.stops, round):
+            pinned = [job["name"] for job in round.jobs if job["name"] in guarded]
+            self.session.upsert([{"name": name, "preemptible": False} for name in pinned])
+            return True
         if plan.moved:
             # What would be moved is pinned; the last time, so is all that goes on.
             held = [job["name"] for job in round.jobs if "current" in job and job["name"] not in plan.stops]
@@ -184,11 +192,20 @@ class Rounds(RoundLoop[Report]):
         # What has no room takes no part any more; the last time, neither does what is not known to have room.
         known = {start.job.name for start in starts}
         waiting = [job["name"] for job in round.jobs if "current" not in job]
-        out = [name for name in waiting if name in roomless or (last and name not in known)]
-        told = set(self.session.session.to_instance().by_column().names)
-        self.session.remove([name for name in out if name in told])
+        out = {name for name in waiting if name in roomless or (last and name not in known)}
+        self.session.remove(sorted(out))
+        round.jobs[:] = [job for job in round.jobs if job["name"] not in out]
         round.left_out.update(roomless)
         return True
+
+    def _guarded(self, stops: Mapping[str, str], round: Round) -> dict[str, str]:
+        """Those whose eviction would be refused; the round has them from now on."""
+        if self.actions is None:
+            return {}
+        ours, guarded = round.load.ours, self.actions.guarded
+        refused = {name: why for name in stops if (why := guarded(ours[name]))}
+        round.guarded.update(refused)
+        return refused
 
     def _solved(self, round: Round, report: Report) -> Plan | None:
         """What a decision asks for; None where there is none."""
@@ -292,6 +309,10 @@ class Rounds(RoundLoop[Report]):
             self.actions.end_round(load.waiting, {**report.waiting, **report.postponed})
         if self.budget.note:
             report.notes.append(self.budget.note)
+
+
+def _not_stopped(guarded: Mapping[str, str]) -> list[str]:
+    return [f"{name} was not stopped: {why}" for name, why in guarded.items()]
 
 
 def is_marked(pod: KubePod) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    guarded : dict of str to str
+        Jobs whose eviction would be refused, and why; they are not to be stopped.
     """
 
     load: Load
@@ -52,6 +54,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[str, str]
     kept: list[Kept]
+    guarded: dict[str, str] = field(default_factory=dict)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
         """What is left of the quotas of namespaces, in a round of so many seconds."""
@@ -268,6 +271,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
         elif nodes != {node: len(gpus) for node, gpus in held["nodes"].items()}:
             moved.append(row.job)
     stops |= {name: "is to wait" for name, one in records.items() if "current" in one and name not in decided}
+    stops = {name: why for name, why in stops.items() if name not in round.guarded}
     return Plan(starts, stops, round.left_out | dict(decision.reasons), moved)
 
 
@@ -300,14 +304,14 @@ def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row
     return Start(job, bindings)
 
 
-def stops_to_fit(load: Load, cap_w: float) -> dict[str, str]:
+def stops_to_fit(load: Load, cap_w: float, guarded: Collection[str] = ()) -> dict[str, str]:
     """Jobs to stop so that the draw is within a cap without a decision: those that began last go first."""
     excess_w = load.power_w - sum(load.soon_w.values()) - cap_w
     stops: dict[str, str] = {}
     for job in sorted(load.ours.values(), key=lambda one: (-one.begun_s, one.name)):
         if excess_w <= 0:
             break
-        if job.preemptible:
+        if job.preemptible and job.name not in guarded:
             stops[job.name] = f"{excess_w:,.0f} W too many are drawn"
             excess_w -= sum(load.added_w(pod.node, load.launches[pod.uid]) for pod in job.pods)
     return stops

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from kubernetes import client
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
@@ -118,6 +119,35 @@ def test_pods_that_allow_it_are_evicted_for_others_and_for_the_cap(
     told = rounds.round()
     assert "nothing more can be done" in " ".join(told.notes)
     assert set(nodes_of(api)) == {"kept", "large"}
+
+
+def test_a_gang_of_which_one_pod_is_guarded_is_not_evicted_in_part(
+    api: Api, mirror: Mirror, rounds: Rounds, submit: Submit
+) -> None:
+    pods = [submit(f"q-{i}", 4, **member("q", 2, preemptible="true")) for i in range(2)]
+    api.call(api.core.patch_namespaced_pod, "q-1", "default", {"metadata": {"labels": {"guarded": "yes"}}})
+    budget = {
+        "apiVersion": "policy/v1beta1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "one"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guarded": "yes"}}},
+    }
+    objects = client.CustomObjectsApi(api.core.api_client)
+    objects.create_namespaced_custom_object("policy", "v1beta1", "default", "poddisruptionbudgets", budget)
+    submitted(mirror, *pods)
+    assert set(rounds.round().started) == {"default/gang:q"}
+    for name in ("q-0", "q-1"):
+        status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+        api.call(api.core.patch_namespaced_pod_status, name, "default", status)
+    rounds.budget.power_w = IDLE_W
+    report = rounds.round()
+    assert report.stopped == {}
+    assert "default/q-1: a disruption budget forbids it now" in " ".join(report.notes)
+    site = read(take(api))
+    assert [pod.leaving for pod in site.pods.values()] == [False, False]
+    objects.delete_namespaced_custom_object("policy", "v1beta1", "default", "poddisruptionbudgets", "one")
+    assert set(rounds.round().stopped) == {"default/gang:q"}
+    assert all(pod.leaving for pod in read(take(api)).pods.values())
 
 
 def test_a_pod_that_goes_between_decision_and_binding(

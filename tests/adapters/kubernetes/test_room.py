@@ -245,3 +245,30 @@ def test_what_pods_ask_for_is_in_saved_snapshots(cluster: Cluster, tmp_path: Pat
     save(tmp_path / "saved.json", cluster.look())
     assert "secret" not in (tmp_path / "saved.json").read_text()
     assert read(load(tmp_path / "saved.json")).pods == read(cluster.look()).pods
+
+
+def test_a_gang_of_which_one_pod_is_guarded_is_not_evicted_in_part(cluster: Cluster) -> None:
+    cluster.gang("guarded", 2, gpus=4, preemptible="true", weight=1)
+    cluster.gang("other", 2, gpus=4, preemptible="true", weight=50)
+    rounds = cluster.rounds()
+    idle_w = 2 * 200 + 16 * 50
+    assert rounds.round().power_w == idle_w + 16 * 350
+    cluster.guarded = {"guarded-1"}
+    cluster.budget.power_w = idle_w + 8 * 350
+    report = rounds.round()
+    assert cluster.running() == {"guarded-0", "guarded-1"}
+    assert "t/guarded-1: a disruption budget forbids it now" in " ".join(report.notes)
+    cluster.budget.power_w = idle_w + 7 * 350
+    assert "nothing more can be done" in " ".join(rounds.round().notes)
+    assert cluster.running() == {"guarded-0", "guarded-1"}
+
+
+def test_a_guarded_pod_keeps_no_gpus_for_who_is_worth_more(cluster: Cluster) -> None:
+    cluster.submit("guarded", 8, preemptible="true")
+    rounds = cluster.rounds()
+    rounds.round()
+    cluster.guarded = {"guarded"}
+    cluster.gang("large", 2, gpus=8, weight=1e3)
+    cluster.submit("small", 1)
+    assert started(rounds.round()) == {"t/small"}
+    assert cluster.running() == {"guarded", "small"}
