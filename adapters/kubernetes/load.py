@@ -39,8 +39,9 @@ class Binding:
 class Load:
     """Who uses what, and the watts of it.
 
-    A GPU of a pod of ours draws its part of the option's watts; one of another pod the most that its type
-    draws; every other one, broken and cordoned ones included, its idle watts; and every node its base watts.
+    A GPU of a pod of ours draws its part of the option's watts, and no less than its idle watts, whatever an
+    annotation says; one of another pod the most that its type draws; every other one, broken and cordoned
+    ones included, its idle watts; and every node its base watts.
 
     Attributes
     ----------
@@ -221,7 +222,7 @@ def load_of(
     announced: dict[str, list[KubePod]] = defaultdict(list)
     for uid, one in held.items():
         if one.node in site.nodes:
-            load.coming.append(Binding(site.pods[uid], one.node, one.launch))
+            load.coming.append(Binding(site.pods[uid], one.node, _sound(one.launch, load.idle_w(one.node))))
             load.take(load.coming[-1])
             announced[job_key(site.pods[uid])].append(site.pods[uid])
     load.announced = {name: _job(name, pods) for name, pods in announced.items()}
@@ -245,6 +246,8 @@ def _job(name: str, pods: list[KubePod]) -> KubeJob:
 def _count_present(load: Load, pod: KubePod, present: dict[str, list[KubePod]], ours: Ours) -> None:
     node = load.site.nodes[pod.node]
     launch = launch_of(pod) if ours(pod) else None
+    if launch is not None:
+        launch = _sound(launch, load.idle_w(node.name))
     most_w = load.options.max_power_w(load.options.gpu_type_named(node.product))
     each_w = most_w if launch is None else launch.power_w / launch.gpus
     added_w = pod.gpus * (each_w - load.idle_w(node.name))
@@ -282,6 +285,11 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
         load.take(joined)
         bindings.append(joined)
     load.due += bindings
+
+
+def _sound(launch: Launch, idle_w: float) -> Launch:
+    """The same with no less than the idle watts of its GPUs: who may annotate a pod may write anything."""
+    return launch.model_copy(update={"power_w": max(launch.power_w, launch.gpus * idle_w)})
 
 
 def _for(launch: Launch, pod: KubePod) -> Launch:

@@ -276,7 +276,8 @@ def possible(
 ) -> dict[str, list[Any]]:
     """Rows of a table that the pods can be: their request, in each pool that they may use.
 
-    The GPUs that pods of a gang leave unused on whole nodes are taken, and draw what idle ones do.
+    No GPU draws less than an idle one, whatever a table says. Those that pods of a gang leave unused on whole
+    nodes are taken, and are idle.
 
     Raises
     ------
@@ -293,6 +294,7 @@ def possible(
             for name, column in columns.items():
                 rows[name].append(column[i])
             rows["gpus"][-1], rows["pool"][-1] = taken, pool
+            rows["power_w"][-1] = max(rows["power_w"][-1], gpus * site.idle_w[pool])
             rows["power_w"][-1] += (taken - gpus) * site.idle_w[pool]
     if not rows.get("gpus"):
         raise InputError([_why_none(job, columns, pools, site)])

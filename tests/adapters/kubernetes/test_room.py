@@ -272,3 +272,25 @@ def test_a_guarded_pod_keeps_no_gpus_for_who_is_worth_more(cluster: Cluster) -> 
     cluster.submit("small", 1)
     assert started(rounds.round()) == {"t/small"}
     assert cluster.running() == {"guarded", "small"}
+
+
+@pytest.mark.parametrize("how", ["apply", "extender"])
+def test_no_pod_counts_for_less_than_idle_gpus(cluster: Cluster, how: str) -> None:
+    table = {"gpus": [4], "pool": ["A100"], "rate": [1.0], "power_w": [0]}
+    cluster.submit("modest", 4, options=json.dumps(table))
+    cluster.submit("plain", 4)
+    idle_w = 2 * 200 + 16 * 50
+    rounds = cluster.extended() if how == "extender" else cluster.rounds()
+    report = rounds.round()
+    assert (started(report), report.power_w) == ({"t/modest", "t/plain"}, idle_w + 4 * 350)
+    launch = json.loads(cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"])
+    launch["power_w"] = 1.0
+    cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"] = json.dumps(launch)
+    assert rounds.round().power_w == idle_w
+
+
+def test_an_announced_pod_counts_for_no_less_than_idle_gpus(cluster: Cluster) -> None:
+    pod = cluster.submit("modest", 4)
+    launch = {"uid": "modest", "gpus": 4, "power_w": 0.0, "node": "n0"}
+    pod["metadata"]["annotations"][PREFIX + "launch"] = json.dumps(launch)
+    assert cluster.extended().round().power_w == 2 * 200 + 16 * 50
