@@ -99,7 +99,7 @@ class Announcing(Actions):
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Publish what the round says of every pod."""
         waits = {
-            pod.uid: Opinion(why=why.get(job.name, "others go first"))
+            pod.uid: Opinion(why=why.get(pod.key) or why.get(job.name, "others go first"))
             for job in waiting.values()
             for pod in job.pods
         }

@@ -1,12 +1,16 @@
-"""Where decided starts have room for all that their pods ask for, and which have none."""
+"""Where decided starts have room for all that their pods ask for, and why other jobs wait."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
-from wattsched.adapters.kubernetes.plan import Plan, Start
+from wattsched.adapters.kubernetes.options import KubeJob
+from wattsched.adapters.kubernetes.plan import Plan, Round, Start, complete
 from wattsched.adapters.kubernetes.reading import KubePod
+from wattsched.adapters.kubernetes.room import Room
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
@@ -15,8 +19,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
     What is leaving or to be stopped counts as gone. Who has room where it was decided goes first; where that
     leaves some without and the others would find room after these, these do.
     """
-    stopped = [pod for name in plan.stops for pod in load.ours[name].pods]
-    later = load.without([*load.leaving, *stopped])
+    later = _later(plan, load)
     there, astray = list[Start](), list[Start]()
     for start in plan.starts:
         bindings, why = placed(start, later)
@@ -30,6 +33,55 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
     if roomless and not _roomless([*astray, *there], later):
         return [*astray, *there], {}
     return [start for start in first if start.job.name not in roomless], roomless
+
+
+def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
+    """Why jobs that were told to the session are not among the starts of a plan."""
+    load = round.load
+    later, starting = _later(plan, load), {start.job.name for start in plan.starts}
+    for start in plan.starts:
+        placed(start, later)
+    room, spare_w = Room(later), _spare_w(later, cap_w)
+    return {
+        record["name"]: _why(record, complete(load.waiting[record["name"]]), room, spare_w)
+        for record in round.jobs
+        if "current" not in record and record["name"] not in starting
+    }
+
+
+def _why(record: Mapping[str, Any], job: KubeJob, room: Room, spare_w: Mapping[str, dict[str, float]]) -> str:
+    table, idle_w = record["options"], room.load.pools.idle_w
+    added_w: dict[str, float] = {}
+    for gpus, pool, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
+        added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * idle_w[pool])
+    if not (pools := [pool for pool in added_w if room.fits(job, pool)]):
+        return "too few GPUs are free, or others go first"
+    over = [
+        next((cap for cap, left_w in spare_w[pool].items() if added_w[pool] > left_w), "") for pool in pools
+    ]
+    if all(over):
+        return f"the {over[0]} leaves too few watts, or others go first"
+    told = ["others go first"]
+    told += [f"the quota of '{record['tenant']}' leaves too little"] if "tenant" in record else []
+    told += ["its nodes would not be whole"] if len(job.pods) > 1 else []
+    return ", or ".join(told)
+
+
+def _spare_w(load: Load, cap_w: float) -> dict[str, dict[str, float]]:
+    """Watts that are left below every cap that nodes of a pool are under."""
+    above = {"cap": cap_w - load.power_w}
+    domains = load.options.power_domains
+    left_w = {one.name: one.power_cap_w - load.domain_w(one.name) for one in domains}
+    return {
+        pool: above | {f"cap of '{name}'": left_w[name] for name in load.domains_of(node.name)}
+        for pool, node in load.pools.sample.items()
+    }
+
+
+def _later(plan: Plan, load: Load) -> Load:
+    """What is there when what is leaving, or to be stopped, has gone."""
+    stopped = [pod for name in plan.stops for pod in load.ours[name].pods]
+    return load.without([*load.leaving, *stopped])
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:

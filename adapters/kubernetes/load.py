@@ -59,6 +59,10 @@ class Load:
         These pods, and where they may be bound.
     due : list of Binding
         Pods whose gang is on nodes already; they are counted as if they were, too.
+    late : dict of str to KubeJob
+        Jobs with other pods that wait while some of their gang are on nodes, and these pods.
+    surplus : dict of str to str
+        Pods that their gang has no place for, and why.
     stuck : dict of str to str
         Jobs with pods that are due and have no room, and why.
     used : dict of str to int
@@ -82,6 +86,8 @@ class Load:
     announced: dict[str, KubeJob] = field(default_factory=dict)
     coming: list[Binding] = field(default_factory=list)
     due: list[Binding] = field(default_factory=list)
+    late: dict[str, KubeJob] = field(default_factory=dict)
+    surplus: dict[str, str] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
     soon: Counter[str] = field(default_factory=Counter)
@@ -101,6 +107,10 @@ class Load:
         """What is drawn through a power domain."""
         reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
         return reserved_w + sum(self.node_w[node] for node in self._under[domain])
+
+    def domains_of(self, node: str) -> list[str]:
+        """Power domains that a node is in."""
+        return [domain for domain, nodes in self._under.items() if node in nodes]
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""
@@ -232,6 +242,7 @@ def load_of(
     for name, pods in missing.items():
         job = _job(name, pods)
         if name in load.ours:
+            load.late[name] = job
             coming = [held[pod.uid].node for pod in announced.get(name, ())]
             _join(load, job, load.ours[name], coming)
         else:
@@ -275,8 +286,9 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
     bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)
     missing = max(0, size - len(there.pods) - len(coming))
-    pods = sorted(late.pods, key=lambda pod: (pod.created_s, pod.name))[:missing]
-    for pod, node in zip(pods, wanted, strict=False):
+    pods = late.oldest
+    load.surplus |= {pod.key: f"its gang has its {size} pods without it" for pod in pods[missing:]}
+    for pod, node in zip(pods[:missing], wanted, strict=False):
         found = load.place(pod, node) if node in load.site.nodes and pod.gpus == launch.gpus else None
         if found is None:
             load.stuck[late.name] = "the others of its gang are on nodes, and there is no room left for it"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
-from wattsched.adapters.kubernetes.arranging import arranged, placed
+from wattsched.adapters.kubernetes.arranging import arranged, placed, queued
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
@@ -71,7 +71,7 @@ class Report(rounds.Report):
     postponed : dict of str to str
         Decided starts that cannot be yet, and why: the next round looks again.
     waiting : dict of str to str
-        Jobs that wait for a reason of their own.
+        Why the other jobs wait, and pods that their gang has no place for.
     """
 
     started: dict[str, str] = field(default_factory=dict)
@@ -161,7 +161,8 @@ class Rounds(RoundLoop[Report]):
         if plan is not None:
             starts, roomless = arranged(plan, load)
             report.notes += _not_stopped(round.guarded)
-            return replace(plan, starts=starts, reasons=plan.reasons | roomless)
+            plan = replace(plan, starts=starts)
+            return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
         stops = stops_to_fit(load, cap_w)
         while self._guarded(stops, round):
             stops = stops_to_fit(load, cap_w, round.guarded)
@@ -172,7 +173,8 @@ class Rounds(RoundLoop[Report]):
         if left_w > cap_w:
             told = f"{left_w:,.0f} W are drawn by what may not be stopped (pods, idle GPUs, nodes)"
             report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
-        return Plan([], stops, round.left_out)
+        waiting = [job["name"] for job in round.jobs if "current" not in job]
+        return Plan([], stops, dict.fromkeys(waiting, "there is no decision") | round.left_out)
 
     def _mended(self, plan: Plan, round: Round, *, last: bool) -> bool:
         """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
@@ -195,7 +197,7 @@ class Rounds(RoundLoop[Report]):
         out = {name for name in waiting if name in roomless or (last and name not in known)}
         self.session.remove(sorted(out))
         round.jobs[:] = [job for job in round.jobs if job["name"] not in out]
-        round.left_out.update(roomless)
+        round.left_out.update(dict.fromkeys(out, "others go first") | roomless)
         return True
 
     def _guarded(self, stops: Mapping[str, str], round: Round) -> dict[str, str]:
@@ -306,7 +308,7 @@ class Rounds(RoundLoop[Report]):
         report.power_w, report.running = load.power_w, len(load.ours | load.announced)
         report.queued = len(load.waiting)
         if self.actions is not None:
-            self.actions.end_round(load.waiting, {**report.waiting, **report.postponed})
+            self.actions.end_round(load.late | load.waiting, {**report.waiting, **report.postponed})
         if self.budget.note:
             report.notes.append(self.budget.note)
 

@@ -170,6 +170,11 @@ class KubeJob:
         return all(pod.annotations.get(annotation("preemptible")) == "true" for pod in self.pods)
 
     @property
+    def oldest(self) -> list[KubePod]:
+        """Its pods, those first that were made first."""
+        return sorted(self.pods, key=lambda pod: (pod.created_s, pod.name))
+
+    @property
     def begun_s(self) -> float:
         """When the last of its pods began."""
         return max(pod.begun_s for pod in self.pods)

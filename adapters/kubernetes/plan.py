@@ -15,7 +15,7 @@ from wattsched.adapters.kubernetes.options import (
     groups_above,
     possible,
 )
-from wattsched.adapters.kubernetes.reading import GANG_SIZE, Site
+from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
 from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.options import OF_MODELS, expand_models
 from wattsched.adapters.tenants import Kept, left_for
@@ -73,7 +73,7 @@ class Plan:
     stops : dict of str to str
         Jobs whose pods are to be evicted, and why.
     reasons : dict of str to str
-        Why jobs wait, where there is more to say than that others go first.
+        Why other jobs wait.
     moved : list of str
         Jobs that would have to be elsewhere. They stay: a pod cannot be moved.
     """
@@ -94,7 +94,7 @@ def round_of(load: Load) -> Round:
     """
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
-    left_out = dict(load.stuck)
+    left_out = load.stuck | load.surplus
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
@@ -103,6 +103,8 @@ def round_of(load: Load) -> Round:
     for name, job in load.waiting.items():
         try:
             whole[name] = complete(job)
+            told = f"its gang has its {len(whole[name].pods)} pods without it"
+            left_out |= {pod.key: told for pod in job.oldest[len(whole[name].pods) :]}
             fields[name] = _fields(whole[name], load)
         except InputError as error:
             left_out[name] = "; ".join(error.faults)
@@ -144,13 +146,16 @@ def complete(job: KubeJob) -> KubeJob:
         raise InputError([odd[0]])
     first = job.pods[0]
     if not first.gang:
+        if GANG in first.annotations:
+            raise InputError([f"{GANG}: must be a label, and is an annotation"])
+        if first.gang_size:
+            raise InputError([f"{GANG_SIZE}: is stated without the label {GANG}"])
         return job
     if any(pod.gang_size != first.gang_size for pod in job.pods) or not first.gang_size:
         raise InputError([f"{GANG_SIZE}: all pods of a gang have to state it, and the same"])
     if len(job.pods) < first.gang_size:
         raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
-    oldest = sorted(job.pods, key=lambda pod: (pod.created_s, pod.name))[: first.gang_size]
-    return KubeJob(job.name, tuple(sorted(oldest, key=lambda pod: pod.name)))
+    return KubeJob(job.name, tuple(sorted(job.oldest[: first.gang_size], key=lambda pod: pod.name)))
 
 
 def _fields(job: KubeJob, load: Load) -> dict[str, Any]:

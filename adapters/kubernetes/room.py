@@ -7,7 +7,7 @@ decision, so that nothing is kept for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,6 @@ from wattsched.adapters.kubernetes.load import Load
 from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
 from wattsched.instances.errors import InputError
-
-_Alike = tuple[str, int, tuple[tuple[str, float], ...]]
-"""Pool, GPUs and other needs of pods that find room where others like them do."""
 
 
 @dataclass
@@ -31,37 +28,44 @@ class Room:
 
     load: Load
     _nodes: dict[str, list[KubeNode]] = field(default_factory=lambda: defaultdict(list))
-    _known: dict[tuple[_Alike, int], tuple[str, ...]] = field(default_factory=dict)
+    _known: dict[Hashable, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in self.load.site.nodes.values():
             if node.ready:
                 self._nodes[self.load.pools.of_node[node.name]].append(node)
 
+    def fits(self, job: KubeJob, pool: str) -> bool:
+        """Whether the nodes of a pool have room for all pods of a job, each kind of them on its own."""
+        return all(self._holds(pod, count, pool, pod.needs) for pod, count in _kinds(job))
+
     def scarce(self, job: KubeJob, pool: str) -> set[str]:
         """What a job lacks on the nodes of a pool, though they have GPUs enough for it."""
-        needs = Counter((pool, pod.gpus, tuple(sorted(pod.needs.items()))) for pod in job.pods)
-        samples = {(pool, pod.gpus, tuple(sorted(pod.needs.items()))): pod for pod in job.pods}
         found = set[str]()
-        for alike, count in needs.items():
-            if (alike, count) not in self._known:
-                self._known[alike, count] = self._scarce(samples[alike], count, pool)
-            found.update(self._known[alike, count])
+        for pod, count in _kinds(job):
+            if self._holds(pod, count, pool, ()) and not self._holds(pod, count, pool, pod.needs):
+                alone = [what for what in pod.needs if not self._holds(pod, count, pool, [what])]
+                found.update(alone or pod.needs)
         return found
 
-    def _scarce(self, pod: KubePod, count: int, pool: str) -> tuple[str, ...]:
-        if not self._holds(pod, count, pool, ()) or self._holds(pod, count, pool, pod.needs):
-            return ()
-        alone = [what for what in pod.needs if not self._holds(pod, count, pool, [what])]
-        return tuple(alone or sorted(pod.needs))
-
-    def _holds(self, pod: KubePod, count: int, pool: str, what: Iterable[str]) -> bool:
+    def _holds(self, pod: KubePod, count: int, pool: str, what: Collection[str]) -> bool:
         """Whether so many pods like one have room, by their GPUs and some other resources."""
-        for node in self._nodes[pool]:
-            if count <= 0:
-                break
-            count -= self.load.copies(pod, node, what)
-        return count <= 0
+        asked = (pool, pod.gpus, count, tuple((name, pod.needs[name]) for name in sorted(what)))
+        if asked not in self._known:
+            left = count
+            for node in self._nodes[pool]:
+                left -= self.load.copies(pod, node, what)
+                if left <= 0:
+                    break
+            self._known[asked] = left <= 0
+        return self._known[asked]
+
+
+def _kinds(job: KubeJob) -> list[tuple[KubePod, int]]:
+    """A pod of every kind, by what they ask for, and how many there are."""
+    counts = Counter(tuple(sorted(pod.needs.items())) for pod in job.pods)
+    samples = {tuple(sorted(pod.needs.items())): pod for pod in job.pods}
+    return [(samples[needs], count) for needs, count in counts.items()]
 
 
 def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Room) -> dict[str, list[Any]]:

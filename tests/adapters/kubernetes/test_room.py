@@ -294,3 +294,56 @@ def test_an_announced_pod_counts_for_no_less_than_idle_gpus(cluster: Cluster) ->
     launch = {"uid": "modest", "gpus": 4, "power_w": 0.0, "node": "n0"}
     pod["metadata"]["annotations"][PREFIX + "launch"] = json.dumps(launch)
     assert cluster.extended().round().power_w == 2 * 200 + 16 * 50
+
+
+def test_pods_that_their_gang_has_no_place_for_are_told(cluster: Cluster) -> None:
+    cluster.gang("trio", 3, gang_size=2)
+    rounds = cluster.rounds()
+    for _ in range(2):  # before the gang is bound, and afterwards
+        report = rounds.round()
+        assert report.waiting == {"t/trio-2": "its gang has its 2 pods without it"}
+    assert cluster.running() == {"trio-0", "trio-1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({"gang_size": 2}, "without the label wattsched.io/gang"), ({"gang": "g"}, "gang: must be a label")],
+)
+def test_a_gang_without_its_label_is_told(cluster: Cluster, said: Any, told: str) -> None:
+    for i in range(2):
+        cluster.submit(f"one{i}", **said)
+    report = cluster.rounds().round()
+    assert (report.started, cluster.running()) == ({}, set())
+    assert all(told in report.waiting[f"t/one{i}"] for i in range(2))
+
+
+IDLE_W, USED_W = 2 * 200 + 16 * 50, 350
+FEED = {"name": "feed", "members": ["n0", "n1"], "power_cap_w": IDLE_W + 8 * USED_W}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "power_w", "options", "told"),
+    [
+        (7, 1e5, {}, "too few GPUs are free"),
+        (5, IDLE_W + 8 * USED_W, {}, "the cap leaves too few watts"),
+        (5, 1e5, {"power_domains": [FEED]}, "the cap of 'feed' leaves too few watts"),
+        (5, 1e5, {"tenants": {"t": {"gpus": 9}}}, "the quota of 't' leaves too little"),
+    ],
+)
+@pytest.mark.parametrize("how", ["apply", "shadow"])
+def test_whoever_waits_is_told_why(
+    cluster: Cluster, how: str, gpus: int, power_w: float, options: Any, told: str
+) -> None:
+    cluster.budget.power_w = power_w
+    for i in range(3):
+        cluster.submit(f"p{i}", gpus)
+    report = cluster.rounds(how == "apply", options).round()
+    assert report.waiting.keys() == {f"t/p{i}" for i in range(3)} - started(report)
+    assert len(report.waiting) == (1 if gpus == 7 else 2)
+    assert all(told in why for why in report.waiting.values())
+
+
+def test_where_there_is_no_decision_it_is_told(cluster: Cluster) -> None:
+    cluster.submit("one")
+    cluster.budget.power_w = IDLE_W - 1
+    assert cluster.rounds().round().waiting == {"t/one": "there is no decision"}
