@@ -235,7 +235,8 @@ def fields_of(
     """
     first, *others = job.pods
     own = said_by(first)
-    if any(said_by(pod) != own for pod in others):
+    # Whether a pod may be stopped is asked of each.
+    if any(said_by(pod).model_copy(update={"preemptible": own.preemptible}) != own for pod in others):
         raise InputError(["its pods differ in their annotations"])
     if not first.gpus:
         raise InputError([f"asks for no {GPU}"])

@@ -347,3 +347,14 @@ def test_where_there_is_no_decision_it_is_told(cluster: Cluster) -> None:
     cluster.submit("one")
     cluster.budget.power_w = IDLE_W - 1
     assert cluster.rounds().round().waiting == {"t/one": "there is no decision"}
+
+
+def test_a_gang_is_stopped_only_if_all_its_pods_allow_it(cluster: Cluster) -> None:
+    cluster.gang("mixed", 2, gpus=4)
+    cluster.pods["mixed-1"]["metadata"]["annotations"][PREFIX + "preemptible"] = "true"
+    rounds = cluster.rounds()
+    assert started(rounds.round()) == {"t/gang:mixed"}
+    cluster.budget.power_w = IDLE_W
+    assert (rounds.round().stopped, len(cluster.running())) == ({}, 2)
+    cluster.pods["mixed-0"]["metadata"]["annotations"][PREFIX + "preemptible"] = "true"
+    assert (rounds.round().stopped.keys(), cluster.running()) == ({"t/gang:mixed"}, set())
