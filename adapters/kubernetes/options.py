@@ -32,6 +32,9 @@ LAUNCH = f"{PREFIX}launch"
 _FIXED = ("min_gpus", "max_gpus", "gpu_counts")
 """Fields that a pod's request settles."""
 
+_OF_A_MODEL = ("batch_sizes", "frequencies_mhz", "power_limits_w")
+"""Fields that say nothing of a job without a model."""
+
 
 def annotation(field: str) -> str:
     """Annotation of a field: ``wattsched.io/remaining-work`` for ``remaining_work``."""
@@ -244,6 +247,8 @@ def fields_of(
         raise InputError(["its pods ask for different numbers of GPUs"])
     by_name = [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     fields = merged([options.namespaces.get(first.namespace), *by_name, own])
+    if "model" not in fields and (idle := [name for name in _OF_A_MODEL if getattr(own, name) is not None]):
+        raise InputError([f"{annotation(idle[0])}: is read with a model alone"])
     kinds = sorted(set(kind_of.values()))
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
