@@ -102,6 +102,10 @@ class Actions:
         """Pods that are not bound and count as if they were, by uid: none, as we bind them ourselves."""
         return {}
 
+    def aside(self) -> Mapping[str, str]:
+        """Jobs that are not decided on now, and why: none, as what cannot be bound is refused at once."""
+        return {}
+
     def give_way(self, load: Load, cap_w: float) -> bool:
         """Hold no pods that have no room or no watts any more; whether there were any."""
         return False

@@ -56,6 +56,7 @@ class Announcing(Actions):
     patience_s: float = field(default=60.0, kw_only=True)
     binding_s: float = field(default=30.0, kw_only=True)
     _announced: dict[str, Announcement] = field(default_factory=dict)
+    _aside: dict[str, float] = field(default_factory=dict)
     _adopted: bool = False
 
     def held(self, site: Site) -> dict[str, Binding]:
@@ -64,8 +65,22 @@ class Announcing(Actions):
             self._adopt(site)
         waiting = {uid for uid, pod in site.pods.items() if pod.waiting}
         self._announced = {uid: one for uid, one in self._announced.items() if uid in waiting}
+        self._put_aside()
         self._withdraw({one.job for one in self._announced.values() if self._is_over(one, site)})
         return {uid: one.binding for uid, one in self._announced.items()}
+
+    def aside(self) -> dict[str, str]:
+        """Jobs that the scheduler did not bind where it was told to: others go first for a while."""
+        now_s = self.extender.clock()
+        self._aside = {name: until_s for name, until_s in self._aside.items() if until_s > now_s}
+        return dict.fromkeys(self._aside, "the scheduler did not bind it where it was to go; others go first")
+
+    def _put_aside(self) -> None:
+        now_s = self.extender.clock()
+        for uid, one in self._announced.items():
+            had_s = now_s - one.begun_s
+            if not one.withdrawn and had_s > self.patience_s and self.extender.passed_ago_s(uid) <= had_s:
+                self._aside[one.job] = now_s + self.binding_s + self.patience_s
 
     def give_way(self, load: Load, cap_w: float) -> bool:
         """Withdraw what others took the GPUs of, and the newest for which there are no watts; whether any."""

@@ -130,7 +130,7 @@ class Rounds(RoundLoop[Report]):
         if self.actions is not None and (cut_off := self.actions.settle()):
             report.notes.append(f"{cut_off} actions were cut off; the pods tell what became of them")
         self._join(load, report)
-        round = round_of(load)
+        round = round_of(load, None if self.actions is None else self.actions.aside())
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, load, report)
         return report

@@ -84,8 +84,14 @@ class Plan:
     moved: list[str] = field(default_factory=list)
 
 
-def round_of(load: Load) -> Round:
+def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     """The round as a session takes it.
+
+    Parameters
+    ----------
+    load : Load
+    aside : mapping of str to str, optional
+        Jobs that are not to start now, and why.
 
     Raises
     ------
@@ -94,13 +100,15 @@ def round_of(load: Load) -> Round:
     """
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
-    left_out = load.stuck | load.surplus
+    left_out = load.stuck | load.surplus | dict(aside or {})
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
     empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
     fields, whole = dict[str, dict[str, Any]](), dict[str, KubeJob]()
     for name, job in load.waiting.items():
+        if name in left_out:
+            continue
         try:
             whole[name] = complete(job)
             told = f"its gang has its {len(whole[name].pods)} pods without it"

@@ -231,3 +231,22 @@ def test_no_answer_takes_the_whole_gang_back(cluster: Cluster) -> None:
     cluster.silent = False
     assert cluster.round().started
     assert all(cluster.ask(uid) for uid in gang)
+
+
+def test_a_pod_that_the_scheduler_cannot_bind_keeps_no_gpus_for_good(cluster: Cluster) -> None:
+    (first,) = cluster.submit(1, 8, weight=1e3)
+    cluster.round()
+    assert cluster.ask(first, delay_s=1e9)
+    (second,) = cluster.submit(1, 8)
+    started = list[str]()
+    for _ in range(20):
+        cluster.pass_time(10.0)
+        started += cluster.round().started
+        cluster.ask(first, delay_s=1e9)
+        cluster.ask(second)
+    assert started == [f"default/{second}"]
+    assert cluster.bound(second)
+    # It is not forgotten.
+    del cluster.pods[second]
+    cluster.pass_time(100.0)
+    assert cluster.round().started.keys() == {f"default/{first}"}
