@@ -15,7 +15,7 @@ from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
 from wattsched.instances.sizing.tenants import Tenant
-from wattsched.perfmodels.profile import Profile
+from wattsched.perfmodels.profile import Profile, models
 from wattsched.topology.cluster import GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 
@@ -187,6 +187,10 @@ def _modelled(
     known = jobs_of(validated(Instance, {"cluster": cluster, "jobs": [job], "profiles": profiles}))
     found = options_of(known)
     rows = np.flatnonzero(found.pool >= 0)
+    if not len(rows) and fields["model"] not in {*models(), *(one.model for one in profiles)}:
+        raise InputError(
+            [f"model: '{fields['model']}' is none that is known, and the file states no profile of it"]
+        )
     if not len(rows):
         raise InputError([f"model: '{fields['model']}' has no option on the GPUs of this cluster"])
     table: dict[str, list[Any]] = {

@@ -21,7 +21,7 @@ from wattsched.adapters.options import (
     with_table,
 )
 from wattsched.instances.clusters import GPU_TYPES
-from wattsched.instances.errors import InputError, validated
+from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
@@ -206,6 +206,8 @@ def said_by(pod: KubePod) -> JobOptions:
         try:
             document[field] = json.loads(text)
         except (ValueError, RecursionError):
+            if text.lstrip()[:1] in ("{", "["):
+                raise InputError([f"{name}: is no JSON: {shown(text)}"]) from None
             document[field] = text
     try:
         return validated(JobOptions, document)
@@ -260,7 +262,12 @@ def fields_of(
         limit_s = first.limit_s if first.limit_s <= 1e12 else PLAIN_S
         table = plain_table(job.gpus, sorted({kind_of[pool] for pool in allowed}), options)
         fields = {"remaining_work": limit_s, **fields, "options": table}
-    fields = with_table(fields, options.tables)
+    try:
+        fields = with_table(fields, options.tables)
+    except InputError as error:
+        raise InputError(
+            [_as_annotation(one) for one in error.faults] if own.options else error.faults
+        ) from None
     given = {name: value for name, value in fields.items() if name not in ("preemptible", *_FIXED)}
     if "model" in given:
         given["gpu_counts"] = [job.gpus]
