@@ -109,7 +109,7 @@ class ControlPlane:
             "--service-account-signing-key-file=sa.key",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--token-auth-file=tokens.csv",
-            "--authorization-mode=AlwaysAllow",
+            "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--insecure-port=0",
             "--service-cluster-ip-range=10.0.0.0/24",

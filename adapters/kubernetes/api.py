@@ -179,7 +179,7 @@ class Api:
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        self.call(self.core.create_namespaced_binding, namespace, body)
+        self.call(self.core.create_namespaced_pod_binding, name, namespace, body)
 
     def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """Annotate a pod.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 from benchmarks.conftest import load_script
+from kubernetes import utils
 
 from wattsched.adapters.kubernetes.api import Api
 
 __all__ = ["load_script"]
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +48,16 @@ def submit(programs: ModuleType, api: Api) -> Callable[..., Any]:
         return api.call(api.core.create_namespaced_pod, "default", programs.pod_body(name, gpus, **said))
 
     return make
+
+
+@pytest.fixture
+def service_account(plane: Any, api: Api, tmp_path: Path) -> Path:
+    """Configuration of a client with the rights of the manifests, and no more."""
+    utils.create_from_yaml(api.core.api_client, str(DEPLOY / "rbac.yaml"))
+    asked = {"spec": {"audiences": ["https://kubernetes.default.svc"]}}
+    made = api.call(api.core.create_namespaced_service_account_token, "wattsched", "wattsched", asked)
+    document = json.loads(plane.kubeconfig.read_text())
+    document["users"][0]["user"]["token"] = made["status"]["token"]
+    path = tmp_path / "service-account"
+    path.write_text(json.dumps(document))
+    return path

@@ -1,0 +1,60 @@
+"""The process itself, as the service account of the manifests, on a real API server with RBAC."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wattsched.adapters.kubernetes.api import Api
+
+PREEMPTIBLE = {"wattsched.io/preemptible": "true"}
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What a function finds, as soon as it does."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not come")
+
+
+def pod(api: Api, name: str) -> dict[str, Any]:
+    found = api.pod("default", name)
+    assert found is not None
+    return found
+
+
+def test_the_rights_of_the_manifests_are_enough(
+    api: Api, service_account: Path, submit: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It reads the ConfigMap, binds, and evicts when the cap is cut."""
+    cap = {"metadata": {"name": "wattsched"}, "data": {"cap.json": '{"power_w": 9000}'}}
+    api.call(api.core.create_namespaced_config_map, "wattsched", cap)
+    submit("one", 4, annotations=PREEMPTIBLE)
+    command = [sys.executable, "-m", "wattsched", "kubernetes", "--apply", "--every", "0.5", "--json"]
+    command += ["--journal", str(tmp_path / "journal"), "--config-map", "wattsched/wattsched"]
+    command += ["--kubeconfig", str(service_account)]
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+    try:
+        wait_for(lambda: pod(api, "one")["spec"].get("nodeName"))
+        assert "wattsched.io/launch" in pod(api, "one")["metadata"]["annotations"]
+        cap["data"] = {"cap.json": '{"power_w": 1300}'}
+        api.call(api.core.patch_namespaced_config_map, "wattsched", "wattsched", cap)
+        wait_for(lambda: pod(api, "one")["metadata"].get("deletionTimestamp"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    lines = [json.loads(line) for line in (tmp_path / "said").read_text().splitlines() if line[:1] == "{"]
+    assert not [line for line in lines if "error" in line]
+    assert not [note for line in lines for note in line["notes"] if "forbidden" in note]
