@@ -17,6 +17,7 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
 )
 from wattsched.adapters.kubernetes.reading import GPU, KubeNode, KubePod, Site
+from wattsched.adapters.kubernetes.site import usable
 
 Ours = Callable[[KubePod], bool]
 """Whether a pod is ours, such as by its scheduler's name."""
@@ -213,7 +214,7 @@ def load_of(
     A pod with an annotation of ours that is not as we bound it counts as one of others. Pods that are held,
     by uid, count as bound.
     """
-    held = held or {}
+    held, site = held or {}, usable(site, options)
     waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod) and pod.uid not in held]
     load = Load(site, options, pools_of_site(site, options, waiting))
     for node in site.nodes.values():

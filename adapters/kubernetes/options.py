@@ -24,6 +24,7 @@ from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.option_rows import SETTINGS
+from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 LAUNCH = f"{PREFIX}launch"
@@ -78,10 +79,22 @@ class KubernetesOptions(StatedOptions):
         name = pod.labels.get(self.tenant_label or "", pod.namespace)
         return name if name in self.tenants else None
 
+    def knows(self, name: str) -> bool:
+        """Whether the watts of a GPU type are known."""
+        return name in self.gpu_types or name in GPU_TYPES
+
+    def gpu_type(self, name: str) -> GpuType:
+        """Watts of a GPU type; of one that is not known the most of any that is."""
+        if self.knows(name):
+            return super().gpu_type(name)
+        known = {**GPU_TYPES, **self.gpu_types}
+        idle_w = max(kind.idle_power_w for kind in known.values())
+        return GpuType(idle_power_w=idle_w, max_power_w=max(self.max_power_w(kind) for kind in known))
+
     def gpu_type_named(self, product: str) -> str:
         """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
         words = re.split(r"[-_ ]", product)
-        known = [word for word in words if word in self.gpu_types or word in GPU_TYPES]
+        known = [word for word in words if self.knows(word)]
         return self.products.get(product) or (product if product in self.gpu_types else [*known, product][0])
 
 
@@ -332,7 +345,10 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
 
 @dataclass(frozen=True)
 class PoolView:
-    """What there is to know of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes."""
+    """What there is to know of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes.
+
+    Pools of GPUs whose watts are not known have no sample, as they take no pods.
+    """
 
     kind: dict[str, str]
     size: dict[str, int]
@@ -369,7 +385,9 @@ def pools_of_site(site: Site, options: KubernetesOptions, pods: Sequence[KubePod
         pool = plain if number == 0 else f"{plain}#{number}"
         view.of_node[node.name] = pool
         if pool not in view.kind:
-            view.kind[pool], view.size[pool], view.sample[pool] = kind, node.gpus, node
+            view.kind[pool], view.size[pool] = kind, node.gpus
+            if options.knows(kind):
+                view.sample[pool] = node
             view.idle_w[pool] = options.gpu_type(kind).idle_power_w
     return view
 

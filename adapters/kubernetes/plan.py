@@ -17,6 +17,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
 from wattsched.adapters.kubernetes.room import Room, with_room
+from wattsched.adapters.kubernetes.site import domains_there
 from wattsched.adapters.options import OF_MODELS, expand_models
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
@@ -219,7 +220,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
         "gpu_types": {kind: load.options.gpu_type(kind).model_dump(exclude_unset=True) for kind in kinds},
         "nodes": nodes,
         "groups": list(groups.values()),
-        "power_domains": [domain.model_dump() for domain in load.options.power_domains],
+        "power_domains": domains_there(load.site, load.options),
         "capacity": "nodes",
     }
 

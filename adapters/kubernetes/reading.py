@@ -19,6 +19,9 @@ PREFIX = "wattsched.io/"
 GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 """Label of the pods of a gang, and label or annotation that states how many they are."""
 
+UNLABELLED = "gpu"
+"""Product of GPUs that no label names."""
+
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
 _SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
@@ -349,7 +352,7 @@ def _node(row: _Node, gpu_label: str) -> KubeNode:
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=row.metadata.labels.get(gpu_label) or "gpu",
+        product=row.metadata.labels.get(gpu_label) or UNLABELLED,
         gpus=gpus,
         broken=gpus - offered,
         room={name: most for name, most in row.status.allocatable.items() if name != GPU},

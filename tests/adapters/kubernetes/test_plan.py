@@ -295,3 +295,58 @@ def test_gangs_of_any_shape_are_bound_whole_and_counted_right(gpus: int, pods: i
     load = after(site, plan)
     assert load.power_w == pytest.approx(decision.result.totals["power_w"])
     assert sum(load.used.values()) == (gpus * pods if plan.starts else 0)
+
+
+UNKNOWN = st.sampled_from([None, "NVIDIA-GeForce-RTX-3090"])
+
+
+@given(UNKNOWN, st.floats(3_000, 20_000), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_gpus_whose_watts_are_not_known_stop_nobody_and_count_at_a_bound(
+    product: str | None, cap_w: float, cordoned: bool
+) -> None:
+    """On gpu-3 there is a pod of others with 3 GPUs; on gpu-1 one of ours with 8."""
+
+    def change(objects: dict[str, Any]) -> None:
+        for name in ("gpu-1", "gpu-3"):
+            objects[name]["metadata"]["labels"].pop("nvidia.com/gpu.product")
+            objects[name]["metadata"]["labels"] |= {"nvidia.com/gpu.product": product} if product else {}
+        objects["gpu-3"]["spec"]["unschedulable"] = cordoned
+
+    site = changed(change)
+    load = load_at(site)
+    # Those of ours draw what they were started with; the most of known types is 150 W idle, 1,000 W in use.
+    assert load.power_w == 4 * 200 + 3_200 + (3 * 1_000 + 5 * 150) + 16 * 50
+    (note,) = load.site.notes
+    assert all(word in note for word in ("'gpu-1', 'gpu-3'", product or "no label", "gpu_types", "1000 W"))
+    round, decision = decided(site, cap_w)
+    if not decision.solved:
+        assert cap_w < load.power_w
+        return
+    plan = plan_of(round, decision)
+    assert not {one.node for start in plan.starts for one in start.bindings} & {"gpu-1", "gpu-3"}
+    assert load.power_w + sum(
+        load.added_w(one.node, one.launch) for start in plan.starts for one in start.bindings
+    ) == pytest.approx(decision.result.totals["power_w"])
+
+
+@given(st.sets(st.sampled_from(["r1", "gpu-1", "r2", "gone", "r9"]), min_size=1), st.floats(3_000, 20_000))
+@settings(max_examples=20, deadline=None)
+def test_members_of_power_domains_that_are_gone_are_told_and_draw_nothing(
+    members: set[str], cap_w: float
+) -> None:
+    site = changed(lambda _: None)
+    site.nodes.pop("gpu-1")
+    left = changed(lambda _: None)
+    left = Site(left.time_s, site.nodes, {uid: pod for uid, pod in left.pods.items() if pod.node != "gpu-1"})
+    feed = {"name": "feed", "members": sorted(members), "power_cap_w": 5_000.0}
+    options = KubernetesOptions.model_validate({"power_domains": [feed]})
+    round, decision = decided(left, cap_w, options)
+    told = " ".join(round.load.site.notes)
+    gone = members & {"gpu-1", "gone", "r9"}
+    assert bool(told) == bool(gone)
+    assert all(f"'{name}'" in told for name in gone)
+    assert not gone or all(word in told for word in ("'feed'", "site's file", "topology.kubernetes.io/rack"))
+    assert decision.solved
+    plan = plan_of(round, decision)
+    assert after(left, plan, options).domain_w("feed") <= 5_000.0 + 1e-6

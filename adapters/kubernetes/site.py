@@ -1,0 +1,73 @@
+"""What the file of the site and the cluster do not know of each other, now: it is told, and rounds go on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
+from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, Site
+
+_NAMED = 5
+"""So many nodes are named in a note."""
+
+
+def usable(site: Site, options: KubernetesOptions) -> Site:
+    """The site as rounds can use it, with notes on the rest.
+
+    Nodes with GPUs whose watts are not known get no pods; they count as `KubernetesOptions.gpu_type` says.
+    """
+    strange: dict[str, list[str]] = defaultdict(list)
+    nodes = dict[str, KubeNode]()
+    for name, node in site.nodes.items():
+        known = options.knows(options.gpu_type_named(node.product))
+        nodes[name] = node if known else replace(node, ready=False)
+        if not known:
+            strange[node.product].append(name)
+    notes = [_unknown_watts(product, names, options) for product, names in strange.items()]
+    for domain, members in _absent(site, options):
+        labels = " and ".join(options.rack_labels) or "rack_labels"
+        notes.append(
+            f"power_domains of the site's file: the members {_some(members)} of '{domain}' are no node with "
+            f"GPUs and no value of {labels} now, and count as nothing"
+        )
+    return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+
+
+def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:
+    """Power domains as clusters have them, with the members that are there."""
+    absent = dict(_absent(site, options))
+    rows = list[dict[str, Any]]()
+    for domain in options.power_domains:
+        members = [name for name in domain.members if name not in absent.get(domain.name, ())]
+        rows += [{**domain.model_dump(), "members": members}] if members else []
+    return rows
+
+
+def _absent(site: Site, options: KubernetesOptions) -> list[tuple[str, list[str]]]:
+    """Power domains that have members which are not in the cluster, and these."""
+    there = set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))
+    found = [
+        (domain.name, [name for name in domain.members if name not in there])
+        for domain in options.power_domains
+    ]
+    return [(domain, members) for domain, members in found if members]
+
+
+def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
+    kind = options.gpu_type_named(product)
+    label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
+    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
+    return (
+        f"{_some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as gpu_types "
+        f"of the site's file, or its type as products. Until then a GPU counts at {idle_w:g} W, or {most_w:g} W "
+        "where a pod has it"
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    first = sorted(names)
+    more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
+    return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more
