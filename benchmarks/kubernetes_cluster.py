@@ -281,7 +281,8 @@ class Trial:
     def start_scheduler(self) -> None:
         """Start ``wattsched kubernetes --apply``."""
         files = {"--budget": "cap.json", "--journal": "journal", "--kubeconfig": "kubeconfig"}
-        self.scheduler.start("kubernetes", "--every", "1", "--deadline", "2", files=files)
+        words = ("--every", "1", "--deadline", "2", "--lease-namespace", "default")
+        self.scheduler.start("kubernetes", *words, files=files)
 
     def close(self) -> None:
         """End the watch."""

@@ -55,6 +55,8 @@ class Asked:
         File of the site: watts of GPU types, options of jobs (.json).
     scheduler_name : str
         Pods that name this scheduler are ours.
+    lease_namespace : str
+        Namespace of the Lease that one process holds which applies.
     objective : str
         What is optimised.
     every : float
@@ -70,6 +72,7 @@ class Asked:
     config_map: str | None = None
     options: str | None = None
     scheduler_name: str = "wattsched"
+    lease_namespace: str = "wattsched"
     objective: str = "work-value"
     every: float = 10.0
     deadline: float = 5.0
@@ -91,6 +94,7 @@ SECONDS = Number(above=0, most=MOST_S)
     config_map={"metavar": "NAMESPACE/NAME"},
     options={"type": FileName(), "metavar": "FILE"},
     scheduler_name={"metavar": "NAME"},
+    lease_namespace={"metavar": "NAME"},
     **named("objective"),
     every={"type": SECONDS, "metavar": "S"},
     deadline={"type": SECONDS, "metavar": "S"},
@@ -126,6 +130,7 @@ def command(
     GPUs and have a label or an annotation of ours. All others are left alone and count as load.
     """
     from wattsched.adapters.kubernetes.api import KubernetesError
+    from wattsched.adapters.kubernetes.lease import Lease, identity_of
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
     from wattsched.adapters.kubernetes.options import KubernetesOptions
     from wattsched.adapters.options import stated_in
@@ -168,6 +173,11 @@ def command(
                 actions = partial(
                     actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
                 )
+            if cluster.api is not None and journal is not None and do_apply:
+                tell = partial(click.echo, err=True)
+                identity = identity_of(journal)
+                name = policy.scheduler_name
+                stack.enter_context(Lease(cluster.api, asked.lease_namespace, name, identity, tell))
             if do_apply or not once:
                 stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)

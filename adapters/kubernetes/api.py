@@ -49,6 +49,11 @@ class Api:
     kubeconfig : str, optional
         File; default: that of a pod's service account, or of the user.
 
+    Attributes
+    ----------
+    before_change : callable
+        Is called before a pod is changed, and may raise a `KubernetesError` to prevent it.
+
     Raises
     ------
     KubernetesError
@@ -62,6 +67,8 @@ class Api:
         from kubernetes import client
 
         self.core = client.CoreV1Api(client.ApiClient(settings))
+        self.leases = client.CoordinationV1Api(self.core.api_client)
+        self.before_change: Callable[[], None] = lambda: None
         self._eviction = ""
         self._watches = set[Any]()
 
@@ -179,7 +186,7 @@ class Api:
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        self.call(self.core.create_namespaced_pod_binding, name, namespace, body)
+        self._change(self.core.create_namespaced_pod_binding, name, namespace, body)
 
     def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
         """Annotate a pod.
@@ -190,7 +197,7 @@ class Api:
             409 for another pod, 404 for one that is gone.
         """
         body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
-        self.call(self.core.patch_namespaced_pod, name, namespace, body)
+        self._change(self.core.patch_namespaced_pod, name, namespace, body)
 
     def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
         """Ask for the eviction of a pod, or only whether it would be granted.
@@ -206,7 +213,11 @@ class Api:
             "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {}),
         }
-        self.call(self.core.create_namespaced_pod_eviction, name, namespace, body)
+        self._change(self.core.create_namespaced_pod_eviction, name, namespace, body)
+
+    def _change(self, method: Callable[..., Any], *arguments: Any) -> None:
+        self.before_change()
+        self.call(method, *arguments)
 
     def _eviction_version(self) -> str:
         """Version of evictions, which servers before 1.22 have as a beta only."""

@@ -61,9 +61,9 @@ def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -
     label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
     return (
-        f"{_some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as gpu_types "
-        f"of the site's file, or its type as products. Until then a GPU counts at {idle_w:g} W, or {most_w:g} W "
-        "where a pod has it"
+        f"{_some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
+        "gpu_types of the site's file, or its type as products. Until then a GPU counts at "
+        f"{idle_w:g} W, or {most_w:g} W where a pod has it"
     )
 
 

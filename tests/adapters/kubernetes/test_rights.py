@@ -32,10 +32,15 @@ def pod(api: Api, name: str) -> dict[str, Any]:
     return found
 
 
+def lease(api: Api) -> dict[str, Any]:
+    found: dict[str, Any] = api.call(api.leases.read_namespaced_lease, "wattsched", "wattsched")["spec"]
+    return found
+
+
 def test_the_rights_of_the_manifests_are_enough(
     api: Api, service_account: Path, submit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """It reads the ConfigMap, binds, and evicts when the cap is cut."""
+    """It takes the Lease, reads the ConfigMap, binds, and evicts when the cap is cut."""
     cap = {"metadata": {"name": "wattsched"}, "data": {"cap.json": '{"power_w": 9000}'}}
     api.call(api.core.create_namespaced_config_map, "wattsched", cap)
     submit("one", 4, annotations=PREEMPTIBLE)
@@ -50,11 +55,13 @@ def test_the_rights_of_the_manifests_are_enough(
         cap["data"] = {"cap.json": '{"power_w": 1300}'}
         api.call(api.core.patch_namespaced_config_map, "wattsched", "wattsched", cap)
         wait_for(lambda: pod(api, "one")["metadata"].get("deletionTimestamp"))
+        assert "holderIdentity" in lease(api)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     finally:
         process.kill()
         process.wait()
+    assert "holderIdentity" not in lease(api)
     lines = [json.loads(line) for line in (tmp_path / "said").read_text().splitlines() if line[:1] == "{"]
     assert not [line for line in lines if "error" in line]
     assert not [note for line in lines for note in line["notes"] if "forbidden" in note]
