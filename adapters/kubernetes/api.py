@@ -18,6 +18,7 @@ from wattsched.inputs import echo, open_file
 from wattsched.instances.errors import InputError
 
 _PAGE = 500
+_UNAUTHORIZED = 401
 _WATCH_S, _TIMEOUT_S = 30, 10.0
 """A watch is renewed so often; a request may take so long."""
 
@@ -66,6 +67,7 @@ class Api:
         settings = _settings(kubeconfig)
         from kubernetes import client
 
+        self._kubeconfig = kubeconfig
         self.core = client.CoreV1Api(client.ApiClient(settings))
         self.leases = client.CoordinationV1Api(self.core.api_client)
         self.before_change: Callable[[], None] = lambda: None
@@ -84,7 +86,7 @@ class Api:
         from urllib3.exceptions import HTTPError
 
         try:
-            answer = method(*arguments, _preload_content=False, _request_timeout=_TIMEOUT_S, **named)
+            answer = self._answer(method, *arguments, _request_timeout=_TIMEOUT_S, **named)
             return json.loads(answer.data)
         except ApiException as error:
             raise refusal(error.status, error.body or error.reason) from None
@@ -92,6 +94,24 @@ class Api:
             raise KubernetesError(f"the API server does not answer: {echo(error, '', 200)}") from None
         except ValueError as error:
             raise KubernetesError(f"the API server answers no JSON: {echo(error, '', 200)}") from None
+
+    def _answer(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Ask, and once more with what the configuration says now if the server does not know us."""
+        from kubernetes import client
+        from kubernetes.client.exceptions import ApiException
+
+        try:
+            return method(*arguments, _preload_content=False, **named)
+        except ApiException as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+        # Its token may have been renewed. Methods ask through the client that is there when they are called.
+        try:
+            settings = _settings(self._kubeconfig)
+        except InputError as error:
+            raise KubernetesError(str(error), _UNAUTHORIZED) from None
+        self.core.api_client = self.leases.api_client = client.ApiClient(settings)
+        return method(*arguments, _preload_content=False, **named)
 
     def listed(self, method: Callable[..., Any], **named: Any) -> tuple[list[Any], str]:
         """All objects of a kind, and the version of the list.
@@ -126,12 +146,12 @@ class Api:
         from urllib3.exceptions import HTTPError
 
         try:
-            answer = method(
+            answer = self._answer(
+                method,
                 watch=True,
                 resource_version=version,
                 allow_watch_bookmarks=True,
                 timeout_seconds=_WATCH_S,
-                _preload_content=False,
                 _request_timeout=(_TIMEOUT_S, _WATCH_S + _TIMEOUT_S),
             )
             self._watches.add(answer)

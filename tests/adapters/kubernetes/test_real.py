@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -251,6 +252,23 @@ def test_a_watch_that_is_too_old_lists_anew(plane: Any, api: Api, submit: Submit
         assert changed.wait_for(lambda: watched.lists == 1 and watched.error is None, 20.0)
     assert len(watched.objects) == 4
     stop.set()
+
+
+def test_a_token_that_is_renewed_is_read_again(plane: Any, tmp_path: Path) -> None:
+    document = json.loads(plane.kubeconfig.read_text())
+    token, path = tmp_path / "token", tmp_path / "kubeconfig"
+    document["users"][0]["user"] = {"tokenFile": str(token)}
+    path.write_text(json.dumps(document))
+    token.write_text("old")
+    api = Api(str(path))
+    with pytest.raises(KubernetesError, match="401"):
+        take(api)
+    mirror = Mirror(api)
+    assert not mirror.wait(lambda _: True, 0.5)
+    token.write_text("admintoken")
+    assert len(take(api)["nodes"]) == 2
+    assert mirror.wait(lambda _: True, 20.0)
+    mirror.close()
 
 
 TRIAL = """
