@@ -68,6 +68,8 @@ def follow(
 
     Why a job waits is told when it is news, and not again in each round.
 
+    A note that is the same as in the round before is not printed again.
+
     Raises
     ------
     InputError
@@ -75,7 +77,7 @@ def follow(
     """
     from wattsched.instances.errors import InputError
 
-    code, before = 0, dict[str, Mapping[Any, str]]()
+    code, noted, before = 0, list[str](), dict[str, Mapping[Any, str]]()
     for told in rounds:
         if isinstance(told, Exception):
             if once and isinstance(told, InputError):
@@ -86,8 +88,10 @@ def follow(
         else:
             code = 0
             jobs = dict(jobs_of(told))
-            _tell(told, jobs, {} if as_json else _news(jobs, before, do_apply), do_apply=do_apply)
-            before = jobs
+            notes = [note for note in told.notes if note not in noted]
+            news = {} if as_json else _news(jobs, before, do_apply)
+            _tell(told, jobs, news, notes, do_apply=do_apply)
+            before, noted = jobs, told.notes
             document = told.document()
         if as_json:
             click.echo(json.dumps(document))
@@ -109,7 +113,7 @@ def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
     }
 
 
-def _tell(report: Report, jobs: Jobs, news: Jobs, *, do_apply: bool) -> None:
+def _tell(report: Report, jobs: Jobs, news: Jobs, notes: list[str], *, do_apply: bool) -> None:
     """A line on standard error, and what is to be known besides."""
     from wattsched.report.terminal import console, line
     from wattsched.report.wording import count, gap_text
@@ -131,5 +135,5 @@ def _tell(report: Report, jobs: Jobs, news: Jobs, *, do_apply: bool) -> None:
     for what, some in news.items():
         for name, how in some.items():
             line(out, f"{what} {name}: {how}", indent=2)
-    for note in report.notes:
+    for note in notes:
         line(out, ("note", "yellow"), f": {note}", indent=2)
