@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
+from wattsched.adapters.kubernetes.events import Events
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
@@ -50,6 +51,11 @@ class Actions:
     journal: RecordedSession
     number: int = 0
     _unseen: dict[str, KubePod] = field(default_factory=dict)
+    _events: Events = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tell pods of their events on the same server."""
+        self._events = Events(self.api)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
@@ -111,7 +117,8 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Take note of the jobs that wait after a round, and why, where there is more to say."""
+        """Say in events of the pods that wait after a round why they do."""
+        self._events.tell(waiting, why)
 
     def guarded(self, job: KubeJob) -> str:
         """Why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
@@ -173,7 +180,8 @@ class Actions:
             if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
                 found = self.api.pod(pod.namespace, pod.name)
                 if found is not None and found["metadata"]["uid"] == uid and _changed(found):
-                    raise KubernetesError("the watch lags behind what was done")
+                    why = f": {fault}" if (fault := self.mirror.fault) else ""
+                    raise KubernetesError(f"the watch lags behind what was done{why}")
                 # It was not done, or another pod has its name: the watch will tell.
             del self._unseen[uid]
 

@@ -123,6 +123,7 @@ class Announcing(Actions):
             for uid, one in self._announced.items()
         }
         self.extender.publish(waits | places)
+        super().end_round(waiting, why)
 
     def _is_over(self, one: Announcement, site: Site) -> bool:
         """Whether the scheduler had its time, or cannot bind a pod there any more."""

@@ -235,6 +235,16 @@ class Api:
         }
         self._change(self.core.create_namespaced_pod_eviction, name, namespace, body)
 
+    def write_event(self, namespace: str, event: Mapping[str, Any]) -> None:
+        """Write an event.
+
+        Raises
+        ------
+        KubernetesError
+            As `call`.
+        """
+        self._change(self.core.create_namespaced_event, namespace, event)
+
     def _change(self, method: Callable[..., Any], *arguments: Any) -> None:
         self.before_change()
         self.call(method, *arguments)
@@ -331,7 +341,10 @@ def refusal(status: int | None, body: Any) -> KubernetesError:
         told = json.loads(body)["message"]
     except (ValueError, TypeError, KeyError):
         told = body
-    return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status or 0)
+    if not status:  # as of a certificate that is not believed: nobody refused
+        told = ": ".join(str(told).splitlines())
+        return KubernetesError(f"the API server does not answer: {echo(told, '', 300)}")
+    return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status)
 
 
 def _event(line: bytes) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class Mirror:
             Where they do not in time; what was there before is not believed then.
         """
         if not self.wait(lambda _: True, timeout_s):
-            raise self._fault() or KubernetesError("the API server does not answer")
+            raise self.fault or KubernetesError("the API server does not answer")
         with self._changed:
             nodes, pods = list(self.nodes.objects.values()), list(self.pods.objects.values())
         return {"time": time.time(), "nodes": nodes, "pods": pods}
@@ -117,9 +117,7 @@ class Mirror:
     def wait(self, seen: Callable[[Mapping[str, Any]], bool], timeout_s: float = _TIMEOUT_S) -> bool:
         """Wait until the watches stand and the pods, by uid, are as a function says; whether they are."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._fault() is None and seen(self.pods.objects), timeout_s
-            )
+            return self._changed.wait_for(lambda: self.fault is None and seen(self.pods.objects), timeout_s)
 
     def close(self) -> None:
         """End the watches, and their threads: one that still waits when the interpreter ends aborts it."""
@@ -128,5 +126,7 @@ class Mirror:
         for thread in self._threads:
             thread.join()
 
-    def _fault(self) -> KubernetesError | None:
+    @property
+    def fault(self) -> KubernetesError | None:
+        """Why a watch does not stand now."""
         return self.nodes.error or self.pods.error

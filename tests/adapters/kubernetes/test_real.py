@@ -271,6 +271,15 @@ def test_a_token_that_is_renewed_is_read_again(plane: Any, tmp_path: Path) -> No
     mirror.close()
 
 
+def test_a_certificate_that_is_not_believed_is_no_refusal(plane: Any, tmp_path: Path) -> None:
+    document = json.loads(plane.kubeconfig.read_text())
+    del document["clusters"][0]["cluster"]["insecure-skip-tls-verify"]
+    (tmp_path / "strict").write_text(json.dumps(document))
+    with pytest.raises(KubernetesError, match=r"does not answer.*certificate verify failed") as told:
+        take(Api(str(tmp_path / "strict")))
+    assert not told.value.certain
+
+
 TRIAL = """
 import sys, time
 from pathlib import Path

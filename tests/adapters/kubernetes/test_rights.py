@@ -32,6 +32,11 @@ def pod(api: Api, name: str) -> dict[str, Any]:
     return found
 
 
+def events(api: Api, name: str) -> list[dict[str, Any]]:
+    found, _ = api.listed(api.core.list_event_for_all_namespaces)
+    return [one for one in found if one["involvedObject"].get("name") == name]
+
+
 def lease(api: Api) -> dict[str, Any]:
     found: dict[str, Any] = api.call(api.leases.read_namespaced_lease, "wattsched", "wattsched")["spec"]
     return found
@@ -40,10 +45,11 @@ def lease(api: Api) -> dict[str, Any]:
 def test_the_rights_of_the_manifests_are_enough(
     api: Api, service_account: Path, submit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """It takes the Lease, reads the ConfigMap, binds, and evicts when the cap is cut."""
+    """It holds a Lease, reads the ConfigMap, binds, says why a pod waits, and evicts when the cap is cut."""
     cap = {"metadata": {"name": "wattsched"}, "data": {"cap.json": '{"power_w": 9000}'}}
     api.call(api.core.create_namespaced_config_map, "wattsched", cap)
     submit("one", 4, annotations=PREEMPTIBLE)
+    submit("odd", 1, annotations={"wattsched.io/weight": "x"})
     command = [sys.executable, "-m", "wattsched", "kubernetes", "--apply", "--every", "0.5", "--json"]
     command += ["--journal", str(tmp_path / "journal"), "--config-map", "wattsched/wattsched"]
     command += ["--kubeconfig", str(service_account)]
@@ -52,6 +58,8 @@ def test_the_rights_of_the_manifests_are_enough(
     try:
         wait_for(lambda: pod(api, "one")["spec"].get("nodeName"))
         assert "wattsched.io/launch" in pod(api, "one")["metadata"]["annotations"]
+        (event,) = wait_for(lambda: events(api, "odd"))
+        assert "wattsched.io/weight: must be a valid number" in event["message"]
         cap["data"] = {"cap.json": '{"power_w": 1300}'}
         api.call(api.core.patch_namespaced_config_map, "wattsched", "wattsched", cap)
         wait_for(lambda: pod(api, "one")["metadata"].get("deletionTimestamp"))

@@ -87,6 +87,9 @@ class Cluster:
 
     # -- what an API server and its mirror do ------------------------------------------------------------
 
+    def write_event(self, namespace: str, event: dict[str, Any]) -> None:
+        """Events change nothing here."""
+
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         self.pods[name]["metadata"]["annotations"] |= annotations
         self.pods[name]["spec"]["nodeName"] = node
