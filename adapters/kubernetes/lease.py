@@ -77,7 +77,7 @@ class Lease:
                 raise InputError([f"{self._by_another()}, and renews it: one process acts on a cluster"])
             if not told:
                 told = True
-                self.tell(f"{self._by_another()}; waiting for {DURATION_S} s, as it may have been killed")
+                self.tell(f"{self._by_another()}; waiting up to {DURATION_S} s, as it may be dead")
             time.sleep(_LOOK_S)
             self._renew()
         self.api.before_change = self.require

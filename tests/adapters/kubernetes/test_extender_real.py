@@ -177,6 +177,7 @@ def test_the_default_scheduler_does_as_was_decided(trial: Trial) -> None:
     wait_for(lambda: b"2 of the 3 pods of its gang" in (trial.folder / "rounds").read_bytes())
     wait_for(lambda: "wattsched: waits" in trial.why("g0"))
     wait_for(lambda: "wattsched: waits" in trial.why("h0"))
+    wait_for(lambda: "2 of the 3 pods of its gang" in trial.why("g0"))
     assert len(trial.nodes()) == 4
     for name in ("p0", "p1", "p2"):
         trial.core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
