@@ -66,9 +66,7 @@ def follow(
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
-    Why a job waits is told when it is news, and not again in each round.
-
-    A note that is the same as in the round before is not printed again.
+    Why a job waits, and a note, is told when it is news, and not again in each round.
 
     Raises
     ------
