@@ -191,9 +191,13 @@ class KeptRoom(Room):
     rest: BoolArray = field(kw_only=True)
     kept: IntArray = field(kw_only=True)
 
+    @cached_property
+    def _outside(self) -> Room:
+        return Room(self.number, self.pool, self.rest)
+
     def capacity(self, size: int) -> int:
         """Free GPUs in disjoint sets of a size, in the pieces and in the rest."""
-        outside = Room(self.number, self.pool, self.rest).capacity(size)
+        outside = self._outside.capacity(size)
         if self.pool.capacity == "count":
             return outside + int(self.kept.sum())
         return outside + int((size * (self.kept // size)).sum())

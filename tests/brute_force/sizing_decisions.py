@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from brute_force.sizing import (
-    _displaced,
     _value,
     counted_j,
     decided,
@@ -19,6 +18,7 @@ from brute_force.sizing import (
     sleepers,
     within_quota_alone,
 )
+from brute_force.sizing_moves import displaced
 from brute_force.sizing_places import (
     Gpu,
     Kind,
@@ -151,7 +151,7 @@ class Judge:
         idle_w = instance.cluster.gpu_types[gpu_type].idle_power_w * a.gpus / members
         joules = counted_j(instance, seconds, power_w / members, idle_w)
         value = _value(instance, job, instance.objective, seconds, best_s, speed, lost_s, joules=joules)
-        unmoved = not moved or _displaced(instance, job)
+        unmoved = not moved or displaced(instance, job)
         value += price_of_change(instance, job, instance.objective, stays and unmoved)
         good = _value(instance, job, "goodput", seconds, best_s, speed, lost_s)
         return Ran(job, a, seconds, power_w / members, idle_w, least_j, value, good)

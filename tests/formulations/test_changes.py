@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from brute_force.agreement import solve_by_kind
-from brute_force.sizing import optimum, optimum_with_moves
+from brute_force.sizing import optimum
+from brute_force.sizing_moves import optimum_with_moves
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies.instances import instances_with_sets, small_instances

@@ -28,12 +28,17 @@ def answers(path: Path, *lines: Any) -> dict[Any, dict[str, Any]]:
     return {answer.get("id"): answer for answer in found}
 
 
-def test_one_after_the_other(tmp_path: Path) -> None:
-    """A child that is asked and answers, one line at a time, and ends with its input."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "wattsched", "serve", str(tmp_path / "j.db"), "--stdio"],
+def started(journal: Path) -> subprocess.Popen[str]:
+    """A child that waits for lines."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "wattsched", "serve", str(journal), "--stdio"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def test_one_after_the_other(tmp_path: Path) -> None:
+    """A child that is asked and answers, one line at a time, and ends with its input."""
+    child = started(tmp_path / "j.db")
     assert child.stdin is not None
     assert child.stdout is not None
 
@@ -63,10 +68,7 @@ def test_one_after_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_while_it_waits_for_a_line(tmp_path: Path, ending: int) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "wattsched", "serve", str(tmp_path / "j.db"), "--stdio"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    child = started(tmp_path / "j.db")
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write('{"id": 1, "verb": "sessions"}\n')

@@ -10,12 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.waiting import wait_for
 from kubernetes import client, config, utils
 
 from wattsched.serve.tokens import add_token
@@ -33,15 +33,6 @@ def free_port() -> int:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
     return port
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 30.0) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not come")
 
 
 class Trial:

@@ -6,24 +6,15 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from adapters.waiting import wait_for
+
 from wattsched.adapters.kubernetes.api import Api
 
 PREEMPTIBLE = {"wattsched.io/preemptible": "true"}
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What a function finds, as soon as it does."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not come")
 
 
 def pod(api: Api, name: str) -> dict[str, Any]:

@@ -69,8 +69,9 @@ class Cluster:
     def rounds(self, apply: bool = True, options: Any = None) -> Rounds:
         server: Any = self
         policy = Policy(KubernetesOptions.model_validate(options or {}), apply=apply)
-        actions: Callable[[Any], Actions] = lambda journal: Actions(server, server, journal)  # noqa: E731
-        return Rounds(policy, self.budget, self.journal, self.look, actions)
+        return Rounds(
+            policy, self.budget, self.journal, self.look, lambda journal: Actions(server, server, journal)
+        )
 
     def extended(self) -> Rounds:
         """Rounds of an extender, whose scheduler binds at once what it is told."""

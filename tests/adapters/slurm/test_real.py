@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from adapters.waiting import wait_for
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
@@ -36,15 +37,6 @@ look = partial(take, timeout_s=3.0)
 
 def now() -> Site:
     return read(look(time.time()))
-
-
-def wait_for(what: Any) -> Any:
-    """What a function gives as soon as it gives something."""
-    for _ in range(100):
-        if found := what():
-            return found
-        time.sleep(0.2)
-    raise AssertionError("it did not come")
 
 
 @pytest.fixture
