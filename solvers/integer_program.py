@@ -1,0 +1,219 @@
+r"""Programs rounded to integers, outwards: what CP-SAT, which knows nothing else, can solve.
+
+Every column is :math:`x_j = u_j z_j` with integer :math:`z_j`: the unit :math:`u_j` is 1 for integer columns
+and a small power of two for continuous ones. Rows and costs are multiplied by powers of two and rounded such
+that every point of the program stays feasible at no higher cost; the optimum over the integers, less
+`IntegerProgram.cost_slack`, therefore is a bound for the program. Rows of integers stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from wattsched.formulations.program import Program
+from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
+from wattsched.solvers.rows import allowance, group_of_choice
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+# Sums over what can be chosen together stay below this, and sums over all columns below the other, far from
+# where 64-bit integers end.
+_LARGEST_SUM = 2.0**54
+_LARGEST_TOTAL = 2.0**59
+# A scale that is no larger than this, whatever the costs, does not overflow.
+_LARGEST_EXPONENT = 1000.0
+# A continuous column is cut into at most about this many steps.
+_MOST_STEPS = 2.0**40
+_DIGITS = 2.0**50
+# Coefficients with fewer digits than this many are short.
+_SHORT = 2.0**10
+
+
+class UnboundedError(ValueError):
+    """A column has no finite bounds, given or implied."""
+
+
+@dataclass(frozen=True)
+class IntegerProgram:
+    """The relaxation.
+
+    Attributes
+    ----------
+    unit : float array, shape (n_columns,)
+        Value of one step of each column.
+    lower, upper : int arrays, shape (n_columns,)
+    matrix : csr_array of integers, shape (n, n_columns)
+        ``row_lower <= matrix @ z <= row_upper``.
+    row_lower, row_upper : int arrays, shape (n,)
+        Beyond what sums can reach where there is no bound.
+    cost : int array, shape (n_columns,)
+    cost_scale : float
+        ``cost @ z / cost_scale + offset - cost_slack`` is at most the program's cost of a point.
+    cost_slack : float
+    """
+
+    unit: FloatArray
+    lower: IntArray
+    upper: IntArray
+    matrix: csr_array
+    row_lower: IntArray
+    row_upper: IntArray
+    cost: IntArray
+    cost_scale: float
+    cost_slack: float
+
+    def cost_bound(self, bound: float) -> float:
+        """Bound on the program's cost from one on ``cost @ z + offset * cost_scale``."""
+        return bound / self.cost_scale - self.cost_slack
+
+
+def integer_relaxation(program: Program) -> IntegerProgram:
+    """Round a program to integers, outwards.
+
+    Raises
+    ------
+    UnboundedError
+        When a free column has no finite bounds and no row implies them.
+    """
+    lower, upper = _finite_bounds(program)
+    integer = program.integer
+    # The costs are one more row, the last.
+    table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
+    table.sort_indices()
+    width = np.maximum(np.abs(lower), np.abs(upper))
+    # What is fixed at nothing counts for nothing, and would limit no scale.
+    table.data[width[table.indices] == 0.0] = 0.0
+    table.eliminate_zeros()
+    scale, exact = _scales(program, table, width)
+    unit = _units(program, table, scale, lower, upper)
+    low = np.where(integer, np.ceil(lower - VIOLATION), np.floor(lower / unit)).astype(np.int64)
+    high = np.where(integer, np.floor(upper + VIOLATION), np.ceil(upper / unit)).astype(np.int64)
+    # Rows of integers stay as they are; others become ``a x <= bound``, one per bound. The costs come last.
+    exact = exact[:-1]
+    above = np.flatnonzero(exact | np.isfinite(program.row_upper))
+    below = np.flatnonzero(~exact & np.isfinite(program.row_lower))
+    rows = np.concatenate([above, below, [program.n_rows]])
+    sign = np.repeat([1.0, -1.0, 1.0], [len(above), len(below), 1])
+    bound = np.concatenate([program.row_upper[above], -program.row_lower[below], [0.0]])
+    sides = csr_array(table[rows])
+    row, column = np.repeat(np.arange(len(rows)), np.diff(sides.indptr)), sides.indices
+    a = sign[row] * sides.data
+    scaled = a * unit[column] * scale[rows][row]
+    sides.data = np.floor(scaled).astype(np.int64)
+    # Half a step is the distance to the nearest one; rounding a coefficient down raises what is below zero.
+    blurred = np.abs(a) * np.where(integer, 0.0, 0.5 * unit)[column]
+    raised = np.where(sides.data == scaled, 0.0, np.maximum(-low, 0)[column])
+    blur, raising = (np.bincount(row, v, len(rows)) for v in (blurred, raised))
+    slack = blur + raising / scale[rows]
+    # A continuous column can take up what rounding the data does.
+    tolerance = allowance(bound, np.where(blur == 0.0, VIOLATION, LAST_DIGITS))
+    with np.errstate(over="ignore"):  # of rows that nothing can break
+        most = (bound + tolerance + slack) * scale[rows]
+    whole = np.append(exact[above], np.zeros(len(below) + 1, dtype=bool))
+    most = np.where(whole, np.floor(most), np.ceil(most))[:-1]
+    demanded = np.where(exact, program.row_lower, -np.inf)[above]
+    least = np.append(np.ceil(demanded - allowance(demanded)), np.full(len(below), -np.inf))
+    reach = 2.0 * _LARGEST_TOTAL
+    return IntegerProgram(
+        unit=unit,
+        lower=low,
+        upper=high,
+        matrix=sides[:-1],
+        row_lower=np.clip(least, -reach, reach).astype(np.int64),
+        row_upper=np.clip(most, -reach, reach).astype(np.int64),
+        cost=sides[[-1]].toarray().ravel(),
+        cost_scale=float(scale[-1]),
+        cost_slack=float(slack[-1]),
+    )
+
+
+def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Largest power of two per row that keeps its sums small, and where that is 1: in rows of integers."""
+    row = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
+    free = program.n_groups + np.arange(program.n_columns - program.n_choices)
+    owner = np.concatenate([group_of_choice(program), free])[table.indices]
+    largest = np.zeros(table.shape[0])
+    if len(row):
+        # Of a group only one column counts.
+        run = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(owner, prepend=-1))
+        size = np.abs(table.data) * width[table.indices]
+        largest += np.bincount(row[run], np.maximum.reduceat(size, run), table.shape[0])
+        total = np.bincount(row, size, table.shape[0])
+        largest = np.maximum(largest, total * (_LARGEST_SUM / _LARGEST_TOTAL))
+    broken = (table.data != np.round(table.data)) | ~program.integer[table.indices]
+    whole = np.bincount(row[broken], minlength=table.shape[0]) == 0
+    exponent = np.floor(np.log2(_LARGEST_SUM) - np.log2(np.where(largest > 0, largest, 1.0)))
+    scale = np.exp2(np.minimum(exponent, _LARGEST_EXPONENT))
+    exact = whole & (largest < _LARGEST_SUM)
+    return np.where(exact, 1.0, scale), exact
+
+
+def _units(
+    program: Program, table: csr_array, scale: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """Steps of the continuous columns: as small as rounding their coefficients is harmless."""
+    width, size = upper - lower, np.maximum(np.abs(lower), np.abs(upper))
+    entry = table.tocoo()
+    continuous = ~program.integer[entry.col]
+    row, column, a = entry.row[continuous], entry.col[continuous], np.abs(entry.data[continuous])
+    fraction, exponent = np.frexp(a)
+    mantissa = fraction * _SHORT
+    # A coefficient of few bits is not rounded at all when its last bit times the step is whole.
+    digits = mantissa.astype(np.int64)
+    exact = _SHORT / (scale[row] * np.ldexp((digits & -digits).astype(float), exponent))
+    # Otherwise it costs a unit per step, and every step costs half its length.
+    balanced = np.sqrt(width[column] / (scale[row] * a))
+    unit = np.zeros(program.n_columns)
+    np.maximum.at(unit, column, np.where(mantissa == digits, np.minimum(exact, balanced), balanced))
+    # Shorter steps are not to be told apart in a double of the column's size.
+    shortest = np.maximum(np.maximum(width, 1e-9) / _MOST_STEPS, size / _DIGITS)
+    step = np.exp2(np.ceil(np.log2(np.maximum(unit, shortest))))
+    return np.where(program.integer, 1.0, step)
+
+
+def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the columns; a missing one is replaced by one that some optimum satisfies.
+
+    A column that costs nothing or more and that rows only push up need not be above what they demand at most;
+    the mirrored case likewise.
+
+    Raises
+    ------
+    UnboundedError
+    """
+    lower, upper = program.lower.copy(), program.upper.copy()
+    for j in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
+        demanded = _demanded(program, int(j), lower, upper)
+        if not np.isfinite(upper[j]) and program.cost[j] >= 0 and demanded is not None:
+            upper[j] = max(demanded[1], lower[j] if np.isfinite(lower[j]) else demanded[0])
+        if not np.isfinite(lower[j]) and program.cost[j] <= 0 and demanded is not None:
+            lower[j] = min(demanded[0], upper[j] if np.isfinite(upper[j]) else demanded[1])
+        if program.integer[j]:
+            lower[j], upper[j] = np.floor(lower[j]), np.ceil(upper[j])
+        if not (np.isfinite(lower[j]) and np.isfinite(upper[j])):
+            raise UnboundedError(f"column {program.column_names()[j]} has no finite bounds")
+    return lower, upper
+
+
+def _demanded(program: Program, j: int, lower: FloatArray, upper: FloatArray) -> tuple[float, float] | None:
+    """Least and greatest value that rows can demand of a column; None when they hold it from both sides."""
+    by_row = csr_array(program.matrix)
+    by_row.eliminate_zeros()
+    from_above = np.isfinite(program.upper[j])  # the lower bound is missing
+    values = [0.0]
+    for r in by_row[:, [j]].tocoo().row:
+        entries = slice(by_row.indptr[r], by_row.indptr[r + 1])
+        columns, a = by_row.indices[entries], by_row.data[entries]
+        own = float(a[columns == j][0])
+        ends = np.stack([a * lower[columns], a * upper[columns]])[:, columns != j]
+        at_least = (own > 0) != from_above
+        bound = program.row_lower[r] if at_least else program.row_upper[r]
+        other = program.row_upper[r] if at_least else program.row_lower[r]
+        if np.isfinite(other):
+            return None
+        worst = ends.min(axis=0).sum() if at_least else ends.max(axis=0).sum()
+        if np.isfinite(bound):
+            values.append((bound - worst) / own)
+    return float(min(values)), float(max(values))
