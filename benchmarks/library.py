@@ -32,7 +32,8 @@ from tables import FOLDER, write
 import wattsched
 from wattsched.comparisons.compare import Comparison, compare, write_report
 from wattsched.comparisons.run import Run, Settings
-from wattsched.executors import ClusterError, Executor, SerialExecutor, dask_executor
+from wattsched.dask_clusters import dask_executor
+from wattsched.executors import ClusterError, Executor, SerialExecutor
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import write_atomically, write_json

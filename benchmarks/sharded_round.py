@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from tables import machine, table, write
 
 import wattsched
+from wattsched.dask_workers import DaskExecutor
 from wattsched.documents import verdict_on
-from wattsched.executors import DaskExecutor, Kept
+from wattsched.executors import Kept
 
 JOBS = (1_000_000, 10_000_000)
 GAP = 1e-6

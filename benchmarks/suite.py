@@ -40,7 +40,8 @@ from suite_page import content, plot
 from tables import FOLDER
 from tables import write as write_table
 
-from wattsched.executors import LOCAL, ClusterError, Executor, SerialExecutor, dask_executor, in_order
+from wattsched.dask_clusters import LOCAL, dask_executor
+from wattsched.executors import ClusterError, Executor, SerialExecutor, in_order
 from wattsched.solvers.solution import relative_gap
 
 HERE = Path(__file__).resolve().parent

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wattsched import plot as plot
     from wattsched.comparisons.compare import compare as compare
+    from wattsched.dask_clusters import dask_executor as dask_executor
     from wattsched.documents import check as check
     from wattsched.documents import read_instance as read_instance
     from wattsched.documents import read_result as read_result
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from wattsched.exchange import import_trace as import_trace
     from wattsched.exchange import json_schema as json_schema
     from wattsched.exchange import read_cluster as read_cluster
-    from wattsched.executors import dask_executor as dask_executor
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.sizing.decision import AssignmentColumns as AssignmentColumns
@@ -67,7 +67,7 @@ _HOMES = {
     "TimeShares": "wattsched.shares",
     "check": "wattsched.documents",
     "compare": "wattsched.comparisons.compare",
-    "dask_executor": "wattsched.executors",
+    "dask_executor": "wattsched.dask_clusters",
     "export_program": "wattsched.exchange",
     "export_topology": "wattsched.exchange",
     "fit_profile": "wattsched.perfmodels.fit",

@@ -15,9 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 import wattsched
-from wattsched import executors
+from wattsched import dask_workers
 from wattsched.cli import main
-from wattsched.executors import ClusterError, DaskExecutor, SerialExecutor
+from wattsched.dask_workers import DaskExecutor
+from wattsched.executors import ClusterError, SerialExecutor
 from wattsched.instances.io import write_json
 from wattsched.instances.sizing.instance import Instance
 
@@ -49,7 +50,7 @@ def test_the_answer_is_that_of_one_process_also_when_a_worker_is_lost(
     here = answer(large, None)
     assert here["termination"]["reason"] == "optimal"
     assert answer(large, SerialExecutor()) == answer(large, cluster) == here
-    each, passes = executors._OnWorkers.each, []
+    each, passes = dask_workers._OnWorkers.each, []
 
     def killing(self: Any, *arguments: Any) -> Any:
         passes.append(arguments[0].__name__)
@@ -58,7 +59,7 @@ def test_the_answer_is_that_of_one_process_also_when_a_worker_is_lost(
             threading.Timer(0.01, os.kill, [workers[0], signal.SIGKILL]).start()
         return each(self, *arguments)
 
-    monkeypatch.setattr(executors._OnWorkers, "each", killing)
+    monkeypatch.setattr(dask_workers._OnWorkers, "each", killing)
     assert answer(large, cluster) == here
     assert len(passes) > 6
 
