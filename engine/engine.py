@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.call import UNCHECKED, Request
+from wattsched.call import UNCHECKED
 from wattsched.deadline import Uncollected, on_time
 from wattsched.documents import read_instance
 from wattsched.executors import ClusterError, Executor
@@ -26,6 +26,7 @@ from wattsched.formulations.timer import Timer, stoppable
 from wattsched.instances.errors import InputError, require
 from wattsched.problems import PROBLEMS, Problem
 from wattsched.problems import problem as find_problem
+from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wattsched.call import Request
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
@@ -29,6 +28,7 @@ from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
+from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.session_applied import held_after
 from wattsched.session_columns import (

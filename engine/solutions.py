@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from wattsched.answer import Evidence
-from wattsched.call import Request
 from wattsched.engine import (
     limits_of,
     proof_seconds,
@@ -22,6 +21,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, naming, require
+from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Solution, Termination

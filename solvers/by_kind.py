@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from wattsched.formulations.kinds import KindProgram, Part, part_around, part_of
-from wattsched.formulations.kinds.passes import clusters_of
+from wattsched.formulations.kinds.shards import clusters_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
 from wattsched.solvers import core, greedy, highs, price

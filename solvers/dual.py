@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from wattsched.formulations.kinds import KindProgram
-from wattsched.formulations.kinds.passes import CLUSTERS, clusters_of
+from wattsched.formulations.kinds.shards import CLUSTERS, clusters_of
 from wattsched.formulations.master import RestrictedMaster
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from wattsched.formulations.kinds.groups import KindGroups
-from wattsched.formulations.kinds.passes import (
+from wattsched.formulations.kinds.passes import Passes
+from wattsched.formulations.kinds.shards import (
     Here,
-    Passes,
     Shard,
     Spread,
     Sums,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies.instances import small_instances, tables
 
 from wattsched.executors import SerialExecutor
-from wattsched.formulations.kinds import KindProgram, passes
+from wattsched.formulations.kinds import KindProgram, passes, shards
 from wattsched.formulations.sizing import by_kind, mckp
 from wattsched.formulations.sizing.data import comparable_jobs, without_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
@@ -67,9 +67,9 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)
 
 
-def spread_over(program: KindProgram, shards: int) -> KindProgram:
+def spread_over(program: KindProgram, n: int) -> KindProgram:
     """The program with its groups in shards; as it is for one."""
-    return program if shards == 1 else replace(program, spread=SerialExecutor().kept(program.shards(shards)))
+    return program if n == 1 else replace(program, spread=SerialExecutor().kept(program.shards(n)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -127,23 +127,23 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...], spre
 
 @pytest.mark.parametrize("horizon_s", [np.inf, 3600.0])
 def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_BLOCK", 10)
+    monkeypatch.setattr(shards, "_BLOCK", 10)
     monkeypatch.setattr(passes, "_CELLS", 1 << 9)
     instance = generate("uniform", jobs=3_000, seed=1)
     kinds = by_kind.of_kinds(comparable_jobs(instance), OBJECTIVES[instance.objective]).program
     assert isinstance(kinds, KindProgram)
     kinds = replace(kinds, horizon_s=horizon_s)
-    blocks, _ = passes.blocks_of(kinds.n_groups)
-    assert len(blocks) > passes.CLUSTERS + 1
+    blocks, _ = shards.blocks_of(kinds.n_groups)
+    assert len(blocks) > shards.CLUSTERS + 1
     rng = np.random.default_rng(7)
     for scale in (0.0, 1e-3, 1.0):
         prices = -scale * rng.exponential(size=kinds.n_rows)
-        threshold, wanted = kinds.threshold(prices, 500), rng.random(passes.CLUSTERS) < 0.5
+        threshold, wanted = kinds.threshold(prices, 500), rng.random(shards.CLUSTERS) < 0.5
         found = []
-        for shards, threads in ((1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (7, 1)):
-            one = replace(spread_over(kinds, shards), threads=threads)
+        for n_shards, threads in ((1, 1), (1, 2), (1, 3), (2, 1), (3, 1), (7, 1)):
+            one = replace(spread_over(kinds, n_shards), threads=threads)
             point, some = one.cheapest(prices), one.cheapest(prices, wanted)
-            assert np.array_equal(some, np.where(wanted[passes.clusters_of(len(point))], point, -1))
+            assert np.array_equal(some, np.where(wanted[shards.clusters_of(len(point))], point, -1))
             found.append([*one.sums(prices), point, *one.in_question(prices, threshold)])
         for other in found[1:]:
             assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found[0], other, strict=True))
