@@ -224,6 +224,7 @@ TIMES: dict[str, dict[str, Any]] = {
     "pod_restart_s": {"name": "--pod-restart", "type": SECONDS},
     "period_s": {"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
     "carbon": {"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    "start": {"metavar": "TIME"},
 }
 """Options of every command that replays a trace."""
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from numbers import Real
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,7 @@ from wattsched.executors import Executor, SerialExecutor, in_order
 from wattsched.inputs import read_bytes
 from wattsched.instances.errors import naming, require_range
 from wattsched.instances.io import write_atomically
-from wattsched.instances.traces.carbon import read_carbon
+from wattsched.instances.traces.carbon import read_carbon, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.job_sources import File
 from wattsched.replay.jobs.accounts import Carbon, Sleep
@@ -56,6 +57,8 @@ class ReplaySettings:
         Grams of CO2 per kWh, or a file of them over time (.csv).
     zone : str, optional
         Column of the file of --carbon.
+    start : str, optional
+        When the first job arrives, by the clock of files over time (default: when they begin).
     budget : tuple of str and float, optional
         Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
     period_s : float
@@ -87,6 +90,7 @@ class ReplaySettings:
     pod_restart_s: float = 60.0
     carbon: float | File = 0.0
     zone: str | None = None
+    start: str | None = None
     budget: tuple[Quantity, float] | None = None
     period_s: float = S_PER_DAY
     pacing: Pacing = "even"
@@ -108,6 +112,9 @@ class ReplaySettings:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
         if self.zone is not None and not isinstance(self.carbon, str | Path):
             raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
+        if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
+            raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
+        self._start()
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
@@ -123,6 +130,20 @@ class ReplaySettings:
         if quantity != "money" and self.tariff is not None:
             no_use = "needs `budget`, which it belongs to"
             raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
+
+    def _start(self) -> datetime | None:
+        """Time of the first arrival, where it is told."""
+        try:
+            return None if self.start is None else utc_time(self.start)
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
+
+    def over_time(self, asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
+        """What a kWh emits or costs from the first arrival on, or the same all the time."""
+        if not isinstance(asked, str | Path):
+            return Carbon.constant(float(asked))
+        with naming(asked):
+            return Carbon.of(read_carbon(asked, column), begin_s, self._start())
 
 
 @dataclass(frozen=True)
@@ -144,7 +165,7 @@ class Scene:
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon = _over_time(settings.carbon, begin_s, settings.zone)
+        carbon = settings.over_time(settings.carbon, begin_s, settings.zone)
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),
@@ -170,14 +191,6 @@ class Scene:
         )
 
 
-def _over_time(asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
-    """What a kWh emits or costs over time, or the same all the time."""
-    if not isinstance(asked, str | Path):
-        return Carbon.constant(float(asked))
-    with naming(asked):
-        return Carbon.of(read_carbon(asked, column), begin_s)
-
-
 def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:
     if settings.budget is None:
         return None
@@ -185,7 +198,7 @@ def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget 
     if quantity == "energy_j":
         return Budget.of_energy(amount, settings.period_s, settings.pacing)
     if settings.tariff is not None:
-        carbon = _over_time(settings.tariff, begin_s)
+        carbon = settings.over_time(settings.tariff, begin_s)
     return Budget(quantity, amount, settings.period_s, carbon, settings.pacing)
 
 

@@ -79,10 +79,10 @@ class CarbonTrace:
         if (short := np.flatnonzero(np.diff(covered_s) < slot_s * (1 - 1e-6))).size:
             slot = int(short[0])
             raise ValueError(
-                f"{self.source}: no value for a part of slot {slot}, which begins at {_shown(edges[slot])}; "
-                f"the file reaches from {_shown(self.begin_s[0])} "
-                f"to {_shown(self.begin_s[-1] + self.step_s)}, "
-                f"the horizon of {slots} slots from {_shown(edges[0])} to {_shown(edges[-1])}"
+                f"{self.source}: no value for a part of slot {slot}, which begins at {shown(edges[slot])}; "
+                f"the file reaches from {shown(self.begin_s[0])} "
+                f"to {shown(self.begin_s[-1] + self.step_s)}, "
+                f"the horizon of {slots} slots from {shown(edges[0])} to {shown(edges[-1])}"
             )
         return [float(v) for v in np.diff(_integral(begins, ends, values, edges)) / slot_s]
 
@@ -130,7 +130,7 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
         values.append(_intensity(row, value_column))
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
-                f"{row.place}: the times do not ascend, {_shown(times[-1])} comes after {_shown(times[-2])} "
+                f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
                 "(all in UTC; local times without a zone repeat an hour in autumn)"
             )
     begin_s = np.array(times)
@@ -201,5 +201,6 @@ def _intensity(row: Row, column: str) -> float:
     return row.number(column, most=MOST_G_PER_KWH)
 
 
-def _shown(seconds: float) -> str:
+def shown(seconds: float) -> str:
+    """Time of so many seconds since 1970, in UTC, to the minute."""
     return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.traces.carbon import CarbonTrace
+from wattsched.instances.traces.carbon import CarbonTrace, shown
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
@@ -98,10 +99,22 @@ class Carbon(Steps):
         return cls(np.zeros(1), np.array([float(g_per_kwh)]))
 
     @classmethod
-    def of(cls, trace: CarbonTrace, at_s: float) -> Carbon:
-        """Intensities of a file that begins at `at_s`; where it has no value, the one before stays."""
-        known = np.isfinite(trace.g_per_kwh)
-        return cls(trace.begin_s[known] - trace.begin_s[0] + at_s, trace.g_per_kwh[known])
+    def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Carbon:
+        """Intensities of a file of which `start` (default: its begin) is at `at_s`.
+
+        Where it has no value, the one before stays.
+
+        Raises
+        ------
+        ValueError
+            When the file has nothing at `start`.
+        """
+        begin_s, end_s = float(trace.begin_s[0]), float(trace.begin_s[-1]) + trace.step_s
+        known, start_s = np.isfinite(trace.g_per_kwh), begin_s if start is None else start.timestamp()
+        if not begin_s <= start_s < end_s:
+            reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
+            raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
+        return cls(trace.begin_s[known] - start_s + at_s, trace.g_per_kwh[known])
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
         """Grams for each watt drawn in between."""

@@ -186,6 +186,30 @@ def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
     assert grams[0] > grams[2] > grams[3] > 0
 
 
+def test_the_first_job_arrives_at_its_time_in_a_file_of_carbon(
+    replay: Run, write: Callable[..., Path]
+) -> None:
+    """What a file has before that time does not count; a time that it does not have is an error."""
+    days = write("".join(f"2022-0{month}-01T00:00,{month}00\n" for month in (1, 2, 3, 4)), "days.csv")
+    rest = write("2022-03-01T00:00,300\n2022-04-01T00:00,400\n", "rest.csv")
+    grams = [
+        document(replay("--policy", "fifo", "--json", "--carbon", *carbon))["fifo"][0]["carbon_g"]
+        for carbon in (
+            (rest,),
+            (days, "--start", "2022-03-01"),
+            (days, "--start", "2022-03-01T02:00+02:00"),
+            (300,),
+        )
+    ]
+    assert grams == pytest.approx([grams[0]] * 4)
+    late = replay("--carbon", days, "--start", "2023-01-01")
+    refused(late, "no value at 2023-01-01 00:00; it reaches from 2022-01-01 00:00 to 2022-05-02 00:00")
+    refused(replay("--carbon", days, "--start", "July"), "--start: 'July' is no time, expected such as 2022-")
+    refused(
+        replay("--carbon", 400, "--start", "2022-03-01"), "--start is a time in a file, but neither --carbon"
+    )
+
+
 def test_a_zone_of_a_table_of_carbon_is_named_and_errors_name_the_nearest_or_all(
     replay: Run, write: Callable[..., Path]
 ) -> None:
