@@ -21,7 +21,7 @@ from tables import asked_over_seeds, machine, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.job_sources import JobSource
-from wattsched.replays import ReplaySettings
+from wattsched.replay_settings import ReplaySettings
 from wattsched.saved import Interval, Point, PolicySavings, Savings
 from wattsched.savings import savings
 

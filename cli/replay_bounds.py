@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wattsched.cli.failures import notice, refusing
 from wattsched.cli.files import counting
 from wattsched.replay.jobs.policies import shares
-from wattsched.replays import ReplaySettings
+from wattsched.replay_settings import ReplaySettings
 from wattsched.report.wording import duration
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from wattsched.cli.files import counting, named_input, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import command_line, json_option, report_option
 from wattsched.cli.parameters import Described, FileName, Number, Seeds, filling
-from wattsched.cli.replay import (
+from wattsched.cli.replay_options import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
@@ -27,7 +27,7 @@ from wattsched.cli.replay import (
 )
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS
-from wattsched.replays import ReplaySettings
+from wattsched.replay_settings import ReplaySettings
 from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count

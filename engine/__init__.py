@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from wattsched.placements import read_experiment as read_experiment
     from wattsched.replay_bounds import read_replay_bound as read_replay_bound
     from wattsched.replay_bounds import replay_bound as replay_bound
+    from wattsched.replay_settings import ReplaySettings as ReplaySettings
     from wattsched.replays import Journal as Journal
-    from wattsched.replays import ReplaySettings as ReplaySettings
     from wattsched.replays import replay_jobs as replay_jobs
     from wattsched.result import Result as Result
     from wattsched.session import Session as Session
@@ -60,7 +60,7 @@ _HOMES = {
     "JobColumns": "wattsched.instances.sizing.job_columns",
     "JobSource": "wattsched.job_sources",
     "Journal": "wattsched.replays",
-    "ReplaySettings": "wattsched.replays",
+    "ReplaySettings": "wattsched.replay_settings",
     "Result": "wattsched.result",
     "Session": "wattsched.session",
     "SessionDecision": "wattsched.session_decision",

@@ -17,7 +17,7 @@ from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
 from wattsched.instances.errors import InputError, require_range, shown, validated
 from wattsched.replay.jobs.bound.clairvoyant import clairvoyant, parts_of
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replays import ReplaySettings, Scene
+from wattsched.replay_settings import ReplaySettings, Scene
 from wattsched.verification.clairvoyant import faults_of
 
 SAME = 1e-9

@@ -23,7 +23,8 @@ from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replays import Progress, ReplaySettings, _untold, replay_jobs
+from wattsched.replay_settings import ReplaySettings
+from wattsched.replays import Progress, _untold, replay_jobs
 from wattsched.saved import (
     LATE,
     Interval,

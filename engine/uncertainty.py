@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from wattsched.replays import ReplaySettings
+from wattsched.replay_settings import ReplaySettings
 from wattsched.topology.cluster import Cluster
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.outcome import RECORDS
-from wattsched.replays import ReplaySettings, replay_jobs
+from wattsched.replay_settings import ReplaySettings
+from wattsched.replays import replay_jobs
 from wattsched.report.savings import sensitivity
 from wattsched.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
 from wattsched.savings import savings

@@ -1,0 +1,151 @@
+"""Options of every command that replays a trace: its jobs, times and budgets, and who decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from wattsched.cli.completion import completing, replay_policies
+from wattsched.cli.failures import BadInput
+from wattsched.cli.outputs import FC, ParamType
+from wattsched.cli.parameters import Listed, Number, Whole, filling
+from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.job_sources import JobSource
+from wattsched.replay.jobs.budget import UNITS, require_quantity
+from wattsched.replay.jobs.policies import base_of
+
+MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
+MOST_S = 31_536_000
+"""A year: of what takes longer, nothing in a replay would make sense."""
+MOST_PRICE_S = 1e12
+LEARNER = "sizing"
+"""The policy that learns the price of a budget."""
+PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
+
+
+class PerKwh(ParamType):
+    """Grams or money per kWh, or the name of a file of them."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        """Read the amount, or leave the name."""
+        if isinstance(value, float) or value.endswith((".csv", ".csv.gz")):
+            return float(value) if isinstance(value, float) else str(value)
+        if not value:
+            self.fail("is empty; give grams per kWh or a file (.csv)", param, ctx)
+        from wattsched.inputs import echo
+        from wattsched.instances.traces.carbon import MOST_G_PER_KWH
+
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)", param, ctx)
+        return float(Number(0, most=MOST_G_PER_KWH).convert(value, param, ctx))
+
+
+class Amount(ParamType):
+    """``QUANTITY=AMOUNT``."""
+
+    name = "amount"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read both."""
+        quantity, equals, amount = value.partition("=")
+        try:
+            require_quantity(quantity)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not equals:
+            self.fail(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7", param, ctx)
+        return quantity, Number(above=0).convert(amount, param, ctx)
+
+
+def only_budget(
+    ctx: click.Context, param: click.Parameter, given: Sequence[tuple[str, float]]
+) -> tuple[str, float] | None:
+    """Budget of a replay, which has one."""
+    if len(given) > 1:
+        told = " and ".join(f"{quantity}={amount:g}" for quantity, amount in given)
+        raise click.BadParameter(f"{told} are given, and a replay has one", ctx, param)
+    return given[0] if given else None
+
+
+class Period(Number):
+    """A period by name, or in seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        if value in PERIODS_S:
+            return PERIODS_S[value]
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"'{value}' is neither {', '.join(PERIODS_S)} nor a number of seconds", param, ctx)
+        return float(super().convert(value, param, ctx))
+
+
+def require_policy(name: str) -> None:
+    """Refuse a name of no policy."""
+    from wattsched.replay.jobs.policies import require_policy as require
+
+    require(name)
+
+
+def policy_option(default: str, told: str) -> Callable[[FC], FC]:
+    """``--policy P,P`` of a command that replays a trace."""
+    return click.option(
+        "--policy",
+        "policies",
+        default=default,
+        show_default=True,
+        metavar="P,P",
+        type=Listed("policy", require_policy),
+        shell_complete=completing(replay_policies),
+        help=told,
+    )
+
+
+def require_learner(pacing: str, policies: Sequence[str]) -> None:
+    """Refuse a price that no policy would learn."""
+    if pacing == "price" and LEARNER not in map(base_of, policies):
+        raise BadInput(f"--pacing price needs the policy {LEARNER}, which learns it; others spend evenly")
+
+
+def policies_known() -> dict[str, str]:
+    """What a command's help says of policies."""
+    from wattsched.replay.jobs.policies import names
+
+    return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
+
+
+SECONDS = Number(0, most=MOST_S)
+
+
+source_options = filling(
+    "source",
+    JobSource,
+    form={"name": "--format"},
+    tables={"metavar": "FILE"},
+    virtual_cluster={"metavar": "NAME"},
+    throughputs={"metavar": "FILE"},
+    profiles={"metavar": "FILE"},
+    from_day={"name": "--from", "type": Number(0), "metavar": "DAY", "show_default": False},
+    to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
+    elasticity={"type": Whole(1), "metavar": "N"},
+)
+"""Which jobs of a trace, for every command that replays one."""
+
+TIMES: dict[str, dict[str, Any]] = {
+    "round_s": {"name": "--round", "type": SECONDS},
+    "process_restart_s": {"name": "--process-restart", "type": SECONDS},
+    "pod_restart_s": {"name": "--pod-restart", "type": SECONDS},
+    "period_s": {"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
+    "carbon": {"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
+    "start": {"metavar": "TIME"},
+}
+"""Options of every command that replays a trace."""
