@@ -1,17 +1,15 @@
-"""Objects of the API, read: nodes with their GPUs and labels, and pods with what they ask for."""
+"""Nodes with their GPUs and labels, and pods with what they ask for, of objects of the API."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from math import ceil, inf
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
-from wattsched.adapters.kubernetes.constraints import Constraints, Taint, Toleration, constraints_of
+from wattsched.adapters.kubernetes.constraints import Constraints, Taint, constraints_of
+from wattsched.adapters.kubernetes.objects import Container, Node, Objects, Pod, PodSpec
 from wattsched.instances.errors import InputError, shown, validated
 
 GPU = "nvidia.com/gpu"
@@ -22,145 +20,8 @@ GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 UNLABELLED = "gpu"
 """Product of GPUs that no label names."""
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
-_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
 _HOST_PORT = "host port"
 _CLOSING = frozenset(["NoSchedule", "NoExecute"])
-
-
-def quantity(text: Any) -> float:
-    """Value of a quantity such as ``500m`` or ``512Gi``.
-
-    Raises
-    ------
-    ValueError
-        Where it is none.
-    """
-    found = _QUANTITY.fullmatch(str(text))
-    if found is None or isinstance(text, bool):
-        raise ValueError(f"must be a quantity, got {shown(text)}")
-    number, suffix = found[1], found[2] or ""
-    return float(number) * (_SUFFIXES[suffix] if suffix in _SUFFIXES else float(f"1{suffix}"))
-
-
-def _time_s(value: Any) -> Any:
-    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
-
-
-def _none_is_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
-def nothing_for_null(value: Any) -> Any:
-    """An empty list where the API says null."""
-    return [] if value is None else value
-
-
-Quantity = Annotated[float, BeforeValidator(quantity), Field(allow_inf_nan=False)]
-Resources = Annotated[dict[str, Quantity], BeforeValidator(_none_is_empty)]
-Texts = Annotated[dict[str, str], BeforeValidator(_none_is_empty)]
-Moment = Annotated[float | None, BeforeValidator(_time_s)]
-
-
-class KubeObject(BaseModel):
-    """A part of an object of the API; what else it has is not looked at."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Owner(KubeObject):
-    controller: bool | None = None
-
-
-class _Metadata(KubeObject):
-    name: str
-    namespace: str = "default"
-    uid: str = ""
-    labels: Texts = {}
-    annotations: Texts = {}
-    creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
-    deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
-    owners: Annotated[list[_Owner], BeforeValidator(nothing_for_null), Field(alias="ownerReferences")] = []
-
-
-class _Needs(KubeObject):
-    requests: Resources = {}
-    limits: Resources = {}
-
-
-class _Port(KubeObject):
-    host: Annotated[int | None, Field(alias="hostPort")] = None
-    protocol: str | None = None
-
-
-class _Container(KubeObject):
-    resources: _Needs = _Needs()
-    ports: Annotated[list[_Port], BeforeValidator(nothing_for_null)] = []
-    restart: Annotated[str | None, Field(alias="restartPolicy")] = None
-
-
-Containers = Annotated[list[_Container], BeforeValidator(nothing_for_null)]
-
-
-class _Volume(KubeObject):
-    claim: Annotated[Any, Field(alias="persistentVolumeClaim")] = None
-    template: Annotated[Any, Field(alias="ephemeral")] = None
-
-
-class _PodSpec(KubeObject):
-    node: Annotated[str | None, Field(alias="nodeName")] = None
-    scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
-    containers: Containers = []
-    first: Annotated[Containers, Field(alias="initContainers")] = []
-    overhead: Resources = {}
-    gates: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="schedulingGates")] = []
-    limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
-    selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
-    affinity: Any = None
-    spread: Annotated[
-        list[Any], BeforeValidator(nothing_for_null), Field(alias="topologySpreadConstraints")
-    ] = []
-    tolerations: Annotated[list[Toleration], BeforeValidator(nothing_for_null)] = []
-    volumes: Annotated[list[_Volume], BeforeValidator(nothing_for_null)] = []
-
-
-class _PodStatus(KubeObject):
-    phase: str | None = None
-    start_s: Annotated[Moment, Field(alias="startTime")] = None
-
-
-class _Pod(KubeObject):
-    metadata: _Metadata
-    spec: _PodSpec = _PodSpec()
-    status: _PodStatus = _PodStatus()
-
-
-class _NodeSpec(KubeObject):
-    unschedulable: bool | None = None
-    taints: Annotated[list[Taint], BeforeValidator(nothing_for_null)] = []
-
-
-class _Condition(KubeObject):
-    type: str
-    status: str
-
-
-class _NodeStatus(KubeObject):
-    allocatable: Resources = {}
-    capacity: Resources = {}
-    conditions: Annotated[list[_Condition], BeforeValidator(nothing_for_null)] = []
-
-
-class _Node(KubeObject):
-    metadata: _Metadata
-    spec: _NodeSpec = _NodeSpec()
-    status: _NodeStatus = _NodeStatus()
-
-
-class _Objects(KubeObject):
-    nodes: list[_Node]
-    pods: list[_Pod]
 
 
 @dataclass(frozen=True)
@@ -293,7 +154,7 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
         Where it is not what the API says. A pod that cannot be read is no reason to go on without it.
     """
     try:
-        found = validated(_Objects, {"nodes": snapshot["nodes"], "pods": snapshot["pods"]}, "Kubernetes")
+        found = validated(Objects, {"nodes": snapshot["nodes"], "pods": snapshot["pods"]}, "Kubernetes")
         nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
         pods = {pod.metadata.uid or _key(pod): _pod(pod) for pod in found.pods}
         ports = {what for pod in pods.values() for what in pod.needs if what.startswith(_HOST_PORT)}
@@ -313,7 +174,7 @@ def read_node(document: Any, gpu_label: str = f"{GPU}.product") -> KubeNode:
         Where it is none.
     """
     try:
-        return _node(validated(_Node, document), gpu_label)
+        return _node(validated(Node, document), gpu_label)
     except (TypeError, OverflowError) as error:
         raise InputError([f"Node: cannot be read: {error}"]) from None
 
@@ -327,12 +188,12 @@ def read_pod(document: Any) -> KubePod:
         Where it is none.
     """
     try:
-        return _pod(validated(_Pod, document))
+        return _pod(validated(Pod, document))
     except (TypeError, OverflowError) as error:
         raise InputError([f"Pod: cannot be read: {error}"]) from None
 
 
-def _key(pod: _Pod) -> str:
+def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
@@ -342,12 +203,12 @@ def _whole(number: float) -> int:
     return int(number)
 
 
-def _gpus(node: _Node) -> int:
+def _gpus(node: Node) -> int:
     """GPUs of a node, broken ones among them."""
     return _whole(max(node.status.capacity.get(GPU, 0.0), node.status.allocatable.get(GPU, 0.0)))
 
 
-def _node(row: _Node, gpu_label: str) -> KubeNode:
+def _node(row: Node, gpu_label: str) -> KubeNode:
     gpus, offered = _gpus(row), _whole(row.status.allocatable.get(GPU, 0.0))
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
@@ -362,7 +223,7 @@ def _node(row: _Node, gpu_label: str) -> KubeNode:
     )
 
 
-def _pod(row: _Pod) -> KubePod:
+def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = _needs(spec)
     gpus = _whole(ceil(needs.pop(GPU, 0.0)))
@@ -404,7 +265,7 @@ def _hard(spread: Any) -> bool:
     return not (isinstance(spread, dict) and spread.get("whenUnsatisfiable") == "ScheduleAnyway")
 
 
-def _needs(spec: _PodSpec) -> dict[str, float]:
+def _needs(spec: PodSpec) -> dict[str, float]:
     """What a pod takes of a node: its containers together, or the largest of those that run before them."""
     sidecars = [_asked(one) for one in spec.first if one.restart == "Always"]
     together = _summed([*(_asked(one) for one in spec.containers), *sidecars])
@@ -422,7 +283,7 @@ def _needs(spec: _PodSpec) -> dict[str, float]:
     return _summed([largest, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 
-def _asked(container: _Container) -> dict[str, float]:
+def _asked(container: Container) -> dict[str, float]:
     return {**container.resources.limits, **container.resources.requests}
 
 

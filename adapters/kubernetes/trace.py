@@ -9,19 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from wattsched.adapters.kubernetes.objects import KubeObject, Moment, Texts, nothing_for_null
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import (
-    GANG,
-    GPU,
-    KubeNode,
-    KubeObject,
-    Moment,
-    Texts,
-    nothing_for_null,
-    read,
-    read_node,
-    read_pod,
-)
+from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.inputs import echo
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated

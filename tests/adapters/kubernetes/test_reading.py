@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from wattsched.adapters.kubernetes.load import load_of
 from wattsched.adapters.kubernetes.loop import Policy
+from wattsched.adapters.kubernetes.objects import quantity
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import round_of
-from wattsched.adapters.kubernetes.reading import quantity, read, read_pod
+from wattsched.adapters.kubernetes.reading import read, read_pod
 from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.instances.errors import InputError
 

@@ -1,0 +1,178 @@
+"""Objects of the API as it writes them, as far as anybody looks at them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from wattsched.adapters.kubernetes.constraints import Taint, Toleration
+from wattsched.instances.errors import shown
+
+_QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
+_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
+
+
+def quantity(text: Any) -> float:
+    """Value of a quantity such as ``500m`` or ``512Gi``.
+
+    Raises
+    ------
+    ValueError
+        Where it is none.
+    """
+    found = _QUANTITY.fullmatch(str(text))
+    if found is None or isinstance(text, bool):
+        raise ValueError(f"must be a quantity, got {shown(text)}")
+    number, suffix = found[1], found[2] or ""
+    return float(number) * (_SUFFIXES[suffix] if suffix in _SUFFIXES else float(f"1{suffix}"))
+
+
+def _time_s(value: Any) -> Any:
+    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
+
+
+def _none_is_empty(value: Any) -> Any:
+    return {} if value is None else value
+
+
+def nothing_for_null(value: Any) -> Any:
+    """An empty list where the API says null."""
+    return [] if value is None else value
+
+
+Quantity = Annotated[float, BeforeValidator(quantity), Field(allow_inf_nan=False)]
+Resources = Annotated[dict[str, Quantity], BeforeValidator(_none_is_empty)]
+Texts = Annotated[dict[str, str], BeforeValidator(_none_is_empty)]
+Moment = Annotated[float | None, BeforeValidator(_time_s)]
+
+
+class KubeObject(BaseModel):
+    """A part of an object of the API; what else it has is not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Owner(KubeObject):
+    """What an object belongs to."""
+
+    controller: bool | None = None
+
+
+class Metadata(KubeObject):
+    """Names, labels and times."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    labels: Texts = {}
+    annotations: Texts = {}
+    creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
+    deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
+    owners: Annotated[list[Owner], BeforeValidator(nothing_for_null), Field(alias="ownerReferences")] = []
+
+
+class Needs(KubeObject):
+    """Resources that a container asks for."""
+
+    requests: Resources = {}
+    limits: Resources = {}
+
+
+class Port(KubeObject):
+    """Port of a container."""
+
+    host: Annotated[int | None, Field(alias="hostPort")] = None
+    protocol: str | None = None
+
+
+class Container(KubeObject):
+    """Container of a pod."""
+
+    resources: Needs = Needs()
+    ports: Annotated[list[Port], BeforeValidator(nothing_for_null)] = []
+    restart: Annotated[str | None, Field(alias="restartPolicy")] = None
+
+
+Containers = Annotated[list[Container], BeforeValidator(nothing_for_null)]
+
+
+class Volume(KubeObject):
+    """Volume of a pod, as far as it ties it to a node."""
+
+    claim: Annotated[Any, Field(alias="persistentVolumeClaim")] = None
+    template: Annotated[Any, Field(alias="ephemeral")] = None
+
+
+class PodSpec(KubeObject):
+    """What a pod asks for."""
+
+    node: Annotated[str | None, Field(alias="nodeName")] = None
+    scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
+    containers: Containers = []
+    first: Annotated[Containers, Field(alias="initContainers")] = []
+    overhead: Resources = {}
+    gates: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="schedulingGates")] = []
+    limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
+    selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
+    affinity: Any = None
+    spread: Annotated[
+        list[Any], BeforeValidator(nothing_for_null), Field(alias="topologySpreadConstraints")
+    ] = []
+    tolerations: Annotated[list[Toleration], BeforeValidator(nothing_for_null)] = []
+    volumes: Annotated[list[Volume], BeforeValidator(nothing_for_null)] = []
+
+
+class PodStatus(KubeObject):
+    """How far a pod has come."""
+
+    phase: str | None = None
+    start_s: Annotated[Moment, Field(alias="startTime")] = None
+
+
+class Pod(KubeObject):
+    """Pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class NodeSpec(KubeObject):
+    """What an administrator says of a node."""
+
+    unschedulable: bool | None = None
+    taints: Annotated[list[Taint], BeforeValidator(nothing_for_null)] = []
+
+
+class Condition(KubeObject):
+    """What a node says of itself."""
+
+    type: str
+    status: str
+
+
+class NodeStatus(KubeObject):
+    """Resources and state of a node."""
+
+    allocatable: Resources = {}
+    capacity: Resources = {}
+    conditions: Annotated[list[Condition], BeforeValidator(nothing_for_null)] = []
+
+
+class Node(KubeObject):
+    """Node."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Objects(KubeObject):
+    """What a round looks at."""
+
+    nodes: list[Node]
+    pods: list[Pod]
