@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -83,26 +83,42 @@ class StatedOptions(Strict):
             raise ValueError("tenants: a carbon quota needs 'carbon_g_per_kwh'")
         return self
 
-    def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type.
+    def knows(self, name: str) -> bool:
+        """Whether the watts of a GPU type are known."""
+        return name in self.gpu_types or name in GPU_TYPES
 
-        Raises
-        ------
-        InputError
-            Where the file has to state them.
-        """
-        kind = self.gpu_types.get(name) or GPU_TYPES.get(name)
-        if kind is None:
-            raise InputError(
-                [f"gpu_types: the watts of '{name}' are not known; state them in the options file"]
-            )
-        return kind
+    def gpu_type(self, name: str) -> GpuType:
+        """Watts of a GPU type; of one that is not known the most of any that is."""
+        known = {**GPU_TYPES, **self.gpu_types}
+        if name in known:
+            return known[name]
+        idle_w = max(kind.idle_power_w for kind in known.values())
+        return GpuType(idle_power_w=idle_w, max_power_w=max(self.max_power_w(kind) for kind in known))
 
     def max_power_w(self, name: str) -> float:
         """Most that one GPU of a type draws."""
         kind = self.gpu_type(name)
         return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
 
+    def absent(self, there: Collection[str]) -> dict[str, list[str]]:
+        """Power domains with members that are not among the nodes and groups of the cluster, and these."""
+        found = {
+            domain.name: [name for name in domain.members if name not in there]
+            for domain in self.power_domains
+        }
+        return {domain: members for domain, members in found.items() if members}
+
+    def domains_there(self, there: Collection[str]) -> list[dict[str, Any]]:
+        """Power domains as clusters have them, with the members that are there."""
+        rows = list[dict[str, Any]]()
+        for domain in self.power_domains:
+            members = [name for name in domain.members if name in there]
+            rows += [{**domain.model_dump(), "members": members}] if members else []
+        return rows
+
+
+_NAMED = 5
+"""So many are named in a note."""
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
 NameT = TypeVar("NameT", int, str)
@@ -117,6 +133,13 @@ def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
         With every fault.
     """
     return form() if path is None else validated(form, read_json(path), str(path))
+
+
+def some(names: Iterable[str]) -> str:
+    """The first of some names, and how many more there are."""
+    first = sorted(names)
+    more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
+    return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more
 
 
 def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
     return kind, told
 
 
+def recognised_gpu_type(name: str) -> GpuType | None:
+    """GPU type that a scheduler calls so, where the name tells it; None where nobody could know its watts."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    told = any(_known(words, names) is not None for names in (GPU_TYPES, BOARD_POWER_W))
+    return gpu_type_named(name)[0] if told else None
+
+
 def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     """GPU type that somebody names, such as ``H100``, or ``rtx5090=A100`` for one that counts as an A100.
 

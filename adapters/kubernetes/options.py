@@ -79,18 +79,6 @@ class KubernetesOptions(StatedOptions):
         name = pod.labels.get(self.tenant_label or "", pod.namespace)
         return name if name in self.tenants else None
 
-    def knows(self, name: str) -> bool:
-        """Whether the watts of a GPU type are known."""
-        return name in self.gpu_types or name in GPU_TYPES
-
-    def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type; of one that is not known the most of any that is."""
-        if self.knows(name):
-            return super().gpu_type(name)
-        known = {**GPU_TYPES, **self.gpu_types}
-        idle_w = max(kind.idle_power_w for kind in known.values())
-        return GpuType(idle_power_w=idle_w, max_power_w=max(self.max_power_w(kind) for kind in known))
-
     def gpu_type_named(self, product: str) -> str:
         """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
         words = re.split(r"[-_ ]", product)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, Site
-
-_NAMED = 5
-"""So many nodes are named in a note."""
+from wattsched.adapters.options import some
 
 
 def usable(site: Site, options: KubernetesOptions) -> Site:
@@ -27,10 +24,10 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
         if not known:
             strange[node.product].append(name)
     notes = [_unknown_watts(product, names, options) for product, names in strange.items()]
-    for domain, members in _absent(site, options):
+    for domain, members in options.absent(_there(site, options)).items():
         labels = " and ".join(options.rack_labels) or "rack_labels"
         notes.append(
-            f"power_domains of the site's file: the members {_some(members)} of '{domain}' are no node with "
+            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
             f"GPUs and no value of {labels} now, and count as nothing"
         )
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
@@ -38,22 +35,11 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
 
 def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:
     """Power domains as clusters have them, with the members that are there."""
-    absent = dict(_absent(site, options))
-    rows = list[dict[str, Any]]()
-    for domain in options.power_domains:
-        members = [name for name in domain.members if name not in absent.get(domain.name, ())]
-        rows += [{**domain.model_dump(), "members": members}] if members else []
-    return rows
+    return options.domains_there(_there(site, options))
 
 
-def _absent(site: Site, options: KubernetesOptions) -> list[tuple[str, list[str]]]:
-    """Power domains that have members which are not in the cluster, and these."""
-    there = set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))
-    found = [
-        (domain.name, [name for name in domain.members if name not in there])
-        for domain in options.power_domains
-    ]
-    return [(domain, members) for domain, members in found if members]
+def _there(site: Site, options: KubernetesOptions) -> set[str]:
+    return set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))
 
 
 def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
@@ -61,13 +47,7 @@ def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -
     label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
     return (
-        f"{_some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
+        f"{some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
         "gpu_types of the site's file, or its type as products. Until then a GPU counts at "
         f"{idle_w:g} W, or {most_w:g} W where a pod has it"
     )
-
-
-def _some(names: Iterable[str]) -> str:
-    first = sorted(names)
-    more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
-    return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more

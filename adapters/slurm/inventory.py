@@ -62,10 +62,12 @@ class _Nodes(Answer):
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """A node with GPUs of one type.
+    """A node with GPUs.
 
     Attributes
     ----------
+    gpu_type : str
+        As Slurm names it; of a node with several types their names, joined by ``+``.
     takes_jobs : bool
         False where it is down, drained, or does not answer.
     used : frozenset of int
@@ -114,13 +116,8 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     return found
 
 
-def nodes_in(text: str, notes: list[str]) -> dict[str, SlurmNode]:
+def nodes_in(text: str) -> dict[str, SlurmNode]:
     """Nodes with GPUs of ``sinfo --json`` or of ``scontrol show node``, by name.
-
-    Parameters
-    ----------
-    notes : list of str
-        Takes what is left out, and why.
 
     Raises
     ------
@@ -137,7 +134,7 @@ def nodes_in(text: str, notes: list[str]) -> dict[str, SlurmNode]:
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
         rows = [_node_row(one) for one in found]
-    return {node.name: node for row in rows for node in _node(row, notes)}
+    return {node.name: node for row in rows for node in _node(row)}
 
 
 def _node_row(found: dict[str, str]) -> _NodeRow:
@@ -151,14 +148,13 @@ def _node_row(found: dict[str, str]) -> _NodeRow:
     )
 
 
-def _node(row: _NodeRow, notes: list[str]) -> Iterator[SlurmNode]:
+def _node(row: _NodeRow) -> Iterator[SlurmNode]:
     entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
-    if len(entries) > 1:
-        notes.append(f"node '{row.name}' has GPUs of several types, and is left out")
-    elif entries:
+    if entries:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
         used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
-        yield SlurmNode(row.name, *entries[0], tuple(row.partitions), not closed, used)
+        kind, gpus = "+".join(dict.fromkeys(kind for kind, _ in entries)), sum(count for _, count in entries)
+        yield SlurmNode(row.name, kind, gpus, tuple(row.partitions), not closed, used)
 
 
 def names_in(value: Any) -> list[str]:

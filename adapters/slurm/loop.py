@@ -119,8 +119,8 @@ class Rounds(RoundLoop[Report]):
         site = self._site()
         cap_w = self.budget.cap_w(site.time_s)
         report = Report(0, site.time_s, cap_w=None if math.isinf(cap_w) else cap_w)
-        report.notes += site.notes
         load = load_of(site, self.policy.options, self.policy.ours)
+        report.notes += load.site.notes
         if late := self._late(load):
             self._hold(late, load, report)
             load = self._load() if self.policy.apply else load

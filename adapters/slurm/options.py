@@ -21,8 +21,10 @@ from wattsched.adapters.options import (
 )
 from wattsched.adapters.slurm.inventory import gpu_type_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob
+from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MARK = "wattsched"
@@ -40,6 +42,17 @@ class SiteOptions(StatedOptions):
 
     qos: dict[str, JobOptions] = Field(default_factory=dict)
     accounts: dict[str, JobOptions] = Field(default_factory=dict)
+
+    def knows(self, name: str) -> bool:
+        """Whether the watts of a GPU type are known, also by a name of NVML such as ``nvidia_h200``."""
+        several = "+" in name and name not in self.gpu_types
+        return super().knows(name) or (not several and recognised_gpu_type(name) is not None)
+
+    def gpu_type(self, name: str) -> GpuType:
+        """Watts of a GPU type; of one that is not known the most of any that is."""
+        if not super().knows(name) and self.knows(name) and (kind := recognised_gpu_type(name)) is not None:
+            return kind
+        return super().gpu_type(name)
 
 
 @dataclass(frozen=True)
@@ -189,8 +202,8 @@ def _plain(job: SlurmJob, site: Site, options: SiteOptions) -> OptionTable:
     gpus, wanted = job.request.gpus, job.request.gpu_type
     if not gpus:
         raise InputError(["asks for no GPUs with --gres, --gpus-per-node or --gpus"])
-    kinds = sorted({node.gpu_type for node in site.nodes.values()})
-    kinds = [kind for kind in kinds if wanted in ("", kind)]
+    there = {node.gpu_type for node in site.nodes.values()}
+    kinds = sorted(kind for kind in there if wanted in ("", kind) and options.knows(kind))
     if not kinds:
         raise InputError([f"asks for GPUs of type '{wanted}', which no node has"])
     return plain_table(gpus, kinds, options)

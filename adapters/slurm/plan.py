@@ -18,6 +18,7 @@ from wattsched.adapters.slurm.options import (
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob
+from wattsched.adapters.slurm.site import usable
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
@@ -143,6 +144,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
     A released job whose GPUs somebody else took is `stranded`.
     """
+    site = usable(site, options)
     load = Load(site, options)
     present = [job for job in site.jobs.values() if job.on_nodes]
     for job in present:
@@ -237,7 +239,7 @@ def cluster_of(
         "gpu_types": {kind: options.gpu_type(kind).model_dump(exclude_unset=True) for kind in sorted(kinds)},
         "nodes": nodes,
         "groups": [{k: v for k, v in switch.items() if v is not None} for switch in switches],
-        "power_domains": [domain.model_dump() for domain in options.power_domains],
+        "power_domains": options.domains_there({*site.nodes, *site.switches}),
         "capacity": "nodes",
     }
 
@@ -289,7 +291,7 @@ def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
     Raises
     ------
     InputError
-        Where the cluster has no GPUs, or their watts are not known.
+        Where the cluster has no GPUs.
     """
     site, options, left_out = load.site, load.options, dict[int, str]()
     if not site.nodes:

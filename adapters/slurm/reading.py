@@ -191,8 +191,7 @@ def read(snapshot: Snapshot) -> Site:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
-        notes: list[str] = []
-        nodes = nodes_in(snapshot["nodes"], notes)
+        nodes = nodes_in(snapshot["nodes"])
         jobs = document_in(_Jobs, "squeue --json", snapshot["jobs"]).jobs
         switches, above = switches_in(snapshot["topology"], nodes)
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
@@ -206,7 +205,6 @@ def read(snapshot: Snapshot) -> Site:
             switches=switches,
             above=above,
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) != "UP"},
-            notes=notes,
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None

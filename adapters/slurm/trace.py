@@ -151,7 +151,10 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     nodes = dict[str, SlurmNode]()
     for text in said.nodes:
         with said.naming(text):
-            nodes |= nodes_in(text, found.notes)
+            nodes |= nodes_in(text)
+    for name in [name for name, node in nodes.items() if "+" in node.gpu_type]:
+        del nodes[name]
+        found.notes.append(f"node '{name}' has GPUs of several types, and is left out")
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)

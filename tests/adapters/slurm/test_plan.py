@@ -244,6 +244,46 @@ def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not
     assert NUMBERS["sweep"] not in round_at(again, SiteOptions(), Ours()).left_out
 
 
+@pytest.mark.parametrize(
+    ("gres", "told"),
+    [
+        ("gpu:RTX9999:8", "the watts of 'RTX9999' are not known"),
+        ("gpu:8", "the watts of 'gpu' are not known"),
+        ("gpu:A100:5,gpu:V100:3", "several types (A100+V100)"),
+        ("gpu:a100:8", ""),
+        ("gpu:nvidia_a100-sxm4-80gb:8", ""),
+    ],
+)
+def test_a_node_whose_watts_are_not_known_counts_at_the_most_and_others_go_on(gres: str, told: str) -> None:
+    nodes = json.loads(SNAPSHOT["nodes"])
+    nodes["nodes"][3]["gres"] = gres
+    free = {"reservations": "No reservations in the system"}
+    options = SiteOptions.model_validate({"gpu_types": {"Z1": {"idle_power_w": 200, "max_power_w": 2345}}})
+    load = load_of(read({**SNAPSHOT, **free, "nodes": json.dumps(nodes)}), options, Ours())
+    assert (told in " ".join(load.site.notes), bool(load.site.notes)) == (True, bool(told))
+    # g4 has nobody on it: 8 idle GPUs more or less.
+    before_w = load_of(SITE, options, Ours()).power_w
+    assert load.power_w == before_w + 8 * ((200 if told else 50) - 50)
+    # Its GPUs go to nobody, and those of a job of others there count at the most.
+    round, decision = decided(load.site, 30_000.0, options)
+    assert decision.solved
+    starts = plan_of(round, decision).starts
+    assert starts
+    assert any("g4" in start.launch.nodes for start in starts) <= (not told)
+    load.claim({"g4": {0, 1}})
+    load.others["g4"] = {0, 1}
+    assert load.power_w - before_w == (2 * 2345 - 2 * 50 + 6 * 150 if told else 2 * (400 - 50))
+
+
+def test_members_of_power_domains_that_are_gone_are_told_and_the_others_keep_to_the_cap() -> None:
+    feed = {"name": "feed", "members": ["g9", "r1", "r2"], "power_cap_w": 6_000.0}
+    options = SiteOptions.model_validate({"power_domains": [feed]})
+    load = load_of(SITE, options, Ours())
+    assert "the members 'g9' of 'feed' are no node" in " ".join(load.site.notes)
+    (kept,) = round_of(load, Ours(), 60.0).cluster["power_domains"]
+    assert kept["members"] == ["r1", "r2"]
+
+
 def test_racks_with_caps_of_their_own() -> None:
     feed = {"name": "feed", "members": ["r1", "r2"], "power_cap_w": 6_000.0}
     options = SiteOptions.model_validate({"power_domains": [feed]})

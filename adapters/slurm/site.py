@@ -1,0 +1,44 @@
+"""What the file of the site and the cluster do not know of each other, now: it is told, and rounds go on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from wattsched.adapters.options import some
+from wattsched.adapters.slurm.inventory import SlurmNode
+from wattsched.adapters.slurm.options import SiteOptions
+from wattsched.adapters.slurm.reading import Site
+
+
+def usable(site: Site, options: SiteOptions) -> Site:
+    """The site as rounds can use it, with notes on the rest.
+
+    Nodes with GPUs whose watts are not known, or of several types, get no jobs; they count as
+    `SiteOptions.gpu_type` says.
+    """
+    strange: dict[str, list[str]] = defaultdict(list)
+    nodes = dict[str, SlurmNode]()
+    for name, node in site.nodes.items():
+        known = options.knows(node.gpu_type)
+        nodes[name] = node if known else replace(node, takes_jobs=False)
+        if not known:
+            strange[node.gpu_type].append(name)
+    notes = [_unknown(kind, names, options) for kind, names in strange.items()]
+    notes += [
+        f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with GPUs "
+        "and no switch now, and count as nothing"
+        for domain, members in options.absent({*site.nodes, *site.switches}).items()
+    ]
+    return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+
+
+def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
+    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
+    why = (
+        f"has GPUs of several types ({kind})"
+        if "+" in kind
+        else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
+    )
+    counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
+    return f"{some(names)} gets no jobs: {why}. Until then {counted}"
