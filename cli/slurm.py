@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.completion import named
-from wattsched.cli.failures import BadInput
+from wattsched.cli.failures import NO_SOLUTION, BadInput
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, refuse_given
@@ -112,9 +114,10 @@ def command(
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.options import stated_in
     from wattsched.adapters.slurm.actions import Actions
+    from wattsched.adapters.slurm.lease import Lease, identity_of
     from wattsched.adapters.slurm.loop import Policy, Rounds
     from wattsched.adapters.slurm.options import Ours, SiteOptions
-    from wattsched.adapters.slurm.snapshot import Snapshot, load, save, take
+    from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, load, save, take
     from wattsched.serve.journal import Journal
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
@@ -139,13 +142,20 @@ def command(
             save(record, found)
         return found
 
-    with TemporaryDirectory(prefix="wattsched-") as folder:
-        file = Path(folder) / "journal" if journal is None else Path(journal)
-        with Journal(file) as kept:
-            folder_of_settings = None if settings is None else Path(settings)
-            rounds = Rounds(policy, budget, kept, lambda of: Actions(of, folder_of_settings), look)
-            with stopping(rounds.stop):
-                return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
+        kept = stack.enter_context(Journal(Path(folder) / "journal" if journal is None else Path(journal)))
+        actions = partial(Actions, settings=None if settings is None else Path(settings))
+        if do_apply and journal is not None:
+            try:
+                lease = Lease(identity_of(journal), partial(click.echo, err=True))
+                actions = partial(actions, require=stack.enter_context(lease).require)
+            except SlurmError as error:
+                click.echo(f"no round: {error}", err=True)
+                return NO_SOLUTION
+        rounds = Rounds(policy, budget, kept, actions, look)
+        stack.enter_context(stopping(rounds.stop))
+        return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
 
 
 def _require_sense(

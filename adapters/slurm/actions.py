@@ -6,7 +6,7 @@ is for, so one that was cut off is either seen as done or simply done again. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,14 @@ class Actions:
         Folder of a file for each job that was released with a clock or a power limit, for the prolog.
     number : int
         Of the round, which tells attempts apart.
+    require : callable
+        Raises a `SlurmError` where nothing may be changed now.
     """
 
     journal: RecordedSession
     settings: Path | None = None
     number: int = 0
+    require: Callable[[], None] = lambda: None
 
     def start(self, start: Start) -> str:
         """Pin a held job to its nodes and release it; '' or, where Slurm refused, why."""
@@ -90,6 +93,7 @@ class Actions:
 
     def _done(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
         """Ask Slurm, with a line in the journal before and after."""
+        self.require()
         self.journal.begin_action(key, about)
         outcome = ""
         try:

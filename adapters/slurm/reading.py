@@ -29,6 +29,8 @@ ON_NODES = frozenset(
     ["RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"]
 )
 """States of jobs that have something on their nodes."""
+LEASE = "wattsched_lease_"
+"""How reservations begin by which one process of ours acts; they keep no node."""
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
@@ -270,7 +272,7 @@ def _reservations(text: str) -> Iterator[Reservation]:
     if not text.startswith(("ReservationName=", "No reservations")):
         raise ValueError(f"scontrol show reservation: {echo(text, '', 200) or 'nothing'}")
     for found in records(text):
-        if "ReservationName" not in found:
+        if found.get("ReservationName", LEASE).startswith(LEASE):
             continue
         start, end = (_time_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
         yield Reservation(found["ReservationName"], start, end, frozenset(names_in(found.get("Nodes", ""))))

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from benchmarks.conftest import load_script
+from cli.conftest import run
 
-__all__ = ["load_script"]
+__all__ = ["load_script", "run"]
 
 
 @pytest.fixture(scope="session")
