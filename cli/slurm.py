@@ -176,6 +176,6 @@ def jobs_of(report: Report) -> Jobs:
         "start": report.started,
         "stop": report.stopped,
         "hold again": report.held_again,
-        "postpone": dict.fromkeys(report.postponed, "has no room yet"),
+        "postpone": report.postponed,
         "wait": report.waiting,
     }

@@ -61,7 +61,7 @@ class Actions:
 
     def hold(self, job: SlurmJob, why: str) -> str:
         """Take back the release of a job that did not start; '' or why not."""
-        return self._do("hold", job, job.restarts, {"why": why}, ("scontrol", "hold", str(job.id)))
+        return self._do("hold", job, job.restarts, {"why": why}, ("scontrol", "uhold", str(job.id)))
 
     def recount(self) -> str:
         """Have Slurm count the GPUs in use by its jobs; '' or why not.

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -54,6 +55,11 @@ class _NodeRow(Answer):
     gres: str | None = ""
     gres_used: str | None = ""
     partitions: list[str] = []
+    cpus: Number = None
+    alloc_cpus: Number = None
+    real_memory: Number = None
+    alloc_memory: Number = None
+    active_features: Any = ""
 
 
 class _Nodes(Answer):
@@ -72,6 +78,10 @@ class SlurmNode:
         False where it is down, drained, or does not answer.
     used : frozenset of int
         GPUs that Slurm counts as used.
+    cpus, memory_mib : float
+        Infinite where Slurm does not tell.
+    free_cpus, free_memory_mib : float
+        Of these, what no job has.
     """
 
     name: str
@@ -80,6 +90,11 @@ class SlurmNode:
     partitions: tuple[str, ...]
     takes_jobs: bool
     used: frozenset[int] = frozenset()
+    cpus: float = inf
+    free_cpus: float = inf
+    memory_mib: float = inf
+    free_memory_mib: float = inf
+    features: frozenset[str] = frozenset()
 
 
 def pool_of(node: SlurmNode) -> str:
@@ -154,7 +169,26 @@ def _node(row: _NodeRow) -> Iterator[SlurmNode]:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
         used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
         kind, gpus = "+".join(dict.fromkeys(kind for kind, _ in entries)), sum(count for _, count in entries)
-        yield SlurmNode(row.name, kind, gpus, tuple(row.partitions), not closed, used)
+        cpus, memory_mib = row.cpus or inf, row.real_memory or inf
+        yield SlurmNode(
+            row.name,
+            kind,
+            gpus,
+            tuple(row.partitions),
+            not closed,
+            used,
+            cpus=cpus,
+            free_cpus=cpus - (row.alloc_cpus or 0),
+            memory_mib=memory_mib,
+            free_memory_mib=memory_mib - (row.alloc_memory or 0),
+            features=frozenset(_features(row.active_features)),
+        )
+
+
+def _features(value: Any) -> list[str]:
+    """Names in a list, or between commas."""
+    found = value if isinstance(value, list) else str(value or "").split(",")
+    return [str(name).strip() for name in found if str(name).strip()]
 
 
 def names_in(value: Any) -> list[str]:

@@ -1,8 +1,8 @@
 """One process acts on a cluster: the one that has a reservation of this name in Slurm, and renews it.
 
-Slurm has no place for a lock; but a reservation can be made and deleted by an operator, is kept over restarts
-of slurmctld, and is seen from everywhere. Ours is ten years away, so that no job is kept from anything. Who finds
-another one, before or after its own is made, goes. One that is not renewed was left behind, and is deleted.
+Slurm has no place for a lock; but an operator can make and delete reservations, they outlive slurmctld, and
+are seen from everywhere. Ours is ten years away, so that no job is kept from anything. Who finds another one,
+before or after its own is made, goes. One that is not renewed was left behind, and is deleted.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.rounds import RoundLoop, tell
 from wattsched.adapters.slurm.actions import Actions
-from wattsched.adapters.slurm.options import Ours, SiteOptions
-from wattsched.adapters.slurm.plan import Load, Plan, Round, Start, load_of, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.load import Load, load_of
+from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
+from wattsched.adapters.slurm.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.report.wording import listed
@@ -24,6 +25,10 @@ SESSION = "slurm"
 
 _SETTLE_S, _LOOK_S = 20.0, 0.5
 """How long a round waits for the jobs that it stopped to leave, and how often it looks."""
+_ASIDE_S = 60.0
+"""So long others go first at least, where a job did not start that was to."""
+_IMPOSSIBLE = "BadConstraints"
+"""Why Slurm holds what it can start nowhere, for a reason that we did not see."""
 _SLACK_W = 1e-6
 
 
@@ -64,8 +69,8 @@ class Report(rounds.Report):
     ----------
     started, stopped, held_again : dict
         Jobs by id, and how; in shadow mode what would be.
-    postponed : list of int
-        Decided starts that have no room yet: the next round looks again.
+    postponed : dict of int to str
+        Decided starts that have no room yet, and why: the next round looks again.
     waiting : dict of int to str
         Jobs that wait for a reason of their own.
     """
@@ -73,7 +78,7 @@ class Report(rounds.Report):
     started: dict[int, str] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
     held_again: dict[int, str] = field(default_factory=dict)
-    postponed: list[int] = field(default_factory=list)
+    postponed: dict[int, str] = field(default_factory=dict)
     waiting: dict[int, str] = field(default_factory=dict)
 
 
@@ -105,6 +110,7 @@ class Rounds(RoundLoop[Report]):
         self._session: RecordedSession | None = None
         self._actions: Actions | None = None
         self._mislaid_since_s = math.inf
+        self._aside: dict[int, tuple[float, str]] = {}
 
     def round(self) -> Report:
         """Do one round.
@@ -124,7 +130,8 @@ class Rounds(RoundLoop[Report]):
         if late := self._late(load):
             self._hold(late, load, report)
             load = self._load() if self.policy.apply else load
-        round = round_of(load, self.policy.ours, self.policy.every_s)
+        aside = self._put_aside(load)
+        round = round_of(load, self.policy.ours, self.policy.every_s, aside)
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, round.load, report)
         return report
@@ -146,6 +153,18 @@ class Rounds(RoundLoop[Report]):
             if running.job.pending and waited_s > self.policy.start_s:
                 late[number] = f"has not started within {waited_s:.0f} s"
         return late
+
+    def _put_aside(self, load: Load) -> dict[int, str]:
+        """Jobs that did not start where they were to, and let others go first for a while, and why."""
+        now_s = load.site.time_s
+        for job in load.site.jobs.values():
+            if job.pending and job.held and job.reason == _IMPOSSIBLE and (launch := launch_of(job)):
+                self._let_wait(job.id, launch.released_s, f"Slurm could start it on no node ({_IMPOSSIBLE})")
+        self._aside = {number: one for number, one in self._aside.items() if one[0] > now_s}
+        return {number: f"{why}; others go first" for number, (_, why) in self._aside.items()}
+
+    def _let_wait(self, number: int, now_s: float, why: str) -> None:
+        self._aside[number] = now_s + max(_ASIDE_S, self.policy.start_s), why
 
     # -- deciding ----------------------------------------------------------------------------------------
 
@@ -195,6 +214,8 @@ class Rounds(RoundLoop[Report]):
 
     def _hold(self, late: dict[int, str], load: Load, report: Report) -> None:
         report.held_again = late
+        for number in late.keys() & load.ours.keys():
+            self._let_wait(number, load.site.time_s, "it has not started where it was to")
         if self.policy.apply and self._actions is not None:
             for number, why in late.items():
                 if refused := self._actions.hold(load.site.jobs[number], why):
@@ -259,8 +280,11 @@ class Rounds(RoundLoop[Report]):
             cap_w = self.budget.cap_w(time.time())
             more_w = load.added_w(launch)
             fits = load.has_room(launch) and (more_w <= 0 or power_w + more_w <= cap_w + _SLACK_W)
-            if job is None or not ready or not fits or self.stop.is_set():
-                report.postponed.append(number)
+            scarce = load.lacks(job, launch) if job is not None and ready and fits else ""
+            if scarce:
+                self._let_wait(number, load.site.time_s, f"{scarce} are taken")
+            if job is None or not ready or not fits or scarce or self.stop.is_set():
+                report.postponed[number] = f"waits for room: {scarce}" if scarce else "has no room yet"
             elif refused := self._actions.start(Start(job, launch)):
                 report.notes.append(f"job {number} was not released: {refused}")
             else:

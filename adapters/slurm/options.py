@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,16 +19,13 @@ from wattsched.adapters.options import (
     plain_table,
     with_table,
 )
-from wattsched.adapters.slurm.inventory import gpu_type_of
-from wattsched.adapters.slurm.reading import Site, SlurmJob
-from wattsched.instances.gpu_names import recognised_gpu_type
+from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
+from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
-
-MARK = "wattsched"
-"""Key of our objects in the comments of jobs."""
 
 
 class SiteOptions(StatedOptions):
@@ -80,6 +77,8 @@ class Launch(Strict):
         When, in seconds since 1970.
     nodes : dict of str to int
         GPUs by node.
+    asked_nodes : list of str
+        What its user had asked for, as ours stand in their place in Slurm.
     """
 
     run: int
@@ -91,28 +90,18 @@ class Launch(Strict):
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
+    asked_nodes: list[Name] = Field(default_factory=list)
 
     def text(self) -> str:
         """The admin comment."""
-        return json.dumps({MARK: self.model_dump(exclude_none=True)})
+        said = self.model_dump(exclude_none=True)
+        return json.dumps({MARK: {name: value for name, value in said.items() if value != []}})
 
     @property
     def settings(self) -> dict[str, Any]:
         """Clock, power limit and batch size, those that there are."""
         fields = {"frequency_mhz", "power_limit_w", "batch_size"}
         return self.model_dump(include=fields, exclude_none=True)
-
-
-def marked(comment: str) -> Any:
-    """Our part of a comment; None where there is none."""
-    if MARK not in comment:
-        return None
-    try:
-        document = json.loads(comment)
-    except (ValueError, RecursionError):
-        return None
-    found = document.get(MARK) if isinstance(document, dict) else None
-    return {} if found in (True, 1) else found
 
 
 def launch_of(job: SlurmJob) -> Launch | None:
@@ -162,7 +151,7 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
     fields = said_of(job, options)
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
-    fields = with_table(fields, options.tables)
+    fields = _with_idle_watts(with_table(fields, options.tables), options)
     kinds = {node.gpu_type for node in site.nodes.values()}
     stated = fields.get("pools")
     if stated and (strange := [name for name in stated if name not in kinds]):
@@ -174,13 +163,28 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
     return {**checked.model_dump(exclude_unset=True), "preemptible": fields.get("preemptible", True)}
 
 
-def record_of(fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch | None) -> dict[str, Any]:
+def _with_idle_watts(fields: dict[str, Any], options: SiteOptions) -> dict[str, Any]:
+    """Fields whose options draw no less than their GPUs do when they are idle, whatever a comment says."""
+    table = fields.get("options")
+    if not isinstance(table, OptionTable):
+        return fields
+    idle_w = {pool: options.gpu_type(gpu_type_of(pool)).idle_power_w for pool in set(table.pool)}
+    rows = zip(table.gpus, table.pool, table.power_w, strict=True)
+    watts = [max(power_w, gpus * idle_w[pool]) for gpus, pool, power_w in rows]
+    return {**fields, "options": table.model_copy(update={"power_w": watts})}
+
+
+def record_of(
+    fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch | None, hosts: Iterable[SlurmNode]
+) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
     Parameters
     ----------
     fields : mapping
         Of `fields_of`, with a table.
+    hosts : iterable of SlurmNode
+        Nodes that it may have, one of each kind.
     held : Launch, optional
         What a running job was released as; its clock and power limit cannot change while it runs.
 
@@ -190,7 +194,7 @@ def record_of(fields: Mapping[str, Any], job: SlurmJob, site: Site, held: Launch
         With why it can have no option.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
-    record["options"] = _possible(job, fields["options"], site, held)
+    record["options"] = _possible(job, fields["options"], hosts, held)
     if held is not None:
         record = _after(record, job, held, max(0.0, site.time_s - job.start_s) if job.running else 0.0)
     record["preemptible"] = held is None or (record["preemptible"] and job.requeue)
@@ -213,19 +217,15 @@ def _plain_s(job: SlurmJob) -> float:
     return job.limit_s if 0 < job.limit_s <= 1e12 else PLAIN_S
 
 
-def _possible(job: SlurmJob, table: Mapping[str, Any], site: Site, held: Launch | None) -> dict[str, Any]:
+def _possible(
+    job: SlurmJob, table: Mapping[str, Any], hosts: Iterable[SlurmNode], held: Launch | None
+) -> dict[str, Any]:
     """Rows of a table that Slurm can do: one node's GPUs or whole nodes, a running job's clock."""
     columns = {name: column for name, column in table.items() if column is not None}
-    sizes: dict[str, set[int]] = {}
-    for node in site.nodes.values():
-        sizes.setdefault(node.gpu_type, set()).add(node.gpus)
-    kept = []
+    hosts, kept = list(hosts), []
     for i, (gpus, pool) in enumerate(zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)):
         kind = gpu_type_of(pool)
-        fits = any(
-            gpus <= size or (gpus % size == 0 and gpus // size <= job.most_nodes)
-            for size in sizes.get(kind, ())
-        )
+        fits = any(host.gpu_type == kind and _holds(job, gpus, host) for host in hosts)
         wanted = job.request.gpu_type in ("", kind)
         here = held is not None and (gpus, kind) == (held.gpus, gpu_type_of(held.pool))
         kept += [i] * (fits and wanted and not here)
@@ -233,8 +233,24 @@ def _possible(job: SlurmJob, table: Mapping[str, Any], site: Site, held: Launch 
     if held is not None:
         return _with_own(rows, columns, held)
     if not kept:
-        raise InputError(["has no option of one node's GPUs, or of as many whole nodes as -N allows"])
+        raise InputError(
+            [
+                "has no option of one node's GPUs, or of as many whole nodes as -N allows, with the CPUs and "
+                "memory that it asks for"
+            ]
+        )
     return rows
+
+
+def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
+    """Whether nodes like one can be all nodes of a job with so many GPUs."""
+    nodes, each = (1, gpus) if gpus <= host.gpus else (gpus // host.gpus, host.gpus)
+    if nodes * each != gpus or (nodes > 1 and nodes > job.most_nodes):
+        return False
+    if job.needs.nodes and nodes != len(job.needs.nodes):
+        return False
+    enough = job.needs.cpus_on(host, nodes, each) <= host.cpus
+    return enough and job.needs.memory_mib_on(host, nodes, each) <= host.memory_mib
 
 
 def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) -> dict[str, Any]:

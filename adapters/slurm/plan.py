@@ -8,188 +8,21 @@ from typing import Any
 
 from wattsched.adapters.options import expand_models
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
+from wattsched.adapters.slurm.load import Load, Running
+from wattsched.adapters.slurm.needs import parts_of
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
     SiteOptions,
     fields_of,
-    launch_of,
-    marked,
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob
-from wattsched.adapters.slurm.site import usable
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
-
-
-@dataclass(frozen=True)
-class Running:
-    """A job of ours that has GPUs, or was released and is about to get them."""
-
-    job: SlurmJob
-    launch: Launch
-    gpus: dict[str, list[int]]
-    site: Site
-
-    @property
-    def site_nodes(self) -> list[SlurmNode]:
-        """Its nodes."""
-        return [self.site.nodes[node] for node in self.gpus]
-
-
-@dataclass
-class Load:
-    """Who uses which GPU, and what everything draws by the model.
-
-    A GPU of a job of ours draws its part of the option's watts; one of another job the most that its type
-    draws; every other one, drained ones included, its idle watts; and every node its base watts.
-
-    Attributes
-    ----------
-    ours : dict of int to Running
-        Jobs that run or were released, by id.
-    others : dict of str to set of int
-        GPUs that no job of ours may have, by node.
-    leaving : dict of int to Running
-        Jobs of ours that were stopped and still have their GPUs.
-    mislaid : dict of str to set of int
-        GPUs that Slurm counts as used though no job has them, by node: it starts no job there. They idle.
-    stranded : list of int
-        Released jobs whose GPUs somebody else took.
-    astray : list of int
-        Jobs of ours that Slurm requeued, after a node failed, and would start again.
-    """
-
-    site: Site
-    options: SiteOptions
-    ours: dict[int, Running] = field(default_factory=dict)
-    leaving: dict[int, Running] = field(default_factory=dict)
-    others: dict[str, set[int]] = field(default_factory=dict)
-    mislaid: dict[str, set[int]] = field(default_factory=dict)
-    _used: dict[str, set[int]] = field(default_factory=dict)
-    stranded: list[int] = field(default_factory=list)
-    astray: list[int] = field(default_factory=list)
-
-    def free(self, node: str) -> list[int]:
-        """GPUs of a node that nobody uses; they may be drained."""
-        used = self._used.get(node, ())
-        return [gpu for gpu in range(self.site.nodes[node].gpus) if gpu not in used]
-
-    def idle_w(self, node: SlurmNode) -> float:
-        """Watts of one idle GPU of a node."""
-        return self.options.gpu_type(node.gpu_type).idle_power_w
-
-    def reserved_w(self, node: SlurmNode) -> float:
-        """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
-        most_w = self.options.max_power_w(node.gpu_type)
-        total_w = most_w * len(self.others.get(node.name, ()))
-        for running in self.leaving.values():
-            each_w = running.launch.power_w / max(1, running.launch.gpus)
-            total_w += each_w * len(running.gpus.get(node.name, ()))
-        idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
-        return total_w + self.idle_w(node) * idle
-
-    @property
-    def power_w(self) -> float:
-        """What everything draws."""
-        total_w = sum(running.launch.power_w for running in self.ours.values())
-        for node in self.site.nodes.values():
-            total_w += self.options.base_power_w + self.reserved_w(node)
-            total_w += self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
-        return total_w
-
-    def added_w(self, launch: Launch) -> float:
-        """What a start adds to what its GPUs draw when they are idle."""
-        return launch.power_w - sum(
-            count * self.idle_w(self.site.nodes[node]) for node, count in launch.nodes.items()
-        )
-
-    def has_room(self, launch: Launch) -> bool:
-        """Whether the nodes of a start have its GPUs now."""
-        nodes = self.site.nodes
-        return all(
-            node in nodes and nodes[node].takes_jobs and len(self.free(node)) >= count
-            for node, count in launch.nodes.items()
-        )
-
-    def claim(self, gpus: Mapping[str, Iterable[int]]) -> None:
-        """Count GPUs as used, by node."""
-        for node, numbers in gpus.items():
-            self._used.setdefault(node, set()).update(numbers)
-
-    def drop(self, number: int) -> None:
-        """Count a job as gone."""
-        for node, numbers in self.ours.pop(number).gpus.items():
-            self._used[node].difference_update(numbers)
-
-    def disown(self, number: int) -> None:
-        """Count a job of ours as one of others: its nodes are of different pools now, which no option has."""
-        for node, numbers in self.ours.pop(number).gpus.items():
-            self.others.setdefault(node, set()).update(numbers)
-
-    def take(self, job: SlurmJob, launch: Launch) -> None:
-        """Count a job that has been released."""
-        gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
-        self.claim(gpus)
-        self.ours[job.id] = Running(job, launch, gpus, self.site)
-
-
-def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
-    """Who uses which GPU.
-
-    Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
-    A released job whose GPUs somebody else took is `stranded`.
-    """
-    site = usable(site, options)
-    load = Load(site, options)
-    present = [job for job in site.jobs.values() if job.on_nodes]
-    for job in present:
-        numbers = {node: gpus for node, gpus in job.gpus.items() if gpus and node in site.nodes}
-        if numbers:
-            _count(load, ours, job, numbers)
-    for job in present:
-        if not any(job.gpus.values()):
-            _count(load, ours, job, _unnumbered(load, job))
-    for node in site.nodes.values():
-        if mislaid := node.used & set(load.free(node.name)):
-            load.mislaid[node.name] = set(mislaid)
-            load.claim({node.name: mislaid})
-    for job in site.jobs.values():
-        if not job.pending or job.held or not ours.has(job):
-            continue
-        if (launch := launch_of(job)) is None:
-            load.astray += [job.id] * (marked(job.admin_comment) is not None)
-        elif load.has_room(launch):
-            load.take(job, launch)
-        else:
-            load.stranded.append(job.id)
-    return load
-
-
-def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
-    launch = launch_of(job) if ours.has(job) else None
-    if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
-        launch = None  # Slurm gave it other GPUs than we asked for
-    load.claim(gpus)
-    if launch is None:
-        for node, numbers in gpus.items():
-            load.others.setdefault(node, set()).update(numbers)
-    elif job.running:
-        load.ours[job.id] = Running(job, launch, gpus, load.site)
-    else:
-        load.leaving[job.id] = Running(job, launch, gpus, load.site)
-
-
-def _unnumbered(load: Load, job: SlurmJob) -> dict[str, list[int]]:
-    """GPUs of a job that starts or ends: Slurm tells its nodes, and we know how many on each."""
-    launch, nodes = launch_of(job), [node for node in job.gpus if node in load.site.nodes]
-    each = -(-job.request.gpus // max(1, len(job.gpus)))
-    counts = {node: each if launch is None else launch.nodes.get(node, 0) for node in nodes}
-    return {node: load.free(node)[:count] for node, count in counts.items() if count}
 
 
 def cluster_of(
@@ -219,7 +52,8 @@ def cluster_of(
         for name, gpus in running.gpus.items():
             own.setdefault(name, set()).update(gpus)
     for node in site.nodes.values():
-        shut = not node.takes_jobs or node.name in kept
+        # Without a CPU it takes no job, whatever GPUs are free.
+        shut = not node.takes_jobs or node.name in kept or node.free_cpus < 1
         taken = set(range(node.gpus)) - set(load.free(node.name))
         mine = own.get(node.name, set())
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
@@ -283,10 +117,45 @@ class Round:
         return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 
 
-def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
+@dataclass
+class _Places:
+    """Which nodes jobs may have; most ask for the same."""
+
+    site: Site
+    _known: dict[Any, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, job: SlurmJob) -> frozenset[str]:
+        """Nodes of its partitions that have what it asks for.
+
+        Raises
+        ------
+        InputError
+            With why there are none.
+        """
+        each = -(-job.request.gpus // job.asked_nodes)
+        asked = (job.partitions, job.needs, job.asked_nodes, each)
+        if asked not in self._known:
+            own = [node for node in self.site.nodes.values() if set(node.partitions) & set(job.partitions)]
+            if not own:
+                raise InputError(["none of its partitions has GPUs that it may use"])
+            self._known[asked] = job.needs.allowed(own, job.asked_nodes, each)
+        return self._known[asked]
+
+    def kinds(self, names: frozenset[str]) -> list[SlurmNode]:
+        """One node of each kind."""
+        nodes = [self.site.nodes[name] for name in sorted(names)]
+        return list({(one.gpu_type, one.gpus, one.cpus, one.memory_mib): one for one in nodes}.values())
+
+
+def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | None = None) -> Round:
     """The round as a session takes it.
 
     Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
+
+    Parameters
+    ----------
+    aside : mapping of int to str, optional
+        Jobs that let others go first, and why.
 
     Raises
     ------
@@ -297,7 +166,15 @@ def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    pools = pools_by_node(site, options)
+    places, allowed = _Places(site), dict[int, frozenset[str]]()
+    for job in (*(running.job for running in load.ours.values()), *waiting):
+        try:
+            _require_ready(job, site, aside or {})
+            allowed[job.id] = places.of(job)
+        except InputError as error:
+            left_out[job.id] = "; ".join(error.faults)
+    together = [frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1]
+    pools = parts_of(pools_by_node(site, options), allowed.values(), together)
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
@@ -305,15 +182,21 @@ def round_of(load: Load, ours: Ours, ahead_s: float) -> Round:
     fields = dict[int, dict[str, Any]]()
     for job in (*(running.job for running in load.ours.values()), *waiting):
         try:
-            fields[job.id] = _fields(job, load, pools)
+            if job.id in allowed:
+                fields[job.id] = _fields(job, load, pools, allowed[job.id])
         except InputError as error:
             left_out[job.id] = "; ".join(error.faults)
     left_out |= expand_models(fields, cluster, options)
-    jobs = [_running_record(one, fields.get(one.job.id), pools) for one in load.ours.values()]
+    jobs = [
+        _running_record(
+            one, fields.get(one.job.id), pools, places.kinds(allowed.get(one.job.id, frozenset()))
+        )
+        for one in load.ours.values()
+    ]
     for job in waiting:
         try:
             if job.id in fields:
-                jobs.append(record_of(fields[job.id], job, site, None))
+                jobs.append(record_of(fields[job.id], job, site, None, places.kinds(allowed[job.id])))
         except InputError as error:
             left_out[job.id] = "; ".join(error.faults)
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
@@ -335,20 +218,33 @@ def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
     return kept
 
 
-def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str]) -> dict[str, Any]:
-    site = load.site
+def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
+    """Refuse jobs that cannot be decided on now."""
     if job.odd:
         raise InputError([job.odd])
     if job.pending and (shut := [name for name in job.partitions if name in site.closed]):
         raise InputError([f"the partition '{shut[0]}' is {site.closed[shut[0]]}"])
     if job.pending and not job.restarts and job.eligible_s > site.time_s:
         raise InputError(["is not to begin yet (--begin)"])
-    own = {pools[node.name] for node in site.nodes.values() if set(node.partitions) & set(job.partitions)}
-    return fields_of(job, site, load.options, sorted(own))
+    if job.pending and job.id in aside:
+        raise InputError([aside[job.id]])
+
+
+def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
+    beyond = {pool for node, pool in pools.items() if node not in allowed}
+    own = {pools[node] for node in allowed} - beyond
+    if job.pending and not own:
+        raise InputError(
+            ["of the nodes that it may have, running jobs of several nodes have some: waits for these"]
+        )
+    return fields_of(job, load.site, load.options, sorted(own))
 
 
 def _running_record(
-    running: Running, fields: dict[str, Any] | None, pools: Mapping[str, str]
+    running: Running,
+    fields: dict[str, Any] | None,
+    pools: Mapping[str, str],
+    hosts: Iterable[SlurmNode],
 ) -> dict[str, Any]:
     """A job of ours that has GPUs; one that cannot be understood any more stays as it is, or stops."""
     job, nodes = running.job, running.site_nodes
@@ -357,7 +253,7 @@ def _running_record(
     launch = running.launch.model_copy(update={"pool": pool})
     fields = fields or {"name": str(job.id), "options": {}, "preemptible": True}
     fields = {**fields, "pools": sorted({*fields.get("pools", ()), pool})}
-    record = record_of(fields, job, running.site, launch)
+    record = record_of(fields, job, running.site, launch, hosts)
     current = {"gpus": launch.gpus, "pool": pool, "nodes": running.gpus}
     # What starts is let alone, and so is what a drained node has left.
     begun = job.running and all(node.takes_jobs for node in nodes)
@@ -412,6 +308,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             released_s=site.time_s,
             nodes=nodes,
             power_w=tables[row.job]["power_w"][option[row.job]],
+            asked_nodes=sorted(job.needs.nodes),
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 
 from wattsched.adapters.slurm.inventory import (
     Answer,
+    Number,
     SlurmNode,
     Whole,
     Words,
@@ -20,6 +22,7 @@ from wattsched.adapters.slurm.inventory import (
     records,
     switches_in,
 )
+from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
@@ -31,6 +34,16 @@ ON_NODES = frozenset(
 """States of jobs that have something on their nodes."""
 LEASE = "wattsched_lease_"
 """How reservations begin by which one process of ours acts; they keep no node."""
+MARK = "wattsched"
+"""Key of our objects in the comments of jobs."""
+_KEPT = {
+    "JobHeldAdmin": "an administrator (scontrol hold)",
+    "JobHoldMaxRequeue": "Slurm, as it was requeued too often",
+    "JobLaunchFailure": "Slurm, as it could not be launched",
+}
+"""Holds that are not ours to end; what waits for us is held as by its user."""
+_RUN = ("UP", "DRAIN")
+"""States of partitions that start what is in their queue."""
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
 
@@ -54,6 +67,16 @@ class _JobRow(Answer):
     node_count: Whole = 1
     max_nodes: Whole = 0
     priority: Whole = None
+    state_reason: str | None = ""
+    excluded_nodes: Any = ""
+    features: str | None = ""
+    cpus: Number = None
+    minimum_cpus_per_node: Number = None
+    memory_per_node: Number = None
+    memory_per_cpu: Number = None
+    memory_per_tres: str | None = ""
+    cpus_per_tres: str | None = ""
+    shared: Any = None
     restart_cnt: Whole = 0
     time_limit: Whole = None
     start_time: Whole = 0
@@ -102,8 +125,14 @@ class SlurmJob:
         Numbers of the GPUs that it uses, by node; of a job that is ending its nodes, without numbers.
     required : list of str
         Nodes that it is pinned to.
+    asked_nodes : int
+        Nodes that Slurm takes it to ask for.
     most_nodes : float
         Nodes that it may have: the limit of its user (``-N``).
+    needs : Needs
+        What it asks of its nodes; of one that we pinned without the pin, see `options.own_nodes`.
+    reason : str
+        Why it waits, as Slurm has it.
     odd : str
         Why it cannot be ours whatever it says, such as being an array; or empty.
     """
@@ -119,8 +148,11 @@ class SlurmJob:
     gpus: dict[str, list[int]]
     required: list[str]
     request: Request
+    asked_nodes: int
     most_nodes: float
+    needs: Needs
     held: bool
+    reason: str
     restarts: int
     limit_s: float
     start_s: float
@@ -206,7 +238,7 @@ def read(snapshot: Snapshot) -> Site:
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
-            closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) != "UP"},
+            closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
@@ -230,6 +262,8 @@ def _job(row: _JobRow) -> SlurmJob:
         odd = f"belongs to the reservation '{row.resv_name}'"
     elif row.dependency:
         odd = "waits for other jobs"
+    elif PENDING in states and row.priority == _HELD_PRIORITY and row.state_reason in _KEPT:
+        odd = f"is held by {_KEPT[row.state_reason]}; 'scontrol uhold {row.job_id}' gives it back"
     return SlurmJob(
         id=row.job_id,
         name=row.name or "",
@@ -242,8 +276,11 @@ def _job(row: _JobRow) -> SlurmJob:
         gpus=gpus if states & ON_NODES else {},
         required=names_in(row.required_nodes),
         request=_request(row),
+        asked_nodes=max(1, row.node_count or 1),
         most_nodes=row.max_nodes or inf,
+        needs=_needs(row),
         held=row.priority == _HELD_PRIORITY,
+        reason=row.state_reason or "",
         restarts=row.restart_cnt or 0,
         limit_s=inf if row.time_limit is None else 60.0 * row.time_limit,
         start_s=float(row.start_time or 0),
@@ -252,6 +289,47 @@ def _job(row: _JobRow) -> SlurmJob:
         requeue=row.requeue and row.batch_flag,
         odd=odd,
     )
+
+
+def marked(comment: str) -> Any:
+    """Our part of a comment; None where there is none."""
+    if MARK not in comment:
+        return None
+    try:
+        document = json.loads(comment)
+    except (ValueError, RecursionError):
+        return None
+    found = document.get(MARK) if isinstance(document, dict) else None
+    return {} if found in (True, 1) else found
+
+
+def own_nodes(required: list[str], admin_comment: str) -> list[str]:
+    """Nodes that the user of a job asked for; what we pinned it to does not count."""
+    launch = marked(admin_comment)
+    pinned = launch.get("nodes") if isinstance(launch, dict) else None
+    if not required or not isinstance(pinned, dict) or set(pinned) != set(required):
+        return required
+    return names_in(launch.get("asked_nodes"))
+
+
+def _needs(row: _JobRow) -> Needs:
+    shared = row.shared[0] if isinstance(row.shared, list) and row.shared else row.shared
+    return Needs(
+        nodes=frozenset(own_nodes(names_in(row.required_nodes), _text(row.admin_comment))),
+        excluded=frozenset(names_in(row.excluded_nodes)),
+        features=row.features or "",
+        cpus=row.cpus or 1,
+        cpus_each=row.minimum_cpus_per_node or 1,
+        cpus_gpu=_per_gpu(row.cpus_per_tres),
+        memory_each_mib=row.memory_per_node or 0,
+        memory_cpu_mib=row.memory_per_cpu or 0,
+        memory_gpu_mib=_per_gpu(row.memory_per_tres),
+        exclusive=shared == "none",
+    )
+
+
+def _per_gpu(text: str | None) -> float:
+    return sum(count for _, count, _ in gpus_in(text))
 
 
 def _text(value: Any) -> str:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import wattsched
 from wattsched.adapters.options import stated_in
+from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Load, Round, load_of, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.plan import Round, plan_of, round_of, stops_to_fit
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.instances.errors import InputError
@@ -242,6 +243,25 @@ def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not
     assert "begin" in round.left_out[NUMBERS["sweep"]]
     again = changed(sweep={"eligible_time": int(later), "restart_cnt": 1})
     assert NUMBERS["sweep"] not in round_at(again, SiteOptions(), Ours()).left_out
+
+
+def test_who_states_fewer_watts_than_idle_gpus_draw_counts_as_much_as_they_do() -> None:
+    table = {"gpus": [2], "pool": ["A100"], "power_w": [0.0], "rate": [1.0]}
+    site = changed(plain={"comment": json.dumps({"wattsched": {"options": table}})})
+    (record,) = (
+        job for job in round_at(site, SiteOptions(), Ours()).jobs if job["name"] == str(NUMBERS["plain"])
+    )
+    assert record["options"]["power_w"] == [100.0]
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"), [("UP", False), ("DRAIN", False), ("DOWN", True), ("INACTIVE", True)]
+)
+def test_partitions_start_what_is_in_their_queue_unless_they_are_down(state: str, waits: bool) -> None:
+    partitions = SNAPSHOT["partitions"].replace("State=UP", f"State={state}")
+    round = round_at(read({**SNAPSHOT, "partitions": partitions}), SiteOptions(), Ours())
+    told = round.left_out.get(NUMBERS["plain"], "")
+    assert told == (f"the partition 'gpu' is {state}" if waits else "")
 
 
 @pytest.mark.parametrize(

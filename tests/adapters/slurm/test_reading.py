@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattsched.adapters.slurm.inventory import gpus_in
+from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions
-from wattsched.adapters.slurm.plan import load_of, round_of
+from wattsched.adapters.slurm.plan import round_of
 from wattsched.adapters.slurm.reading import read
 from wattsched.adapters.slurm.snapshot import COMMANDS, Snapshot, load, save
 from wattsched.instances.errors import InputError

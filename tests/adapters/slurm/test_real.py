@@ -127,14 +127,82 @@ def test_another_process_of_ours_goes_on_where_one_was_killed(
         assert report.number == 2
 
 
-def test_a_release_that_leads_nowhere_is_taken_back(cluster: Any, rounds: Rounds) -> None:
-    number = submit(cluster, "sleep 60", {})
-    # All CPUs of both nodes: Slurm cannot start what we release.
-    others = [cluster.submit("sleep 60", "--ntasks=16", f"--nodelist={name}") for name in cluster.names]
-    wait_for(lambda: all(now().jobs[other].running for other in others))
-    assert number in rounds.round().started
+def test_a_release_that_leads_nowhere_is_taken_back_and_others_go_first(cluster: Any, rounds: Rounds) -> None:
+    # Local disks are nothing that we look at, and limits of partitions neither.
+    disk, late = (submit(cluster, "sleep 60", {}) for _ in range(2))
+    cluster.run("scontrol", "update", f"JobId={disk}", "MinTmpDiskNode=99999999")
+    cluster.run("scontrol", "update", "PartitionName=gpu", "MaxTime=1")
+    assert set(rounds.round().started) == {disk, late}
     held = wait_for(lambda: rounds.round().held_again)
-    assert "has not started" in held[number]
+    assert "has not started" in held[late]
+    plain = submit(cluster, "sleep 60", {}, "--time=1")
+    report = rounds.round()
+    assert "could start it on no node (BadConstraints); others go first" in report.waiting[disk]
+    assert "has not started where it was to; others go first" in report.waiting[late]
+    assert list(report.started) == [plain]
+
+
+def test_what_an_administrator_holds_stays_held_until_it_is_given_back(cluster: Any, rounds: Rounds) -> None:
+    queued, ran = (submit(cluster, "sleep 60", {}) for _ in range(2))
+    cluster.run("scontrol", "hold", str(queued))
+    report = rounds.round()
+    assert list(report.started) == [ran]
+    assert "held by an administrator" in report.waiting[queued]
+    wait_for(lambda: now().jobs[ran].running)
+    for command in ("hold", "requeue"):
+        cluster.run("scontrol", command, str(ran))
+    wait_for(lambda: now().jobs[ran].pending)
+    assert set(rounds.round().waiting) == {queued, ran}
+    for number in (queued, ran):
+        cluster.run("scontrol", "uhold", str(number))
+    assert set(wait_for(lambda: rounds.round().started)) == {queued, ran}
+    # Our own holds are none of these.
+    wait_for(lambda: now().jobs[ran].running)
+    rounds.budget.power_w = 1_300.0
+    assert set(rounds.round().stopped) == {queued, ran}
+    rounds.budget.power_w = None
+    assert set(wait_for(lambda: rounds.round().started)) == {queued, ran}
+
+
+def test_nodes_that_a_job_asks_for_are_kept_also_when_it_was_requeued(cluster: Any, rounds: Rounds) -> None:
+    cluster.run("scontrol", "update", "NodeName=g2", "AvailableFeatures=fast", "ActiveFeatures=fast")
+    asked = {
+        submit(cluster, "sleep 60", {}, "--nodelist=g2"): "g2",
+        submit(cluster, "sleep 60", {}, "--exclude=g2"): "g1",
+        submit(cluster, "sleep 60", {}, "--constraint=fast"): "g2",
+    }
+    for _ in range(2):
+        assert set(wait_for(lambda: rounds.round().started)) == set(asked)
+        wait_for(lambda: all(now().jobs[number].running for number in asked))
+        assert {number: next(iter(now().jobs[number].gpus)) for number in asked} == asked
+        rounds.budget.power_w = 1_300.0
+        assert set(rounds.round().stopped) == set(asked)
+        rounds.budget.power_w = None
+    # Where no node has it any more the job waits, and keeps nothing from others.
+    cluster.run("scontrol", "update", "NodeName=g2", "AvailableFeatures=", "ActiveFeatures=")
+    report = wait_for(lambda: (found := rounds.round()).started and found)
+    (fast,) = set(asked) - set(report.started)
+    assert "in its partitions has: --constraint=fast" in report.waiting[fast]
+
+
+def test_jobs_whose_cpus_or_memory_no_node_has_keep_nothing_from_others(cluster: Any, rounds: Rounds) -> None:
+    never = {
+        submit(cluster, "sleep 60", {"weight": 100}, "-c40"): "CPUs",
+        submit(cluster, "sleep 60", {"weight": 100}, "--mem=99G"): "memory",
+    }
+    # All CPUs of g1 have gone to others: its eight GPUs are free, and of no use.
+    cluster.submit("sleep 60", "--ntasks=16", "--nodelist=g1")
+    wait_for(lambda: now().nodes["g1"].free_cpus < 1)
+    small, large = submit(cluster, "sleep 60", {}), submit(cluster, "sleep 60", {}, "-c16")
+    report = rounds.round()
+    for number, what in never.items():
+        assert f"asks for what no node with GPUs in its partitions has: {what}" in report.waiting[number]
+    assert len(report.started.keys() & {small, large}) == 1
+    # The other one has no CPUs there, and is not released for nothing.
+    (later,) = {small, large} - set(report.started)
+    wait_for(lambda: all(now().jobs[number].running for number in report.started))
+    assert not any(rounds.round().started for _ in range(2))
+    assert now().jobs[later].held
 
 
 def test_slurm_that_does_not_answer_is_no_empty_cluster(cluster: Any, rounds: Rounds) -> None:

@@ -1,0 +1,194 @@
+"""Who uses which GPU of a Slurm cluster, and what everything draws by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wattsched.adapters.slurm.inventory import SlurmNode
+from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
+from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.adapters.slurm.site import usable
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job of ours that has GPUs, or was released and is about to get them."""
+
+    job: SlurmJob
+    launch: Launch
+    gpus: dict[str, list[int]]
+    site: Site
+
+    @property
+    def site_nodes(self) -> list[SlurmNode]:
+        """Its nodes."""
+        return [self.site.nodes[node] for node in self.gpus]
+
+
+@dataclass
+class Load:
+    """Who uses which GPU, and what everything draws by the model.
+
+    A GPU of a job of ours draws its part of the option's watts; one of another job the most that its type
+    draws; every other one, drained ones included, its idle watts; and every node its base watts.
+
+    Attributes
+    ----------
+    ours : dict of int to Running
+        Jobs that run or were released, by id.
+    others : dict of str to set of int
+        GPUs that no job of ours may have, by node.
+    leaving : dict of int to Running
+        Jobs of ours that were stopped and still have their GPUs.
+    mislaid : dict of str to set of int
+        GPUs that Slurm counts as used though no job has them, by node: it starts no job there. They idle.
+    stranded : list of int
+        Released jobs whose GPUs somebody else took.
+    astray : list of int
+        Jobs of ours that Slurm requeued, after a node failed, and would start again.
+    """
+
+    site: Site
+    options: SiteOptions
+    ours: dict[int, Running] = field(default_factory=dict)
+    leaving: dict[int, Running] = field(default_factory=dict)
+    others: dict[str, set[int]] = field(default_factory=dict)
+    mislaid: dict[str, set[int]] = field(default_factory=dict)
+    _used: dict[str, set[int]] = field(default_factory=dict)
+    stranded: list[int] = field(default_factory=list)
+    astray: list[int] = field(default_factory=list)
+    _released: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def free(self, node: str) -> list[int]:
+        """GPUs of a node that nobody uses; they may be drained."""
+        used = self._used.get(node, ())
+        return [gpu for gpu in range(self.site.nodes[node].gpus) if gpu not in used]
+
+    def idle_w(self, node: SlurmNode) -> float:
+        """Watts of one idle GPU of a node."""
+        return self.options.gpu_type(node.gpu_type).idle_power_w
+
+    def reserved_w(self, node: SlurmNode) -> float:
+        """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
+        most_w = self.options.max_power_w(node.gpu_type)
+        total_w = most_w * len(self.others.get(node.name, ()))
+        for running in self.leaving.values():
+            each_w = running.launch.power_w / max(1, running.launch.gpus)
+            total_w += each_w * len(running.gpus.get(node.name, ()))
+        idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
+        return total_w + self.idle_w(node) * idle
+
+    @property
+    def power_w(self) -> float:
+        """What everything draws."""
+        total_w = sum(running.launch.power_w for running in self.ours.values())
+        for node in self.site.nodes.values():
+            total_w += self.options.base_power_w + self.reserved_w(node)
+            total_w += self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
+        return total_w
+
+    def added_w(self, launch: Launch) -> float:
+        """What a start adds to what its GPUs draw when they are idle."""
+        return launch.power_w - sum(
+            count * self.idle_w(self.site.nodes[node]) for node, count in launch.nodes.items()
+        )
+
+    def has_room(self, launch: Launch) -> bool:
+        """Whether the nodes of a start have its GPUs now."""
+        nodes = self.site.nodes
+        return all(
+            node in nodes and nodes[node].takes_jobs and len(self.free(node)) >= count
+            for node, count in launch.nodes.items()
+        )
+
+    def lacks(self, job: SlurmJob, launch: Launch) -> str:
+        """What the nodes of a start do not have for it now, besides GPUs; or nothing."""
+        for name, gpus in launch.nodes.items():
+            node, count = self.site.nodes[name], len(launch.nodes)
+            cpus = node.free_cpus - sum(cpus for cpus, _ in self._released.get(name, ()))
+            memory_mib = node.free_memory_mib - sum(one for _, one in self._released.get(name, ()))
+            if job.needs.cpus_on(node, count, gpus) > cpus:
+                return f"CPUs of {name}"
+            if job.needs.memory_mib_on(node, count, gpus) > memory_mib:
+                return f"memory of {name}"
+        return ""
+
+    def claim(self, gpus: Mapping[str, Iterable[int]]) -> None:
+        """Count GPUs as used, by node."""
+        for node, numbers in gpus.items():
+            self._used.setdefault(node, set()).update(numbers)
+
+    def drop(self, number: int) -> None:
+        """Count a job as gone."""
+        for node, numbers in self.ours.pop(number).gpus.items():
+            self._used[node].difference_update(numbers)
+
+    def disown(self, number: int) -> None:
+        """Count a job of ours as one of others: its nodes are of different pools now, which no option has."""
+        for node, numbers in self.ours.pop(number).gpus.items():
+            self.others.setdefault(node, set()).update(numbers)
+
+    def take(self, job: SlurmJob, launch: Launch) -> None:
+        """Count a job that has been released."""
+        gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}
+        self.claim(gpus)
+        self.ours[job.id] = Running(job, launch, gpus, self.site)
+        for name, count in launch.nodes.items():
+            node, nodes = self.site.nodes[name], len(launch.nodes)
+            asked = job.needs.cpus_on(node, nodes, count), job.needs.memory_mib_on(node, nodes, count)
+            self._released.setdefault(name, []).append(asked)
+
+
+def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
+    """Who uses which GPU.
+
+    Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
+    A released job whose GPUs somebody else took is `stranded`.
+    """
+    site = usable(site, options)
+    load = Load(site, options)
+    present = [job for job in site.jobs.values() if job.on_nodes]
+    for job in present:
+        numbers = {node: gpus for node, gpus in job.gpus.items() if gpus and node in site.nodes}
+        if numbers:
+            _count(load, ours, job, numbers)
+    for job in present:
+        if not any(job.gpus.values()):
+            _count(load, ours, job, _unnumbered(load, job))
+    for node in site.nodes.values():
+        if mislaid := node.used & set(load.free(node.name)):
+            load.mislaid[node.name] = set(mislaid)
+            load.claim({node.name: mislaid})
+    for job in site.jobs.values():
+        if not job.pending or job.held or not ours.has(job):
+            continue
+        if (launch := launch_of(job)) is None:
+            load.astray += [job.id] * (marked(job.admin_comment) is not None)
+        elif load.has_room(launch):
+            load.take(job, launch)
+        else:
+            load.stranded.append(job.id)
+    return load
+
+
+def _count(load: Load, ours: Ours, job: SlurmJob, gpus: dict[str, list[int]]) -> None:
+    launch = launch_of(job) if ours.has(job) else None
+    if job.running and launch is not None and launch.nodes != {n: len(held) for n, held in gpus.items()}:
+        launch = None  # Slurm gave it other GPUs than we asked for
+    load.claim(gpus)
+    if launch is None:
+        for node, numbers in gpus.items():
+            load.others.setdefault(node, set()).update(numbers)
+    elif job.running:
+        load.ours[job.id] = Running(job, launch, gpus, load.site)
+    else:
+        load.leaving[job.id] = Running(job, launch, gpus, load.site)
+
+
+def _unnumbered(load: Load, job: SlurmJob) -> dict[str, list[int]]:
+    """GPUs of a job that starts or ends: Slurm tells its nodes, and we know how many on each."""
+    launch, nodes = launch_of(job), [node for node in job.gpus if node in load.site.nodes]
+    each = -(-job.request.gpus // max(1, len(job.gpus)))
+    counts = {node: each if launch is None else launch.nodes.get(node, 0) for node in nodes}
+    return {node: load.free(node)[:count] for node, count in counts.items() if count}

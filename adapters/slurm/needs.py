@@ -1,0 +1,119 @@
+"""What jobs ask of nodes besides GPUs: names, features, CPUs and memory, and which nodes have it.
+
+The engine knows GPUs and watts. A job that no node has all this for takes no part in its decision, so that
+nothing is kept for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from wattsched.adapters.slurm.inventory import SlurmNode
+from wattsched.instances.errors import InputError
+
+_FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a job asks of each of its nodes.
+
+    Attributes
+    ----------
+    nodes, excluded : frozenset of str
+        It has to have all of these (``--nodelist``; empty: any), and none of those.
+    features : str
+        Such as ``a&b`` or ``a|b``.
+    cpus, memory_mib : float
+        In all, over all nodes.
+    cpus_each, cpus_gpu, memory_each_mib, memory_cpu_mib, memory_gpu_mib : float
+        At least on each node; for each GPU and CPU.
+    exclusive : bool
+        It has nodes for itself.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+    features: str = ""
+    cpus: float = 1
+    cpus_each: float = 1
+    cpus_gpu: float = 0
+    memory_each_mib: float = 0
+    memory_cpu_mib: float = 0
+    memory_gpu_mib: float = 0
+    exclusive: bool = False
+
+    def cpus_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
+        """CPUs on one of so many nodes, with so many GPUs on each."""
+        if self.exclusive:
+            return node.cpus
+        return max(self.cpus_each, ceil(self.cpus / nodes), self.cpus_gpu * gpus)
+
+    def memory_mib_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
+        """Memory on one of so many nodes."""
+        by_cpu = self.memory_cpu_mib * self.cpus_on(node, nodes, gpus)
+        return max(self.memory_each_mib, by_cpu, self.memory_gpu_mib * gpus)
+
+    def lacks(self, node: SlurmNode, nodes: int, gpus: int) -> list[str]:
+        """What a node does not have for it, even if it were empty."""
+        checks = {
+            "--nodelist": not self.nodes or node.name in self.nodes,
+            "--exclude": node.name not in self.excluded,
+            f"--constraint={self.features}": self._features_are_on(node),
+            "CPUs": self.cpus_on(node, nodes, gpus) <= node.cpus,
+            "memory": self.memory_mib_on(node, nodes, gpus) <= node.memory_mib,
+        }
+        return [what for what, there in checks.items() if not there]
+
+    def allowed(self, nodes: Iterable[SlurmNode], count: int, gpus: int) -> frozenset[str]:
+        """Nodes that have what it asks for, as one of `count` with so many GPUs on each.
+
+        Raises
+        ------
+        InputError
+            With what is scarce, where there is none, and for features that cannot be read.
+        """
+        if self.features and not _FEATURES.fullmatch(self.features):
+            raise InputError(
+                [f"--constraint={self.features}: only names with either & or | between are looked at"]
+            )
+        lacks = {node.name: self.lacks(node, count, gpus) for node in nodes}
+        if found := frozenset(name for name, lacking in lacks.items() if not lacking):
+            return found
+        least = min(map(len, lacks.values()), default=0)
+        told = sorted({what for lacking in lacks.values() if len(lacking) == least for what in lacking})
+        raise InputError([f"asks for what no node with GPUs in its partitions has: {', '.join(told)}"])
+
+    def _features_are_on(self, node: SlurmNode) -> bool:
+        if "|" in self.features:
+            return bool(node.features & set(self.features.split("|")))
+        return set(filter(None, self.features.split("&"))) <= node.features
+
+
+def parts_of(
+    pools: dict[str, str], sets: Iterable[frozenset[str]], together: Collection[frozenset[str]]
+) -> dict[str, str]:
+    """Pools divided so that jobs which may have some nodes only have pools of their own.
+
+    Parameters
+    ----------
+    pools : dict of str to str
+        Pool of each node.
+    sets : iterable of frozenset of str
+        Nodes that such jobs may have.
+    together : collection of frozenset of str
+        Nodes of running jobs, whose pool is one: what would divide it has to wait.
+    """
+    kept = [one for one in dict.fromkeys(sets) if not any(node & one and node - one for node in together)]
+    marks = {node: tuple(node in one for one in kept) for node in pools}
+    by_pool: dict[str, list[tuple[bool, ...]]] = {}
+    for node, pool in pools.items():
+        if marks[node] not in (seen := by_pool.setdefault(pool, [])):
+            seen.append(marks[node])
+    return {
+        node: pool if len(by_pool[pool]) == 1 else f"{pool}/part{by_pool[pool].index(marks[node]) + 1}"
+        for node, pool in pools.items()
+    }
