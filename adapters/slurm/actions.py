@@ -6,17 +6,23 @@ is for, so one that was cut off is either seen as done or simply done again. The
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wattsched.adapters.slurm.options import Launch
 from wattsched.adapters.slurm.plan import Start
-from wattsched.adapters.slurm.reading import SlurmJob
+from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.io import write_atomically
 from wattsched.serve.recorded import RecordedSession
+
+_MOST, _AGAIN_S = 20, 60.0
+"""Reasons written in a round at most, as they take its time, and seconds until another one of a job."""
 
 
 @dataclass
@@ -39,6 +45,7 @@ class Actions:
     settings: Path | None = None
     number: int = 0
     require: Callable[[], None] = lambda: None
+    _told: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, start: Start) -> str:
         """Pin a held job to its nodes and release it; '' or, where Slurm refused, why."""
@@ -84,6 +91,33 @@ class Actions:
             for file in self.settings.iterdir():
                 if file.name.isdigit() and file.name not in names:
                     file.unlink(missing_ok=True)
+
+    def tell(self, jobs: Mapping[int, SlurmJob], why: Mapping[int, str]) -> None:
+        """Write why held jobs wait into their admin comments, where it is new; it may be left out."""
+        self._told = {number: told for number, told in self._told.items() if number in why}
+        now_s, left = time.monotonic(), _MOST
+        for number, reason in why.items():
+            before, then_s = self._told.get(number, ("", -_AGAIN_S))
+            job = jobs.get(number)
+            if (
+                job is None
+                or not job.pending
+                or not job.held
+                or reason == before
+                or now_s < then_s + _AGAIN_S
+            ):
+                continue
+            said = marked(job.admin_comment)
+            said = {} if said is None and not job.admin_comment else said
+            if not isinstance(said, dict) or not left:  # it is somebody else's
+                continue
+            self._told[number] = reason, now_s
+            if said.get("waits") != reason:
+                left -= 1
+                self.require()
+                with suppress(SlurmError):
+                    comment = json.dumps({MARK: {**said, "waits": reason}})
+                    ask("scontrol", "update", f"JobId={number}", f"AdminComment={comment}")
 
     def _do(
         self, kind: str, job: SlurmJob, run: int, about: Mapping[str, Any], *commands: tuple[str, ...]

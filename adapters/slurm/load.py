@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
 from wattsched.adapters.slurm.site import usable
+from wattsched.topology.cluster import PowerDomain
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,43 @@ class Load:
     def power_w(self) -> float:
         """What everything draws."""
         total_w = sum(running.launch.power_w for running in self.ours.values())
-        for node in self.site.nodes.values():
-            total_w += self.options.base_power_w + self.reserved_w(node)
-            total_w += self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
-        return total_w
+        return total_w + sum(map(self._unled_w, self.site.nodes.values()))
+
+    def node_w(self, name: str) -> float:
+        """What a node draws: of a job of ours its part of the GPUs."""
+        parts = (
+            running.launch.power_w * len(running.gpus.get(name, ())) / running.launch.gpus
+            for running in self.ours.values()
+        )
+        return self._unled_w(self.site.nodes[name]) + sum(parts)
+
+    def _unled_w(self, node: SlurmNode) -> float:
+        """What a node draws without the jobs of ours."""
+        idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
+        return self.options.base_power_w + self.reserved_w(node) + idle_w
+
+    def behind(self, domain: PowerDomain) -> list[str]:
+        """Nodes that draw through a power domain."""
+        return [
+            node for node in self.site.nodes if {node, *self.site.switches_above(node)} & set(domain.members)
+        ]
+
+    def after(self, stops: Iterable[int], starts: Iterable[tuple[SlurmJob, Launch]]) -> Load:
+        """The load when jobs have stopped, what is leaving has left, and others have started."""
+        later = replace(
+            self,
+            ours=dict(self.ours),
+            leaving={},
+            _used={node: set(used) for node, used in self._used.items()},
+            _released={node: list(asked) for node, asked in self._released.items()},
+        )
+        for one in self.leaving.values():
+            later.unclaim(one.gpus)
+        for number in stops:
+            later.drop(number)
+        for job, launch in starts:
+            later.take(job, launch)
+        return later
 
     def added_w(self, launch: Launch) -> float:
         """What a start adds to what its GPUs draw when they are idle."""
@@ -121,7 +155,11 @@ class Load:
 
     def drop(self, number: int) -> None:
         """Count a job as gone."""
-        for node, numbers in self.ours.pop(number).gpus.items():
+        self.unclaim(self.ours.pop(number).gpus)
+
+    def unclaim(self, gpus: Mapping[str, Iterable[int]]) -> None:
+        """Count GPUs as free, by node."""
+        for node, numbers in gpus.items():
             self._used[node].difference_update(numbers)
 
     def disown(self, number: int) -> None:
@@ -164,7 +202,8 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
         if not job.pending or job.held or not ours.has(job):
             continue
         if (launch := launch_of(job)) is None:
-            load.astray += [job.id] * (marked(job.admin_comment) is not None)
+            said = marked(job.admin_comment)
+            load.astray += [job.id] * (isinstance(said, dict) and "run" in said)
         elif load.has_room(launch):
             load.take(job, launch)
         else:

@@ -14,6 +14,7 @@ from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.queued import queued, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.report.wording import listed
@@ -72,7 +73,7 @@ class Report(rounds.Report):
     postponed : dict of int to str
         Decided starts that have no room yet, and why: the next round looks again.
     waiting : dict of int to str
-        Jobs that wait for a reason of their own.
+        Why the other jobs wait.
     """
 
     started: dict[int, str] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Rounds(RoundLoop[Report]):
         aside = self._put_aside(load)
         round = round_of(load, self.policy.ours, self.policy.every_s, aside)
         plan = self._decided(round, cap_w, report)
+        report.waiting = unclear(load.site, self.policy.ours) | queued(plan, round, cap_w) | plan.reasons
         self._carry_out(plan, round.load, report)
         return report
 
@@ -182,6 +184,11 @@ class Rounds(RoundLoop[Report]):
         if left_w > cap_w:
             told = f"{left_w:,.0f} W are drawn by what may not be stopped (other jobs, idle GPUs, nodes)"
             report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
+        for domain in round.load.options.power_domains:
+            drawn_w = domain.reserved_w + sum(map(round.load.node_w, round.load.behind(domain)))
+            if drawn_w > domain.power_cap_w:
+                told = f"{drawn_w:,.0f} W are drawn behind '{domain.name}', and its cap"
+                report.notes.append(f"{told} is {domain.power_cap_w:,.0f} W: no decision keeps to it")
         return Plan([], stops, round.left_out)
 
     def _told(self, round: Round, cap_w: float) -> RecordedSession:
@@ -223,7 +230,6 @@ class Rounds(RoundLoop[Report]):
 
     def _carry_out(self, plan: Plan, load: Load, report: Report) -> None:
         """Stop first; start what has room and watts after that, by a fresh look."""
-        report.waiting = plan.reasons
         if not self.policy.apply:
             report.stopped = plan.stops
             report.started = {start.job.id: _told(start) for start in plan.starts}
@@ -247,6 +253,7 @@ class Rounds(RoundLoop[Report]):
                 report.notes.append(f"job {number} was not stopped: has ended by itself")
         self._start(plan.starts, load, report)
         actions.forget(load.site.jobs)
+        actions.tell(load.site.jobs, {**report.waiting, **report.postponed})
         self._count(load, report)
         self._recount(actions, load, report)
 

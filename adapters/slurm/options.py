@@ -79,6 +79,8 @@ class Launch(Strict):
         GPUs by node.
     asked_nodes : list of str
         What its user had asked for, as ours stand in their place in Slurm.
+    waits : str, optional
+        Of a job that was stopped: why it waits now.
     """
 
     run: int
@@ -91,6 +93,7 @@ class Launch(Strict):
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
     asked_nodes: list[Name] = Field(default_factory=list)
+    waits: str | None = None
 
     def text(self) -> str:
         """The admin comment."""

@@ -81,18 +81,10 @@ def cluster_of(
 def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
     """Pool of each node; nodes behind different power caps are not interchangeable."""
     feeds = {
-        node: [d.name for d in options.power_domains if {node, *_switches_above(site, node)} & set(d.members)]
+        node: [d.name for d in options.power_domains if {node, *site.switches_above(node)} & set(d.members)]
         for node in site.nodes
     }
     return {node.name: "/".join([pool_of(node), *feeds[node.name]]) for node in site.nodes.values()}
-
-
-def _switches_above(site: Site, node: str) -> list[str]:
-    found, at = list[str](), site.above.get(node)
-    while at is not None and at not in found:
-        found.append(at)
-        at = site.switches.get(at)
-    return found
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,14 @@ class Site:
     closed: dict[str, str]
     notes: list[str] = field(default_factory=list)
 
+    def switches_above(self, node: str) -> list[str]:
+        """Switches above a node."""
+        found, at = list[str](), self.above.get(node)
+        while at is not None and at not in found:
+            found.append(at)
+            at = self.switches.get(at)
+        return found
+
 
 def read(snapshot: Snapshot) -> Site:
     """Read what the commands said.

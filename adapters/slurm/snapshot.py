@@ -69,8 +69,9 @@ def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] |
     except subprocess.TimeoutExpired:
         raise SlurmError(f"'{name}' did not answer within {timeout_s:g} s") from None
     if done.returncode:
-        told = next(iter((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
-        raise SlurmError(f"{name}: {echo(told, '', 300)}")
+        lines = [line.removeprefix(f"{name}: ") for line in (done.stderr or done.stdout).strip().splitlines()]
+        told = "; ".join(lines) or f"exit code {done.returncode}"
+        raise SlurmError(f"{name}: {echo(told, '', 400)}")
     return done.stdout
 
 

@@ -164,6 +164,32 @@ def test_what_an_administrator_holds_stays_held_until_it_is_given_back(cluster: 
     assert set(wait_for(lambda: rounds.round().started)) == {queued, ran}
 
 
+def test_why_a_job_waits_is_in_its_admin_comment_until_it_starts(cluster: Any, rounds: Rounds) -> None:
+    rounds.budget.power_w = 1_300.0
+    scarce, typo = submit(cluster, "sleep 60", {}), submit(cluster, "sleep 60", {"wieght": 1})
+    other = cluster.submit("sleep 60", "--hold", "--gres=gpu:1", "--comment={'wattsched': {}}")
+    rounds.round()
+
+    def said(number: int) -> Any:
+        return json.loads(now().jobs[number].admin_comment)["wattsched"]
+
+    assert said(scarce) == {"waits": "the cap leaves too few watts, or others go first"}
+    assert said(typo) == {"waits": "wieght: is not a known field"}
+    assert "no JSON object with the key 'wattsched'" in said(other)["waits"]
+    # Released by an administrator in spite of us it is left alone, as without what we said.
+    rounds.budget.power_w = None
+    assert list(rounds.round().started) == [scarce]
+    assert "waits" not in said(scarce)
+    wait_for(lambda: now().jobs[scarce].running)
+    cluster.run("scontrol", "release", str(typo))
+    wait_for(lambda: now().jobs[typo].running)
+    assert rounds.round().held_again == {}
+    # How it was released is kept beside.
+    rounds.budget.power_w = 1_300.0
+    wait_for(lambda: rounds.round().waiting.get(scarce))
+    assert (said(scarce)["run"], "cap" in said(scarce)["waits"]) == (0, True)
+
+
 def test_nodes_that_a_job_asks_for_are_kept_also_when_it_was_requeued(cluster: Any, rounds: Rounds) -> None:
     cluster.run("scontrol", "update", "NodeName=g2", "AvailableFeatures=fast", "ActiveFeatures=fast")
     asked = {
