@@ -225,13 +225,19 @@ def _possible(
 ) -> dict[str, Any]:
     """Rows of a table that Slurm can do: one node's GPUs or whole nodes, a running job's clock."""
     columns = {name: column for name, column in table.items() if column is not None}
-    hosts, kept = list(hosts), []
-    for i, (gpus, pool) in enumerate(zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)):
-        kind = gpu_type_of(pool)
-        fits = any(host.gpu_type == kind and _holds(job, gpus, host) for host in hosts)
-        wanted = job.request.gpu_type in ("", kind)
-        here = held is not None and (gpus, kind) == (held.gpus, gpu_type_of(held.pool))
-        kept += [i] * (fits and wanted and not here)
+    hosts, wanted = list(hosts), job.request.gpu_type
+    kinds = [
+        (gpus, gpu_type_of(pool))
+        for gpus, pool in zip(columns.get("gpus", ()), columns.get("pool", ()), strict=True)
+    ]
+    # Tables of models have hundreds of rows, and few of these.
+    fitting = {
+        (gpus, kind)
+        for gpus, kind in set(kinds)
+        if wanted in ("", kind) and any(host.gpu_type == kind and _holds(job, gpus, host) for host in hosts)
+    }
+    fitting -= set() if held is None else {(held.gpus, gpu_type_of(held.pool))}
+    kept = [i for i, kind in enumerate(kinds) if kind in fitting]
     rows = {name: [column[i] for i in kept] for name, column in columns.items()}
     if held is not None:
         return _with_own(rows, columns, held)
