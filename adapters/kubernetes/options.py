@@ -20,11 +20,9 @@ from wattsched.adapters.options import (
     plain_table,
     with_table,
 )
-from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.option_rows import SETTINGS
-from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 LAUNCH = f"{PREFIX}launch"

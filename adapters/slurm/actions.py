@@ -93,19 +93,17 @@ class Actions:
                     file.unlink(missing_ok=True)
 
     def tell(self, jobs: Mapping[int, SlurmJob], why: Mapping[int, str]) -> None:
-        """Write why held jobs wait into their admin comments, where it is new; it may be left out."""
+        """Write why held jobs wait into their admin comments, where it is new; it may be left out.
+
+        What Slurm itself holds is left alone: with any change it would be released, and tried again.
+        """
         self._told = {number: told for number, told in self._told.items() if number in why}
         now_s, left = time.monotonic(), _MOST
         for number, reason in why.items():
             before, then_s = self._told.get(number, ("", -_AGAIN_S))
             job = jobs.get(number)
-            if (
-                job is None
-                or not job.pending
-                or not job.held
-                or reason == before
-                or now_s < then_s + _AGAIN_S
-            ):
+            new = reason != before and now_s >= then_s + _AGAIN_S
+            if job is None or not job.pending or not new or not job.reason.startswith("JobHeld"):
                 continue
             said = marked(job.admin_comment)
             said = {} if said is None and not job.admin_comment else said

@@ -129,17 +129,22 @@ def test_another_process_of_ours_goes_on_where_one_was_killed(
 
 def test_a_release_that_leads_nowhere_is_taken_back_and_others_go_first(cluster: Any, rounds: Rounds) -> None:
     # Local disks are nothing that we look at, and limits of partitions neither.
-    disk, late = (submit(cluster, "sleep 60", {}) for _ in range(2))
+    disk = submit(cluster, "sleep 60", {})
     cluster.run("scontrol", "update", f"JobId={disk}", "MinTmpDiskNode=99999999")
-    cluster.run("scontrol", "update", "PartitionName=gpu", "MaxTime=1")
-    assert set(rounds.round().started) == {disk, late}
-    held = wait_for(lambda: rounds.round().held_again)
-    assert "has not started" in held[late]
-    plain = submit(cluster, "sleep 60", {}, "--time=1")
+    assert list(rounds.round().started) == [disk]
+    told = wait_for(lambda: rounds.round().waiting.get(disk))
+    assert "could start it on no node (BadConstraints); others go first" in told
+    late = submit(cluster, "sleep 60", {})
+    cluster.run("scontrol", "update", "PartitionName=gpu", "MinNodes=2")
+    assert list(rounds.round().started) == [late]
+    assert "has not started" in wait_for(lambda: rounds.round().held_again.get(late))
+    cluster.run("scontrol", "update", "PartitionName=gpu", "MinNodes=1")
+    plain = submit(cluster, "sleep 60", {})
     report = rounds.round()
-    assert "could start it on no node (BadConstraints); others go first" in report.waiting[disk]
     assert "has not started where it was to; others go first" in report.waiting[late]
     assert list(report.started) == [plain]
+    # What Slurm holds is not stirred: any change would have it tried again.
+    assert (now().jobs[disk].reason, now().jobs[disk].held) == ("BadConstraints", True)
 
 
 def test_what_an_administrator_holds_stays_held_until_it_is_given_back(cluster: Any, rounds: Rounds) -> None:
