@@ -161,6 +161,8 @@ ITP = "itp-elasticflow-2021/raw/cluster{:02d}.csv"
 ITP_ORIGIN = "Microsoft ITP, Gu et al. (ASPLOS 2023)"
 PHILLY = "philly-2017/philly_jobs.csv.gz"
 PHILLY_ORIGIN = "Microsoft Philly, Jeon et al. (ATC 2019)"
+PHILLY_LICENCE = "CC-BY-4.0, in a list under Apache-2.0"
+"""The list is AdaptDL's, derived from traces that may be passed on with their authors' names alone."""
 OPENB = "alibaba-gpu-2023/openb_{}.csv"
 OPENB_ORIGIN = "Alibaba openb, Weng et al. (ATC 2023)"
 REAL = ("real", "running-jobs", "restarts", "power-cap")
@@ -185,7 +187,7 @@ def _rounds() -> Iterator[Draft]:
             options={"virtual_cluster": group, "power_fraction": 0.6},
             nodes=16,
             origin=PHILLY_ORIGIN,
-            licence="Apache-2.0",
+            licence=PHILLY_LICENCE,
         )
         yield Draft(f"philly-{group}", "philly", recipe, REAL, "total-completion")
 

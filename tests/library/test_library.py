@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from wattsched.library import proofs, records
 from wattsched.library.entries import ChangedInstanceError, entries, entry_of, selected
 from wattsched.library.frozen import frozen, short
 from wattsched.library.proofs import RefusedResultError, submit, verified
-from wattsched.library.recipes import MissingDataError
+from wattsched.library.recipes import Imported, MissingDataError
 from wattsched.library.records import (
     Record,
     archive_of,
@@ -67,6 +68,22 @@ def test_every_instance_has_a_record_with_its_proof() -> None:
         assert (record.digest, record.objective_name) == (entries()[name].digest, entries()[name].objective)
         assert record.bound is not None
         assert record.gap is not None
+
+
+def test_cards_name_the_licences_of_their_traces_and_leave_no_attribution_out() -> None:
+    page = DATA / "README.md"
+    if not page.exists():
+        pytest.skip("no public traces here")
+    rows = re.findall(r"^\| ([\w-]+) \|.*\| ([^|]+) \|$", page.read_text(encoding="utf-8"), flags=re.M)
+    said = {folder: set(licences.split(", ")) for folder, licences in rows}
+    public = [entry.recipe for entry in entries().values() if isinstance(entry.recipe, Imported)]
+    assert {recipe.trace for recipe in public} == {"itp", "philly", "openb"}
+    for recipe in public:
+        (folder,) = {file.partition("/")[0] for file in recipe.files}
+        told = set(re.findall(r"[\w-]+(?:-[\d.]+)|MIT", recipe.licence))
+        assert told
+        assert told <= said[folder]
+        assert {one for one in said[folder] if one.startswith("CC-BY")} <= told
 
 
 def test_what_is_shipped_is_small() -> None:
