@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import random
 import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import wattsched
 from wattsched.instances.io import document_text, write_json
+from wattsched.instances.sizing.decision import Decision
 from wattsched.library.entries import Entry, entries
 from wattsched.library.records import result_of_record, shipped
 
@@ -60,6 +64,69 @@ def test_scripts_run(script: Path, tmp_path: Path) -> None:
 CHECKED = ("total-completion", "progress", "goodput")
 """Objectives that the plain checker knows."""
 
+Plain = dict[str, Any]
+
+
+def _stops(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    one = decision["jobs"].pop(draw.randrange(len(decision["jobs"])))
+    decision["waiting"].append(one["job"])
+
+
+def _twice(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    decision["jobs"].append(copy.deepcopy(draw.choice(decision["jobs"])))
+
+
+def _runs_and_waits(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    decision["waiting"].append(draw.choice(decision["jobs"])["job"])
+
+
+def _lost(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    decision["jobs"].remove(draw.choice(decision["jobs"]))
+
+
+def _in_no_pool(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    draw.choice(decision["jobs"])["pool"] = "elsewhere"
+
+
+def _in_the_pool_of_another(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    draw.choice(decision["jobs"])["pool"] = draw.choice(decision["jobs"])["pool"]
+
+
+def _one_gpu_less(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    one = max(decision["jobs"], key=lambda job: job["gpus"])
+    node = draw.choice(list(one["nodes"]))
+    one["nodes"][node].pop()
+    one["nodes"] = {name: gpus for name, gpus in one["nodes"].items() if gpus}
+    one["gpus"] -= draw.randrange(2) * (one["gpus"] > 1)
+
+
+def _on_another_gpu(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    one = draw.choice(decision["jobs"])
+    node = draw.choice(list(one["nodes"]))
+    one["nodes"][node][0] = draw.randrange(9)
+
+
+def _at_another_clock(decision: Plain, instance: Plain, draw: random.Random) -> None:
+    one = draw.choice(decision["jobs"])
+    for setting in ("frequency_mhz", "power_limit_w", "batch_size"):
+        if one.get(setting) is not None:
+            others = {job[setting] for job in decision["jobs"] if job.get(setting) is not None}
+            one[setting] = draw.choice([*sorted(others), 7])
+
+
+CHANGES = (
+    _stops,
+    _twice,
+    _runs_and_waits,
+    _lost,
+    _in_no_pool,
+    _in_the_pool_of_another,
+    _one_gpu_less,
+    _on_another_gpu,
+    _at_another_clock,
+)
+"""What may be wrong with a decision, or other than it was."""
+
 
 @pytest.mark.parametrize(
     "entry",
@@ -74,15 +141,26 @@ CHECKED = ("total-completion", "progress", "goodput")
 def test_the_plain_checker_agrees_with_ours(entry: Entry) -> None:
     check = runpy.run_path(str(ROOT / "examples" / "library_checker.py"))["check"]
     instance, result = entry.instance(), result_of_record(shipped()[entry.name])
-    known = wattsched.check(instance, result)
+    plain, known = json.loads(document_text(instance)), wattsched.check(instance, result)
     decision = json.loads(document_text(result))["decision"]
-    value, watts, _ = check(json.loads(document_text(instance)), decision)
+    value, watts, _ = check(plain, decision)
     assert value == pytest.approx(known.objective, rel=1e-9)
     assert watts == pytest.approx(known.totals["power_w"], rel=1e-9)
-    some = next(job for job in decision["jobs"])
-    some["nodes"] = {node: gpus[:-1] for node, gpus in some["nodes"].items()}
-    with pytest.raises(AssertionError):
-        check(json.loads(document_text(instance)), decision)
+    draw = random.Random(entry.name)
+    accepted = []
+    for change in CHANGES:
+        other = copy.deepcopy(decision)
+        change(other, plain, draw)
+        ours = wattsched.check(instance, Decision.model_validate(other))
+        if any("block" in fault for fault in ours.faults):
+            continue  # that blocks are aligned is not looked at
+        accepted.append(not ours.faults)
+        if ours.faults:
+            with pytest.raises(AssertionError):
+                check(plain, other)
+        else:
+            assert check(plain, other)[0] == pytest.approx(ours.objective, rel=1e-9)
+    assert accepted.count(False) > len(CHANGES) // 2
 
 
 def test_every_script_is_told_of() -> None:
