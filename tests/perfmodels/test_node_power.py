@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wattsched.instances.traces.openb import read_nodes
-from wattsched.perfmodels.node_power import CPU_OF_GPU, node_power
+from wattsched.perfmodels.node_power import CPU_OF_GPU, CPU_PACKAGES, GPU_POWER, UNIFORM_CPU, node_power
 
 NOTHING = np.array([0])
 
@@ -57,3 +58,15 @@ def test_an_unknown_model_is_refused() -> None:
         node_power(NOTHING, NOTHING, ["H9"])
     with pytest.raises(ValueError, match="CPU model '6502' is unknown"):
         node_power(NOTHING, NOTHING, ["T4"], ["6502"])
+
+
+def test_the_page_has_the_watts_by_which_placements_are_valued() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "placement.md").read_text(encoding="utf-8")
+    row = r"^\| ([\w, ]+) \| (\d+), (\d+) \| \| ([\w -]+)( \(the default\))? \| (\d+), (\d+) \| (\d+) \|$"
+    gpus, packages = {}, {}
+    for models, idle, full, cpu, default, *numbers in re.findall(row, page, flags=re.M):
+        gpus |= dict.fromkeys(models.split(", "), (int(idle), int(full)))
+        packages[cpu] = tuple(map(int, numbers))
+        assert bool(default) == (cpu == UNIFORM_CPU)
+    assert gpus == GPU_POWER
+    assert packages == CPU_PACKAGES
