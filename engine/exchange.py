@@ -44,6 +44,7 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.exchange import from_node_link, from_slurm, to_node_link, to_slurm
 
 File = str | Path
+_COMMENT = {"mps": "*", "lp": "\\"}
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ROUND = ("at", "cluster", "power_fraction", "objective", "round_s", "restart_s", "seed")
 WINDOW = ("window", "arrived", "placed_by", "seed")
@@ -239,6 +240,11 @@ def export_program(
     ValueError, TypeError, wattsched.InputError
         As `solve`; also when there is no decision, and so no program, or when it holds what such a file
         cannot.
+
+    Notes
+    -----
+    A program of generated columns, whose optimum need not be that of the instance, begins with a comment that
+    says so.
     """
     for option, value in (("formulation", formulation), ("objective", objective)):
         require(option, value, (str, NoneType), "a name")
@@ -248,11 +254,13 @@ def export_program(
         model = model_of(instance, formulation=formulation, objective=objective)
     except InfeasibleError as error:
         raise ValueError(f"there is no program: {error.detail}") from None
-    if model.outside != math.inf:
-        name = getattr(instance, "name", instance)
-        told = f"{name}: the program holds generated columns only; others may have better decisions"
-        warnings.warn(told, NoticeWarning, stacklevel=2)
-    return write[form](model.listed)
+    text = write[form](model.listed)
+    if model.outside == math.inf:
+        return text
+    told = "the program holds generated columns only; others may have better decisions"
+    warnings.warn(f"{getattr(instance, 'name', instance)}: {told}", NoticeWarning, stacklevel=2)
+    # Who solves the file later does not see the warning.
+    return f"{_COMMENT[form]} {told}\n{text}"
 
 
 def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 from pathlib import Path
@@ -67,6 +68,7 @@ INSTANCES = {
     "makespan": (("uniform", {"jobs": 4, "gpus": 8, "seed": 3, "budget": "power"}), "mckp", "makespan"),
     "assignment": (("sia-like", {"jobs": 4, "gpus": 8, "seed": 4}), "assignment", None),
     "shifting": (("shifting", {"jobs": 2, "slots": 4, "seed": 1}), "time-indexed", None),
+    "generated columns": (("shifting", {"jobs": 2, "slots": 4, "seed": 1}), "schedules", None),
     "sharing": (("sharing", {"jobs": 6, "seed": 1}), None, None),
     "placement": (("placement", {"jobs": 6, "seed": 1}), "assignment", None),
 }
@@ -88,7 +90,10 @@ def case(request: pytest.FixtureRequest):
 def test_what_others_find_is_checked_and_as_good(case, solver: str, form: str, tmp_path: Path) -> None:
     instance, names, best = case
     model, answer = tmp_path / f"model.{form}", tmp_path / "answer.sol"
-    model.write_text(wattsched.export_program(instance, form, **names))
+    text = wattsched.export_program(instance, form, **names)
+    generated = model_of(instance, **names).outside != math.inf
+    assert ("generated columns only" in text.partition("\n")[0]) == generated
+    model.write_text(text)
     SOLVERS[solver](model, answer)
     result = import_solution(instance, answer, **names, gap=GAP)
     assert result.solver == f"file:{solver.partition(' ')[0]}"
