@@ -209,6 +209,9 @@ def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
             marked = parts[0] in ("*", "B", "NL", "NU", "NF", "NS")
             rows.append([name, *parts[marked : marked + 1]])
             name = ""
+    stated = next((line.partition(":")[2].split()[:1] for line in lines if line.startswith("Columns:")), [])
+    if stated and stated[0].isdigit() and int(stated[0]) != len(columns):
+        raise ValueError(f"it is of a program with {stated[0]} columns, this one has {len(columns)}")
     if len(rows) != len(columns):
         raise ValueError(f"the file ends early: {len(rows)} of {len(columns)} columns are there")
     return SolutionFile("glpk", _values("GLPK", rows), _number("GLPK", told[0]) if told else None)

@@ -41,6 +41,7 @@ def glpk(names, x, cost):
 def glpk_report(names, x, cost):
     lines = [
         "Problem:    wattsched",
+        f"Columns:    {len(x)} ({len(x)} integer, 0 binary)",
         "Status:     INTEGER OPTIMAL",
         f"Objective:  cost = {cost:.10g} (MINimum)",
     ]
@@ -162,6 +163,17 @@ def test_other_faults_of_a_solution_are_named(knapsack, form):
     _, faults = read_solution(written(form, other, x)[0], names).point(program, exported(program))
     by_number = form == "glpk"  # which has no names
     assert by_number or re.fullmatch(r"column 'y_\d+_': the program has none of that name", faults[0])
+
+
+@pytest.mark.parametrize("form", ["glpk", "glpk-report"])
+def test_files_of_glpk_of_another_program_say_so_and_not_that_they_end_early(knapsack, form):
+    program = knapsack(3, 2)
+    text, names = written(form, program, optimum(program))
+    for other in (names[:-1], [*names, "more"]):
+        with pytest.raises(
+            ValueError, match=rf"of a program with {len(names)} columns, this one has {len(other)}$"
+        ):
+            read_solution(text, other)
 
 
 NONE = {
