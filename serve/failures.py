@@ -19,7 +19,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (MissingError, 404, ""),
     (ConflictError, 409, ""),
     (BusyError, 503, "there is too much to do; nothing of this was done"),
-    (LateError, 503, "there was no time left for this"),
+    (LateError, 503, ""),
     (JournalError, 503, ""),
 )
 """What is said of each failure, and under which status."""

