@@ -144,7 +144,7 @@ class RecordedSession:
     def _begin(self, kind: str, told: Any, of_round: int | None = None) -> None:
         """Make a change, which is to be committed."""
         if self._stale:
-            self.session, self._stale = self._open(), False
+            self._reopen()
         content = packed(told, {"upsert": "jobs", "remove": "ids"}.get(kind, ""))
         self._make(self.session, kind, told)
         self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
@@ -183,11 +183,13 @@ class RecordedSession:
 
     @contextmanager
     def _told_of_losses(self) -> Iterator[None]:
-        """Let decisions know that what was changed before them may be lost."""
+        """Let decisions know that what was changed before them is lost, and be what the journal says."""
         try:
             yield
         except BaseException:
             self._losses += 1
+            with suppress(JournalError, InputError):  # the next change tries again, and says why not
+                self._reopen()
             raise
 
     def _make(self, session: Session, kind: str, told: Any) -> None:
@@ -236,6 +238,9 @@ class RecordedSession:
         if self.last is not None:
             session.resume(self.last.decision.result)
         return session
+
+    def _reopen(self) -> None:
+        self.session, self._stale = self._open(), False
 
     def _condense(self) -> None:
         """Let a state replace the events that have led to it, if it leads to the same session."""

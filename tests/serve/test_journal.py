@@ -384,15 +384,17 @@ def test_actions_are_begun_once(journal: Journal, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_changes_nothing(journal: Journal) -> None:
-    """What could not be written did not happen, and the session goes on when there is room again."""
+    """What could not be written is not seen either, and the session goes on when there is room again."""
     session = journal.create("s", DOCUMENT)
     session.upsert(jobs("a"))
     before = session.session.to_instance()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
     try:
-        with pytest.raises(JournalError, match="cannot be used"):
-            session.upsert(jobs("b"))
+        for change in (lambda: session.upsert(jobs("b")), lambda: session.update(power_w=9_000.0)):
+            with pytest.raises(JournalError, match="cannot be used"):
+                change()
+            assert session.session.to_instance() == before
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     session.update(power_w=5_000.0)
