@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from types import FrameType
 from typing import BinaryIO
 
 import uvicorn
@@ -33,6 +34,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI) -> None:
         self._service: Service = app.state.service
+        self._ending: asyncio.AbstractEventLoop | None = None
         limits = self._service.limits
         super().__init__(
             uvicorn.Config(
@@ -49,8 +51,15 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let streams end first, or they would be waited for."""
+        self._ending = asyncio.get_running_loop()
         self._service.end_streams()
         await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End what is in flight at a second signal; what was promised is answered all the same."""
+        if self._ending is not None:
+            self._ending.call_soon_threadsafe(self._service.cancel_all)
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -112,7 +121,13 @@ async def _lines_to(service: Service, output: BinaryIO, source: StandardInput) -
         output.flush()
 
     ended = asyncio.Event()
+
+    def end() -> None:
+        if ended.is_set():
+            service.cancel_all()
+        ended.set()
+
     if os.name == "posix":
         for one in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(one, ended.set)
+            asyncio.get_running_loop().add_signal_handler(one, end)
     await serve_lines(service, source.lines(ended), write)

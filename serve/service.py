@@ -89,6 +89,12 @@ class Service:
         for news in self._news.values():
             news.set()
 
+    def cancel_all(self) -> None:
+        """End the decisions that are being made with what they have."""
+        for name in self._every_s:
+            if (session := self._journal.opened(name)) is not None:
+                session.cancel()
+
     async def stop(self) -> None:
         """Finish what was promised."""
         self.end_streams()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +47,8 @@ def journal_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
-    """What is in flight is finished; streams end; the journal is one file again."""
-    path = tmp_path / "j.db"
+def serving(path: Path) -> tuple[subprocess.Popen[str], Callable[..., http.client.HTTPResponse]]:
+    """A server as a process, and how to ask it."""
     child = subprocess.Popen(
         [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -55,10 +57,18 @@ def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
     port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", child.stderr.readline())[0])
 
     def ask(method: str, where: str, body: Any = None) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request(method, where, None if body is None else json.dumps(body))
         return connection.getresponse()
 
+    return child, ask
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
+    """What is in flight is finished; streams end; the journal is one file again."""
+    path = tmp_path / "j.db"
+    child, ask = serving(path)
     assert ask("PUT", "/v1/sessions/s", DOCUMENT).status == 200
     assert ask("PUT", "/v1/sessions/s/jobs", {"jobs": [{"name": "a", "options": "t"}]}).status == 200
     stream = ask("GET", "/v1/sessions/s/decisions")
@@ -69,6 +79,41 @@ def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
     assert not path.with_name("j.db-wal").exists()
     with Journal(path) as journal:
         assert len(journal.open("s").session) == 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) -> None:
+    """Long before the seconds that were given to prove it; it is answered and recorded."""
+    rng = random.Random(1)
+    gpus = [1, 2, 3, 4]
+    tables = [
+        {
+            "gpus": gpus,
+            "pool": ["A"] * 4,
+            "rate": [g**0.8 * rng.uniform(0.5, 2.0) for g in gpus],
+            "power_w": [g * rng.uniform(90.0, 200.0) for g in gpus],
+        }
+        for _ in range(2000)
+    ]
+    nodes = [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(250)]
+    cluster = {"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": nodes}
+    child, ask = serving(tmp_path / "j.db")
+    assert ask("PUT", "/v1/sessions/s", {**DOCUMENT, "cluster": cluster, "solver": "highs"}).status == 200
+    assert ask("PATCH", "/v1/sessions/s", {"power_w": 90_000.0}).status == 200
+    jobs = [{"name": f"j{k}", "options": table} for k, table in enumerate(tables)]
+    asked = {"jobs": jobs, "deadline_s": 30.0, "gap": 0.0, "prove": 30.0}
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(ask, "POST", "/v1/sessions/s/solve", asked)
+        time.sleep(2.0)
+        child.send_signal(ending)
+        time.sleep(1.0)
+        assert child.poll() is None
+        child.send_signal(ending)
+        assert child.wait(15) == 0
+        assert answer.result().status == 200
+    assert child.communicate() == ("", "Stopped\n")
+    with Journal(tmp_path / "j.db") as journal:
+        assert [line.number for line in journal.rounds("s")] == [1]
 
 
 def test_tokens_are_added(tmp_path: Path) -> None:
