@@ -12,6 +12,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance, content_of_kinds
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.result import Result
+from wattsched.session_changes import Change, changes_of
 from wattsched.topology.arrays import IntArray, Rows
 from wattsched.topology.pools import pools_of
 from wattsched.topology.remembered import Last
@@ -60,6 +61,15 @@ class SessionDecision:
             job = np.fromiter(map(jobs.place.__getitem__, running.names), np.int64, len(running))
             found[job] = _rows_of(self.instance, jobs.kinds[1][job], running)
         return found
+
+    @cached_property
+    def changes(self) -> dict[str, Change]:
+        """Jobs that are to do something else than they do in `instance`, and what; none without a decision.
+
+        Those that ``start`` and ``stop``, and of those that go on the ones that ``resize``, that ``move`` to
+        other GPUs, and that have another ``setting`` (clock, power limit or batch size) on the same GPUs.
+        """
+        return changes_of(self.instance, self.assignments) if self.solved else {}
 
     @cached_property
     def result(self) -> Result:

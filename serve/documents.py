@@ -10,7 +10,6 @@ from typing import Any
 
 import pydantic_core
 
-from wattsched.serve.differences import changes_of
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine
 
@@ -83,7 +82,7 @@ def decision_document(made: Round) -> dict[str, Any]:
         "waiting": [name for name in decision.ids if name not in running] if decision.solved else [],
         "options": dict(zip(decision.ids, decision.option.tolist(), strict=True)),
         "reasons": decision.reasons,
-        "changes": changes_of(decision),
+        "changes": decision.changes,
     }
 
 
@@ -101,7 +100,7 @@ def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
     """What decisions that were only recorded would have changed of what ran."""
     lines: list[dict[str, Any]] = []
     for made in rounds:
-        changes = changes_of(made.decision)
+        changes = made.decision.changes
         lines.append(
             {
                 "round": made.number,

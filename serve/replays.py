@@ -8,7 +8,6 @@ from typing import Any
 from wattsched.documents import check
 from wattsched.engine import solve
 from wattsched.instances.sizing.instance import Instance
-from wattsched.serve.differences import changes_of
 from wattsched.serve.rounds import Round
 from wattsched.session_decision import SessionDecision, decision_of
 
@@ -135,4 +134,4 @@ def _worth(made: Round, instance: Instance) -> float | None:
 
 def _figures(decision: SessionDecision) -> tuple[float | None, int, int]:
     power_w = decision.result.totals.get("power_w")
-    return power_w, len(decision.assignments), len(changes_of(decision))
+    return power_w, len(decision.assignments), len(decision.changes)

@@ -9,7 +9,6 @@ from typing import Any
 from wattsched.documents import instance_of, result_of
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import Database, packed, unpacked
-from wattsched.serve.differences import changes_of
 from wattsched.session_decision import SessionDecision, decision_of
 
 
@@ -87,7 +86,7 @@ def summary_of(decision: SessionDecision) -> dict[str, Any]:
         "jobs": len(decision.ids),
         "running": len(decision.assignments),
         "power_w": result.totals.get("power_w"),
-        "changes": len(changes_of(decision)),
+        "changes": len(decision.changes),
         "solve_s": result.time_s.get("total", 0.0),
     }
 

@@ -140,6 +140,33 @@ def test_held_gpus_are_kept_and_those_of_nodes_that_went_down_left() -> None:
     assert own.solve().objective == pytest.approx(first.objective)
 
 
+def test_changes_are_what_a_scheduler_has_to_do() -> None:
+    nodes = [{"name": name, "gpu_type": "A", "gpus": 2} for name in ("n0", "n1")]
+    clocks = {"gpus": [1, 1], "rate": [1.0, 0.8], "power_w": [300, 200], "frequency_mhz": [1400, 1000]}
+    own = Session({"gpu_types": {"A": {"idle_power_w": 50}}, "nodes": nodes}, objective="goodput")
+    own.upsert(["a"], pool="A", **clocks)
+
+    def decided() -> dict[str, str]:
+        decision = own.solve(gap=0.0)
+        own.apply(decision)
+        return decision.changes
+
+    assert decided() == {"a": "start"}
+    assert decided() == {}
+    own.update(power_w=400)
+    assert decided() == {"a": "setting"}
+    (at,) = own.solve().gpus_on_nodes
+    own.update(power_w=None, down=[at])
+    assert decided() == {"a": "move"}
+    own.upsert(["a"], gpus=[2], pool="A", rate=[2.0], power_w=[600])
+    assert decided() == {"a": "resize"}
+    own.update(power_w=200)
+    assert own.solve().solved
+    assert decided() == {"a": "stop"}
+    own.update(power_w=50)
+    assert (own.solve().solved, own.solve().changes) == (False, {})
+
+
 def test_gpus_of_others_come_and_go_whether_their_node_is_up_or_down() -> None:
     own = session()
     own.upsert(["a", "b"], options=["t", "t"])

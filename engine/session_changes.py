@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.session_decision import SessionDecision
-from wattsched.topology.remembered import remembered
+from wattsched.instances.sizing.instance import Instance
 
 Change = Literal["start", "stop", "resize", "move", "setting"]
 """What becomes of a job; a setting is its clock, power limit or batch, with the same GPUs."""
@@ -14,17 +13,14 @@ Change = Literal["start", "stop", "resize", "move", "setting"]
 _SETTINGS = ("frequency_mhz", "batch_size")
 
 
-@remembered
-def changes_of(decision: SessionDecision) -> dict[str, Change]:
-    """Jobs that a decision has do something else than what they do in its round, and what.
+def changes_of(instance: Instance, running: AssignmentColumns) -> dict[str, Change]:
+    """Jobs that assignments have do something else than what they do in the round, and what.
 
-    Jobs that hold the same GPUs with the same settings are left out; none where there is no decision.
+    Jobs that hold the same GPUs with the same settings are left out.
     """
-    if not decision.solved:
-        return {}
-    jobs = decision.instance.by_column()
+    jobs = instance.by_column()
     now = {} if jobs.assigned is None else _running(jobs.assigned)
-    then = _running(decision.assignments)
+    then = _running(running)
     found = {name: _change(now.get(name), then.get(name)) for name in jobs.names}
     return {name: change for name, change in found.items() if change is not None}
 
