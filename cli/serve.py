@@ -79,6 +79,8 @@ def command(
     from wattsched.serve.tokens import Tokens
 
     known = None if tokens is None else Tokens(tokens)
+    if known is not None and not len(known):
+        raise BadInput(f"--tokens: '{tokens}' has no token, so nobody could ask; add one with --add-token")
     # No journal is made where nobody could ask.
     listening = nullcontext() if stdio else _listening(host, port)
     with listening as bound, Journal(journal_file, kept_rounds=kept_rounds) as journal:

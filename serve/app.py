@@ -103,6 +103,8 @@ def create(
         default_response_class=Answer,
         responses=REFUSALS,
         redirect_slashes=False,
+        # Generated clients name their methods by it.
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.service, app.state.tokens = service, tokens is not None
     app.add_middleware(

@@ -55,6 +55,10 @@ class Tokens:
             access: Access = "write" if found[2] == "write" else "read"
             self._known.append((found[3], Client(found[1], access)))
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._known)
+
     def client(self, header: str | None) -> Client | None:
         """Whoever an ``Authorization`` header is of; None for nobody that is known.
 

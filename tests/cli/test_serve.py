@@ -141,16 +141,18 @@ def test_tokens_are_added(tmp_path: Path) -> None:
         (["--tokens", "nowhere"], "nowhere: no such file"),
         (["--tokens", "/dev/null"], "/dev/null: is no regular file"),
         (["--host", "192.0.2.1", "--tokens", __file__], "line 1: must be NAME read|write DIGEST"),
-        (["--host", "192.0.2.1", "--tokens", "empty"], "cannot listen on 192.0.2.1"),
+        (["--tokens", "empty"], "'empty' has no token, so nobody could ask"),
+        (["--host", "192.0.2.1", "--tokens", "one"], "cannot listen on 192.0.2.1"),
     ],
 )
 def test_bad_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").touch()
+    (tmp_path / "one").write_text(f"reader read {'0' * 64}\n")
     code, _, said = run("serve", "j.db", *arguments)
     assert code == 2
     assert told in said
-    assert [file.name for file in tmp_path.iterdir()] == ["empty"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "one"]
 
 
 def test_rounds_are_listed_and_exported(journal_file: Path, tmp_path: Path) -> None:

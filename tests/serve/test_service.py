@@ -119,6 +119,11 @@ def test_openapi_describes_every_request(shared: Client) -> None:
     text = json.dumps(described)
     assert all(f'"#/components/schemas/{name}"' not in text or name in known for name in ("Job", "Cluster"))
     assert set(known["JobsRequest"]["properties"]) == {"jobs"}
+    ids = [
+        operation["operationId"] for methods in described["paths"].values() for operation in methods.values()
+    ]
+    assert len(set(ids)) == len(ids)
+    assert described["paths"]["/v1/sessions/{name}/solve"]["post"]["operationId"] == "solve"
 
 
 def test_metrics_and_health(shared: Client) -> None:
