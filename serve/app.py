@@ -103,8 +103,7 @@ def create(
         default_response_class=Answer,
         responses=REFUSALS,
         redirect_slashes=False,
-        # Generated clients name their methods by it.
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call a request
     )
     app.state.service, app.state.tokens = service, tokens is not None
     app.add_middleware(
@@ -244,6 +243,14 @@ def _of_sessions(service: Service) -> APIRouter:
     )
     async def update(name: Name, request: Request) -> Response:
         return Answer(await service.update(name, await document_of(request)))
+
+    @router.get(
+        "/sessions/{name}/instance",
+        summary="The round as it is now, as a file",
+        responses=answering("Instance"),
+    )
+    async def now(name: Name) -> Response:
+        return Response(await service.now(name), media_type="application/json")
 
     @router.get("/sessions/{name}/jobs", summary="Jobs as files have them", responses=answering("JobsAnswer"))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:

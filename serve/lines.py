@@ -28,6 +28,7 @@ Verb = Callable[[Service, str, Any], Awaitable[Any]]
 VERBS: dict[str, Verb] = {
     "create": lambda service, name, body: service.create(name, body),
     "describe": lambda service, name, _: service.describe(name),
+    "now": lambda service, name, _: _parsed(service.now(name)),
     "drop": lambda service, name, _: service.drop(name),
     "update": lambda service, name, body: service.update(name, body),
     "upsert": lambda service, name, body: service.upsert(name, body),
@@ -88,7 +89,8 @@ async def _answered(
             raise InputError([f"a request must be an object, got {shown(asked)}"])
         number = _id_of(asked)
         if strange := [name for name in asked if name not in ("id", "verb", "session", "body")]:
-            raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
+            told = "is not a known field of a line, which has id, verb, session and body"
+            raise InputError([f"{name!s:.60}: {told}" for name in strange])
         turn = turns[str(asked.get("session"))]
         if asked.get("verb") == "watch":
             found = service.decisions(_name_of(asked), *_whole(asked.get("body"), after=None))

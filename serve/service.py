@@ -145,6 +145,11 @@ class Service:
         session = self._session(name)
         return await self.do(partial(session_document, session, self._every_s.get(name)))
 
+    async def now(self, name: str) -> str:
+        """The round as it is now, as a file has it."""
+        session = self._session(name)
+        return await self.do(lambda: document_text(session.session.to_instance(name)))
+
     async def drop(self, name: str) -> dict[str, Any]:
         """Forget a session with all that it decided."""
         session = self._session(name)

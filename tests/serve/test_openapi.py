@@ -46,6 +46,7 @@ ASKED: list[tuple[str, str, Any, int]] = [
     ("GET", S, None, 200),
     ("GET", f"{S}/rounds", None, 200),
     *(("GET", f"{S}/rounds/{round}", None, 200) for round in (1, 2, "1/instance", "1/result", "2/result")),
+    ("GET", f"{S}/instance", None, 200),
     ("GET", f"{S}/rounds/9", None, 404),
     ("GET", f"{S}/rounds/x", None, 422),
     ("GET", f"{S}/report", None, 200),

@@ -19,6 +19,7 @@ from wattsched import InputError
 from wattsched.serve import service
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
+from wattsched.serve.lines import VERBS
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Contents, Round, Rounds
 from wattsched.serve.tokens import Tokens, add_token
@@ -71,6 +72,26 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert ask("GET", "/v1/sessions/s")[0] == 404
 
 
+def test_the_round_as_it_is_now(serve: Serve, tmp_path: Path) -> None:
+    """All that was told can be read again: the instance decides as the session does."""
+    with serve(tmp_path / "j.db") as ask:
+        ask("PUT", "/v1/sessions/s", {**DOCUMENT, "capacity": "count"})
+        ask(
+            "PATCH",
+            "/v1/sessions/s",
+            {"power_w": 3000.0, "reserved_w": {"n1": 70.0}, "unavailable": {"n2": [0]}},
+        )
+        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b", "c"))
+        status, found = ask("GET", "/v1/sessions/s/instance")
+        assert (status, found["name"], found["budgets"]) == (200, "s", {"power_w": 3000.0})
+        instance = wattsched.Instance.model_validate(found)
+        n1, n2 = instance.cluster.nodes[1:3]
+        assert (n1.reserved_w, list(n2.unavailable), instance.cluster.capacity) == (70.0, [0], "count")
+        made = ask("POST", "/v1/sessions/s/solve", {"gap": 0.0})[1]
+        assert wattsched.solve(instance, gap=0.0).objective == made["objective"]
+        assert ask("GET", "/v1/sessions/none/instance")[0] == 404
+
+
 def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
     """Jobs that came, changed and went, the decision and its being applied: all of it, or nothing."""
     with serve(tmp_path / "j.db") as ask:
@@ -116,6 +137,9 @@ def test_openapi_describes_every_request(shared: Client) -> None:
             assert operation["summary"], (method, path)
             for body in operation.get("requestBody", {}).get("content", {}).values():
                 assert body["schema"]["$ref"].rpartition("/")[2] in known
+    operations = [one["operationId"] for methods in described["paths"].values() for one in methods.values()]
+    assert len(set(operations)) == len(operations)
+    assert {*VERBS, "sessions"} <= set(operations)
     text = json.dumps(described)
     assert all(f'"#/components/schemas/{name}"' not in text or name in known for name in ("Job", "Cluster"))
     assert set(known["JobsRequest"]["properties"]) == {"jobs"}
