@@ -177,7 +177,9 @@ def command(
                 tell = partial(click.echo, err=True)
                 identity = identity_of(journal)
                 name = policy.scheduler_name
-                stack.enter_context(Lease(cluster.api, asked.lease_namespace, name, identity, tell))
+                stack.enter_context(
+                    Lease(identity, tell, api=cluster.api, namespace=asked.lease_namespace, name=name)
+                )
             if do_apply or not once:
                 stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)

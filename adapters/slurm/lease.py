@@ -8,118 +8,60 @@ before or after its own is made, goes. One that is not renewed was left behind, 
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 import re
 import socket
-import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, NamedTuple
 
+from wattsched.adapters.lease import HeldLease, writer_of
 from wattsched.adapters.slurm.inventory import records
 from wattsched.adapters.slurm.reading import LEASE
 from wattsched.adapters.slurm.snapshot import COMMANDS, SlurmError, ask
 from wattsched.instances.errors import InputError
 
-DURATION_S = 60.0
-"""So long one is seen unchanged before it counts as left behind; by no clock but our own."""
-_RENEWED_S, _TRUSTED_S = 10.0, 25.0
-"""It is renewed so often, and acted upon so long after: a command may be under way for 30 s more."""
-_LOOK_S, _ASKED_S = 2.0, 10.0
+_ASKED_S = 10.0
 
 
 def identity_of(journal: str | Path) -> str:
     """Name of our reservation: this machine and the journal, which has one writer."""
-    path = Path(journal).resolve()
-    key = hashlib.sha256(f"{path}#{os.stat(path).st_ino}".encode()).hexdigest()[:8]
+    key = hashlib.sha256(writer_of(journal).encode()).hexdigest()[:8]
     return f"{LEASE}{re.sub(r'[^A-Za-z0-9]', '-', socket.gethostname())[:40]}_{key}"
 
 
+class _Seen(NamedTuple):
+    """The end of a reservation, which changes with every renewal, since when we know it, and changes seen."""
+
+    end: str
+    since_s: float
+    changes: int
+
+
 @dataclass
-class Lease:
-    """A reservation that is held within a ``with``.
+class Lease(HeldLease):
+    """A reservation that is held within a ``with``; its name is our identity."""
 
-    Parameters
-    ----------
-    identity : str
-        Its name; one that has it was left behind by ourselves, and is taken over at once.
-    tell : callable
-        Takes what an operator should know while we wait.
-    """
+    duration_s: ClassVar[float] = 60.0
+    renewed_s: ClassVar[float] = 10.0
+    trusted_s: ClassVar[float] = 25.0  # a command may be under way for 30 s more
+    look_s: ClassVar[float] = 2.0
+    failure: ClassVar[type[Exception]] = SlurmError
 
-    identity: str
-    tell: Callable[[str], None]
-    _held_s: float = -1e9
-    _holder: str = ""
     _renewals: int = 0
-    _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _seen: dict[str, _Seen] = field(default_factory=dict)
 
-    def __enter__(self) -> Self:
-        """Take it; wait until it has expired if another process left it behind.
-
-        Raises
-        ------
-        InputError
-            Where another process renews its own, or we may make none.
-        SlurmError
-            Where there is no answer.
-        """
-        self._renew()
-        seen, told = dict(self._seen), False
-        while not self._held:
-            before = {name: end for name, (end, _) in seen.items()}
-            if any(before.get(name, end) != end for name, (end, _) in self._seen.items()):
-                raise InputError([f"{self._by_another()}, and renews it: one process acts on a cluster"])
-            if not told:
-                told = True
-                self.tell(f"{self._by_another()}; waiting up to {DURATION_S:.0f} s, as it may be dead")
-            time.sleep(_LOOK_S * random.uniform(0.5, 1.5))
-            seen |= {name: one for name, one in self._seen.items() if name not in seen}
-            self._renew()
-        self._thread = threading.Thread(target=self._keep, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give it back."""
-        self._stop.set()
-        assert self._thread is not None  # begun above
-        self._thread.join()
-        with suppress(SlurmError):
-            _delete(self.identity)
-
-    def require(self) -> None:
-        """Refuse to go on without it.
-
-        Raises
-        ------
-        SlurmError
-            Where it is not held for sure.
-        """
-        if not self._held:
-            lost = f"{self._by_another()} now" if self._holder else f"'{self.identity}' could not be renewed"
-            raise SlurmError(f"{lost}: nothing is changed without a reservation of ours")
-
-    @property
-    def _held(self) -> bool:
-        return time.monotonic() < self._held_s + _TRUSTED_S
+    def __str__(self) -> str:
+        """What it is called."""
+        return f"the reservation '{self.identity}'"
 
     def _by_another(self) -> str:
         return f"another process holds the reservation '{self._holder}'"
 
-    def _keep(self) -> None:
-        while not self._stop.wait(_RENEWED_S):
-            with suppress(SlurmError, InputError):
-                self._renew()
+    def _is_renewed_by_another(self) -> bool:
+        return any(one.changes for one in self._seen.values())
 
     def _renew(self) -> None:
-        """Hold it from now on, if nobody else does."""
         now_s = time.monotonic()
         there = self._found(now_s)
         if self.identity in there:
@@ -136,21 +78,25 @@ class Lease:
                 return
         self._held_s, self._holder = now_s, ""
 
-    def _found(self, now_s: float) -> dict[str, str]:
-        """Reservations of our kind, and their ends, which change with every renewal."""
+    def _give_back(self) -> None:
+        _delete(self.identity)
+
+    def _found(self, now_s: float) -> set[str]:
+        """Reservations of our kind."""
         rows = records(ask(*COMMANDS["reservations"], timeout_s=_ASKED_S))
         found = {row["ReservationName"]: row.get("EndTime", "") for row in rows if "ReservationName" in row}
         found = {name: end for name, end in found.items() if name.startswith(LEASE)}
         for name, end in found.items():
-            if self._seen.get(name, ("", 0.0))[0] != end:
-                self._seen[name] = end, now_s
-        return found
+            before = self._seen.get(name)
+            if before is None or before.end != end:
+                self._seen[name] = _Seen(end, now_s, 0 if before is None else before.changes + 1)
+        return set(found)
 
-    def _others(self, there: dict[str, str], now_s: float) -> bool:
+    def _others(self, there: set[str], now_s: float) -> bool:
         """Whether others hold one; what was left behind is deleted."""
         self._holder = ""
-        for name in there.keys() - {self.identity}:
-            if now_s > self._seen[name][1] + DURATION_S:
+        for name in there - {self.identity}:
+            if now_s > self._seen[name].since_s + self.duration_s:
                 _delete(name)
             else:
                 self._holder = name
@@ -161,17 +107,15 @@ def _make(name: str) -> None:
     node = ask("sinfo", "--noheader", "--Node", "--format=%N", timeout_s=_ASKED_S).split()
     if not node:
         raise SlurmError("sinfo: there are no nodes")
-    flags = ("Users=root", f"Nodes={node[0]}", "Flags=MAINT,OVERLAP,IGNORE_JOBS")
+    when, flags = ("StartTime=now+3650days", "Duration=1"), "Flags=MAINT,OVERLAP,IGNORE_JOBS"
     try:
-        _scontrol(
-            "create", "reservation", f"ReservationName={name}", "StartTime=now+3650days", "Duration=1", *flags
-        )
+        words = ("create", "reservation", f"ReservationName={name}", *when)
+        _scontrol(*words, "Users=root", f"Nodes={node[0]}", flags)
     except SlurmError as error:
         if not re.search("denied|Invalid user", str(error)):
             raise
-        raise InputError(
-            [f"{error}; --apply needs a user who is Slurm's operator (AdminLevel=Operator, or SlurmUser)"]
-        ) from None
+        told = "--apply needs a user who is Slurm's operator (AdminLevel=Operator, or SlurmUser)"
+        raise InputError([f"{error}; {told}"]) from None
 
 
 def _delete(name: str) -> None:

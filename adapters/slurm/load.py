@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
-from wattsched.adapters.slurm.site import usable
+from wattsched.adapters.slurm.site import behind, usable
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -86,24 +86,19 @@ class Load:
         total_w = sum(running.launch.power_w for running in self.ours.values())
         return total_w + sum(map(self._unled_w, self.site.nodes.values()))
 
-    def node_w(self, name: str) -> float:
-        """What a node draws: of a job of ours its part of the GPUs."""
-        parts = (
-            running.launch.power_w * len(running.gpus.get(name, ())) / running.launch.gpus
-            for running in self.ours.values()
-        )
-        return self._unled_w(self.site.nodes[name]) + sum(parts)
+    def domain_w(self, domain: PowerDomain) -> float:
+        """What is drawn behind a power domain: of a job of ours the part of its GPUs that are there."""
+        inside = behind(self.site, domain)
+        total_w = domain.reserved_w + sum(self._unled_w(self.site.nodes[node]) for node in inside)
+        for running in self.ours.values():
+            gpus = sum(len(running.gpus.get(node, ())) for node in inside)
+            total_w += running.launch.power_w * gpus / running.launch.gpus
+        return total_w
 
     def _unled_w(self, node: SlurmNode) -> float:
         """What a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
         return self.options.base_power_w + self.reserved_w(node) + idle_w
-
-    def behind(self, domain: PowerDomain) -> list[str]:
-        """Nodes that draw through a power domain."""
-        return [
-            node for node in self.site.nodes if {node, *self.site.switches_above(node)} & set(domain.members)
-        ]
 
     def after(self, stops: Iterable[int], starts: Iterable[tuple[SlurmJob, Launch]]) -> Load:
         """The load when jobs have stopped, what is leaving has left, and others have started."""
@@ -203,7 +198,8 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
             continue
         if (launch := launch_of(job)) is None:
             said = marked(job.admin_comment)
-            load.astray += [job.id] * (isinstance(said, dict) and "run" in said)
+            if isinstance(said, dict) and "run" in said:
+                load.astray.append(job.id)
         elif load.has_room(launch):
             load.take(job, launch)
         else:

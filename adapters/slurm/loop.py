@@ -185,8 +185,7 @@ class Rounds(RoundLoop[Report]):
             told = f"{left_w:,.0f} W are drawn by what may not be stopped (other jobs, idle GPUs, nodes)"
             report.notes.append(f"{told}, and the cap is {cap_w:,.0f} W: nothing more can be done")
         for domain in round.load.options.power_domains:
-            drawn_w = domain.reserved_w + sum(map(round.load.node_w, round.load.behind(domain)))
-            if drawn_w > domain.power_cap_w:
+            if (drawn_w := round.load.domain_w(domain)) > domain.power_cap_w:
                 told = f"{drawn_w:,.0f} W are drawn behind '{domain.name}', and its cap"
                 report.notes.append(f"{told} is {domain.power_cap_w:,.0f} W: no decision keeps to it")
         return Plan([], stops, round.left_out)

@@ -18,6 +18,7 @@ from wattsched.adapters.slurm.options import (
     record_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob
+from wattsched.adapters.slurm.site import behind
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
@@ -80,11 +81,11 @@ def cluster_of(
 
 def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
     """Pool of each node; nodes behind different power caps are not interchangeable."""
-    feeds = {
-        node: [d.name for d in options.power_domains if {node, *site.switches_above(node)} & set(d.members)]
-        for node in site.nodes
-    }
-    return {node.name: "/".join([pool_of(node), *feeds[node.name]]) for node in site.nodes.values()}
+    pools = {node.name: pool_of(node) for node in site.nodes.values()}
+    for domain in options.power_domains:
+        for node in behind(site, domain):
+            pools[node] += f"/{domain.name}"
+    return pools
 
 
 @dataclass(frozen=True)

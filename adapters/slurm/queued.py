@@ -12,6 +12,7 @@ from wattsched.adapters.slurm.load import Load
 from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.plan import Plan, Round
 from wattsched.adapters.slurm.reading import MARK, Site
+from wattsched.adapters.slurm.site import behind
 
 _UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
 _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"
@@ -56,14 +57,12 @@ def _free(later: Load, round: Round) -> dict[str, list[tuple[int, int]]]:
 
 def _spare(later: Load, cap_w: float) -> dict[str, dict[str, float]]:
     """Watts that are left below every cap that each node is under."""
-    left_w = {
-        domain.name: domain.power_cap_w - domain.reserved_w - sum(map(later.node_w, later.behind(domain)))
-        for domain in later.options.power_domains
-    }
-    found = {node: {"cap": cap_w - later.power_w} for node in later.site.nodes}
+    left_w = cap_w - later.power_w
+    found = {node: {"cap": left_w} for node in later.site.nodes}
     for domain in later.options.power_domains:
-        for node in later.behind(domain):
-            found[node][f"cap of '{domain.name}'"] = left_w[domain.name]
+        left_w = domain.power_cap_w - later.domain_w(domain)
+        for node in behind(later.site, domain):
+            found[node][f"cap of '{domain.name}'"] = left_w
     return found
 
 

@@ -9,6 +9,7 @@ from wattsched.adapters.options import some
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import SiteOptions
 from wattsched.adapters.slurm.reading import Site
+from wattsched.topology.cluster import PowerDomain
 
 
 def usable(site: Site, options: SiteOptions) -> Site:
@@ -31,6 +32,12 @@ def usable(site: Site, options: SiteOptions) -> Site:
         for domain, members in options.absent({*site.nodes, *site.switches}).items()
     ]
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+
+
+def behind(site: Site, domain: PowerDomain) -> list[str]:
+    """Nodes that draw through a power domain."""
+    members = set(domain.members)
+    return [node for node in site.nodes if {node, *site.switches_above(node)} & members]
 
 
 def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.leases import entered_together, left_behind
 
-from wattsched.adapters.kubernetes import lease
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.lease import Lease
 from wattsched.instances.errors import InputError
@@ -22,8 +21,8 @@ from wattsched.instances.errors import InputError
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of two seconds."""
-    for name, value in {"DURATION_S": 2, "_RENEWED_S": 0.3, "_TRUSTED_S": 1.2, "_LOOK_S": 0.1}.items():
-        monkeypatch.setattr(lease, name, value)
+    for name, value in {"duration_s": 2, "renewed_s": 0.3, "trusted_s": 1.2, "look_s": 0.1}.items():
+        monkeypatch.setattr(Lease, name, value)
 
 
 @pytest.fixture
@@ -31,16 +30,10 @@ def made(plane: Any) -> Callable[..., Lease]:
     """Makes a Lease of a process of its own."""
 
     def make(identity: str, namespace: str = "default") -> Lease:
-        return Lease(Api(str(plane.kubeconfig)), namespace, "wattsched", identity, lambda _: None)
+        api = Api(str(plane.kubeconfig))
+        return Lease(identity, lambda _: None, api=api, namespace=namespace, name="wattsched")
 
     return make
-
-
-def left_behind(held: Lease) -> None:
-    """End renewals without giving it back, as a kill does."""
-    held._stop.set()
-    assert held._thread is not None
-    held._thread.join()
 
 
 @pytest.mark.usefixtures("short")
@@ -56,19 +49,8 @@ def test_one_holds_it_until_it_is_given_back(made: Callable[..., Lease]) -> None
 
 @pytest.mark.usefixtures("short")
 def test_of_many_at_the_same_moment_one_holds_it(made: Callable[..., Lease]) -> None:
-    several, refused = [made(f"process-{i}") for i in range(6)], list[str]()
-
-    def enter(one: Lease) -> None:
-        try:
-            one.__enter__()
-        except InputError as error:
-            refused.append(str(error))
-
-    threads = [threading.Thread(target=enter, args=(one,)) for one in several]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    several = [made(f"process-{i}") for i in range(6)]
+    refused = entered_together(several)
     held = [one for one in several if one._thread is not None]
     assert (len(held), len(refused)) == (1, 5)
     assert all(f"'{held[0].identity}' holds" in told for told in refused)
@@ -99,7 +81,7 @@ def test_one_that_is_left_behind_expires_and_is_its_own_again_at_once(made: Call
 def test_nothing_is_changed_while_it_cannot_be_renewed(plane: Any, made: Callable[..., Lease]) -> None:
     with made("a") as held:
         plane.stop_server()
-        time.sleep(lease._TRUSTED_S)
+        time.sleep(Lease.trusted_s)
         with pytest.raises(KubernetesError, match="could not be renewed"):
             held.api.bind("default", "pod", "uid", "gpu-1", {})
         plane.start_server()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.leases import entered_together, left_behind
 from adapters.waiting import wait_for
 
-from wattsched.adapters.slurm import lease
 from wattsched.adapters.slurm.lease import Lease
 from wattsched.adapters.slurm.reading import LEASE, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
@@ -23,19 +22,12 @@ pytestmark = pytest.mark.usefixtures("cluster", "short")
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of four seconds."""
-    for name, value in {"DURATION_S": 4.0, "_RENEWED_S": 0.5, "_TRUSTED_S": 2.0, "_LOOK_S": 0.5}.items():
-        monkeypatch.setattr(lease, name, value)
+    for name, value in {"duration_s": 4.0, "renewed_s": 0.5, "trusted_s": 2.0, "look_s": 0.5}.items():
+        monkeypatch.setattr(Lease, name, value)
 
 
 def made(name: str) -> Lease:
     return Lease(f"{LEASE}{name}", lambda _: None)
-
-
-def left_behind(held: Lease) -> None:
-    """End renewals without giving it back, as a kill does."""
-    held._stop.set()
-    assert held._thread is not None
-    held._thread.join()
 
 
 def test_one_holds_it_until_it_is_given_back_and_it_keeps_no_node(cluster: Any) -> None:
@@ -55,18 +47,7 @@ def test_one_holds_it_until_it_is_given_back_and_it_keeps_no_node(cluster: Any) 
 
 def test_of_many_at_the_same_moment_one_at_most_holds_it() -> None:
     several = [made(f"p{i}") for i in range(4)]
-
-    def enter(one: Lease) -> None:
-        try:
-            one.__enter__()
-        except InputError:
-            return
-
-    threads = [threading.Thread(target=enter, args=(one,)) for one in several]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    entered_together(several)
     held = [one for one in several if one._thread is not None]
     assert len(held) == 1
     held[0].__exit__()

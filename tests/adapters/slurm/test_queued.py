@@ -18,6 +18,7 @@ from wattsched.adapters.slurm.plan import plan_of
 from wattsched.adapters.slurm.queued import queued, unclear
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.serve.journal import Journal
+from wattsched.topology.cluster import PowerDomain
 
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
 IDLE_W, EACH_W = 50, 400
@@ -37,7 +38,8 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
     assert why.keys() == told - {start.job.id for start in plan.starts}
     later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
     assert later.power_w == pytest.approx(decision.result.totals["power_w"])
-    assert sum(later.node_w(node) for node in site.nodes) == pytest.approx(later.power_w)
+    alone = [PowerDomain(name=node, members=[node], power_cap_w=1.0) for node in site.nodes]
+    assert sum(map(later.domain_w, alone)) == pytest.approx(later.power_w)
     if NUMBERS["plain"] in why:
         room = max(len(later.free(node)) for node in ("g1", "g2")) >= gpus
         watts = gpus * (EACH_W - IDLE_W) <= cap_w - later.power_w
