@@ -3,6 +3,8 @@ PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Each of two processes computes in one thread, as the commands do; one file's tests stay together while they can.
+TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay library serve adapters cli
 SOURCES := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
@@ -30,10 +32,10 @@ types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched
 
 unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package: TESTS='tests/cli -k solve' for some
-	$(BIN)/pytest -q -n 2 $(if $(CI),,-m 'not slow') $(TESTS)
+	$(TESTED) $(if $(CI),,-m 'not slow') $(TESTS)
 
 jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
-	$(BIN)/pytest -q -n 2 --jitter $(or $(SEED),1) tests/engine tests/formulations tests/solvers tests/verification \
+	$(TESTED) --jitter $(or $(SEED),1) -m 'not slow' tests/engine tests/formulations tests/solvers tests/verification \
 		tests/replay tests/docs
 
 fuzz: $(VENV)/tools $(VENV)/package  ## Hostile files to every reader for an hour: SECONDS=60 SEED=7 for a minute of others
