@@ -56,9 +56,9 @@ def told(run: Run) -> dict[str, Any]:
     """What a run tells, but for the clock, the solver's path and what that leads to.
 
     Workers have one thread for linear algebra, this process has all the machine's: last digits differ, with
-    them ties, and where a solver stops that may leave a gap, and so who of several found the decision.
+    them ties, and where a solver stops that may leave a gap: if it is closed, and who found the decision.
     """
-    found = {"objective", "bound", "gap", "decided_by", "detail"}
+    found = {"status", "limit", "objective", "bound", "gap", "decided_by", "detail"}
     path = {"columns", "rows", "nonzeros", *found, *(f"solver_{name}" for name in found)}
     return {
         name: value for name, value in asdict(run).items() if not name.endswith("_s") and name not in path
