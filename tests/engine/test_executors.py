@@ -55,8 +55,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def told(run: Run) -> dict[str, Any]:
     """What a run tells, but for the clock, the solver's path and what that leads to.
 
-    Workers have one thread for linear algebra, this process has all the machine's: last digits differ, with
-    them ties, and where a solver stops that may leave a gap: if it is closed, and who found the decision.
+    Last digits may differ between workers and this process, and with them ties, where a solver stops that may
+    leave a gap, whether the gap is closed, and who found the decision.
     """
     found = {"status", "limit", "objective", "bound", "gap", "decided_by", "detail"}
     path = {"columns", "rows", "nonzeros", *found, *(f"solver_{name}" for name in found)}

@@ -29,21 +29,14 @@ NEEDED = (TOOLS / "up", BIN / "kube-apiserver", BIN / "kube-scheduler")
 MISSING = [path for path in NEEDED if not path.exists()]
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-    return port
-
-
-def first_of_three_ports() -> int:
-    """A port that is free, with the next two, below those that are given to clients' connections."""
-    for first in random.sample(range(20_000, 32_000, 3), 100):
+def free_port(row: int = 1) -> int:
+    """First of so many free ports in a row, below those that are given to clients' connections."""
+    for first in random.sample(range(20_000, 32_000), 100):
         with contextlib.suppress(OSError), contextlib.ExitStack() as bound:
-            for port in range(first, first + 3):
+            for port in range(first, first + row):
                 bound.enter_context(socket.create_server(("127.0.0.1", port)))
             return first
-    raise RuntimeError("no three ports in a row are free")
+    raise RuntimeError("no ports are free")
 
 
 class Trial:
@@ -54,7 +47,7 @@ class Trial:
         self.token = add_token(folder / "tokens", "scheduler", "read")
         self.process: subprocess.Popen[bytes] | None = None
         self.scheduler: subprocess.Popen[bytes] | None = None
-        env = {**os.environ, "KUBE_PORT": str(first_of_three_ports())}
+        env = {**os.environ, "KUBE_PORT": str(free_port(row=3))}
         for name in ("up", "build"):
             shutil.copy(TOOLS / name, folder / name)
         script = (folder / "up").read_text().replace("=AlwaysAllow", "=RBAC")
