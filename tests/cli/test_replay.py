@@ -320,7 +320,7 @@ def test_a_budget_is_kept(replay: Run, tmp_path: Path) -> None:
             "budget: energy_j is 5 J (1.39e-06 kWh) in the period from 0 s on, but the idle cluster alone",
         ),
         (
-            ("--budget", "energy_j=1.0369e8"),
+            ("--budget", "energy_j=1.0369e8", "--round", "3600"),
             "of 103.7 MJ (28.8 kWh) the idle cluster leaves",
         ),
         (

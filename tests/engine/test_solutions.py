@@ -68,7 +68,7 @@ INSTANCES = {
     "makespan": (("uniform", {"jobs": 4, "gpus": 8, "seed": 3, "budget": "power"}), "mckp", "makespan"),
     "assignment": (("sia-like", {"jobs": 4, "gpus": 8, "seed": 4}), "assignment", None),
     "shifting": (("shifting", {"jobs": 2, "slots": 4, "seed": 1}), "time-indexed", None),
-    "generated columns": (("shifting", {"jobs": 2, "slots": 4, "seed": 1}), "schedules", None),
+    "generated columns": (("shifting", {"jobs": 2, "slots": 8, "seed": 1}), "schedules", None),
     "sharing": (("sharing", {"jobs": 6, "seed": 1}), None, None),
     "placement": (("placement", {"jobs": 6, "seed": 1}), "assignment", None),
 }
