@@ -271,10 +271,9 @@ class _Ascent:
             best = np.zeros(len(slack.chosen))
             np.maximum.at(best, group[able], saving[able])
             hits = able[saving[able] == best[group[able]]]
-            groups, first = np.unique(group[hits], return_index=True)
-            targets = hits[first]
-            order = np.argsort(-saving[targets], kind="stable")
-            swaps = slack.swap_in_order(groups[order], columns[targets[order]]) if len(able) else 0
+            targets = hits[np.flatnonzero(np.diff(group[hits], prepend=-1))]  # of equals the first
+            targets = targets[np.argsort(-saving[targets], kind="stable")]
+            swaps = slack.swap_in_order(group[targets], columns[targets]) if len(able) else 0
             if swaps == 0 and columns is every:
                 return
             # What did not fit seldom does later, and is looked at once more at the end.

@@ -77,9 +77,12 @@ def _best_value(program: Program, x: FloatArray, column: int) -> float | None:
 def announce_point(program: Program, x: FloatArray, bound: float, starts: dict[int, int]) -> None:
     """Announce a running solver's point, with its lower bound, if it satisfies the program as written."""
     # To settle several continuous columns would run a solver inside the one that calls.
-    alone = np.count_nonzero(~program.integer) <= 1
-    point = feasible_point(program, x) if alone else program.rounded(x)
-    if point is not None and feasible(program, point):
+    if np.count_nonzero(~program.integer) <= 1:
+        point = feasible_point(program, x)
+    else:
+        rounded = program.rounded(x)
+        point = rounded if feasible(program, rounded) else None
+    if point is not None:
         objective = program.objective(point)
         announce(min(bound, objective), x=point, objective=objective, starts=starts)
 

@@ -212,7 +212,16 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     def listed(self) -> list[RecordT] | Self:
         """The records as a list where they are few."""
-        return list(self) if len(self) < BY_COLUMN else self
+        if len(self) >= BY_COLUMN:
+            return self
+        fields = self._fields()
+        rows = zip(*fields.values(), strict=True)
+        return [self._record(dict(zip(fields, row, strict=True))) for row in rows]
+
+    def _fields(self) -> dict[str, list[Any]]:
+        """Every field with a column, for all records; one by one takes several times as long."""
+        own = {name: column for name, column in self.columns.items() if name not in self.several}
+        return {name: _listed(_form(type(self), name), column) for name, column in own.items()}
 
     def without_empty(self) -> Self:
         """The same without columns in which no record has a value."""
@@ -259,6 +268,9 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
     def _made(self, j: int) -> RecordT:
         own = (name for name in self.columns if name not in self.several)
         given = {name: _value(_form(type(self), name), self.columns[name], j) for name in own}
+        return self._record(given)
+
+    def _record(self, given: dict[str, Any]) -> RecordT:
         # A value of a column is one that the model took before.
         made = self.record.model_construct(set(given), **{**_defaults(type(self)), **given})
         return cast(RecordT, made)

@@ -32,7 +32,7 @@ def in_place(known: RoundJobs) -> RoundJobs | None:
 
     So it is with sets of jobs, whose members share GPUs, and with nodes that sleep.
     """
-    if known.job_sets or not known.change_cost[known.held_gpus[0]].any():
+    if known.job_sets or not known.change_cost.any() or not known.change_cost[known.held_gpus[0]].any():
         return None
     sleeping = known.instance.cluster.node_columns().flags("sleeps")
     return None if sleeping.any() else replace(known, in_place=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -82,10 +83,21 @@ class AssignmentColumns(RecordColumns[Assignment]):
     def _made(self, j: int) -> Assignment:
         entries = slice(int(self.start[j]), int(self.start[j + 1]))
         node = self.coded("node")
-        nodes: dict[str, list[int]] = {}
-        for code, gpu in zip(node.codes[entries].tolist(), self.gpu[entries].tolist(), strict=True):
-            nodes.setdefault(node.values[code], []).append(gpu)
-        return super()._made(j).model_copy(update={"nodes": nodes})
+        names = [node.values[code] for code in node.codes[entries].tolist()]
+        return super()._made(j).model_copy(update={"nodes": _by_node(names, self.gpu[entries].tolist())})
+
+    def _fields(self) -> dict[str, list[Any]]:
+        node, gpu, start = self.coded("node").tolist(), self.gpu.tolist(), self.start.tolist()
+        nodes = [_by_node(node[first:end], gpu[first:end]) for first, end in pairwise(start)]
+        return super()._fields() | {"nodes": nodes}
+
+
+def _by_node(nodes: list[str], gpus: list[int]) -> dict[str, list[int]]:
+    """GPU numbers of each node."""
+    found: dict[str, list[int]] = {}
+    for node, gpu in zip(nodes, gpus, strict=True):
+        found.setdefault(node, []).append(gpu)
+    return found
 
 
 class Decision(Strict):
