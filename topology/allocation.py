@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.topology.arrays import BoolArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, IntArray, distinct, ranges, stable_order
 from wattsched.topology.buddy import Occupancy
 from wattsched.topology.pools import Pool
 
@@ -120,11 +120,12 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy |
         empty = Occupancy(pool.blocks, np.asarray(free, dtype=bool) & pool.available)
     _check_fit(pool, empty, requests)
     places = _Places(pool, empty, requests)
-    best = _Attempt(places, np.argsort(requests.size, kind="stable"))
+    by_size = stable_order(requests.level)
+    best = _Attempt(places, by_size)
     if best.evicted:
         # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
         # large one anyway, keeping the large one saves a migration.
-        large_first = _Attempt(places, np.argsort(requests.size, kind="stable")[::-1])
+        large_first = _Attempt(places, by_size[::-1])
         best = min(best, large_first, key=lambda attempt: attempt.n_moved)
     rest = np.flatnonzero(best.start == NOWHERE)
     best.start[rest] = place_largest_first(best.occupancy, requests.size[rest])
@@ -146,18 +147,21 @@ class _Places:
         self.pool, self.requests, self._empty = pool, requests, empty
         level, n_held, holder = requests.level, requests.n_held, requests.holder
         begin = requests.held >> level[holder] << level[holder]
-        block, own = np.unique(holder * pool.n_gpus + begin, return_counts=True)
-        job, start = np.divmod(block, pool.n_gpus)
+        # By holder and position, so that what a job has of a block is together.
+        first = np.flatnonzero(
+            (np.diff(holder, prepend=NOWHERE) != 0) | (np.diff(begin, prepend=NOWHERE) != 0)
+        )
+        job, start, own = holder[first], begin[first], np.diff(first, append=len(begin))
         stays = (own >= np.minimum(requests.gpus, n_held)[job]) & empty.are_free(start, level[job])
         self.job, self.start = job[stays], start[stays]
         self._n = np.bincount(self.job, minlength=len(requests))
         # A job's own places are apart.
         self.contested = np.zeros(len(requests), dtype=bool)
-        self.contested[self.job[_overlapping(self.start, requests.size[self.job])]] = True
+        self.contested[self.job[_overlapping(self.start, requests.size[self.job], pool.n_gpus)]] = True
 
     def of(self, jobs: IntArray) -> Iterator[tuple[int, int, list[int]]]:
         """Jobs with their levels and the starts of their places, those first that fit best."""
-        ends, starts = self._listed
+        ends, starts = self._listed if len(jobs) else ([], [])
         each = zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True)
         return ((j, level, starts[ends[j] : ends[j + 1]]) for j, level in each)
 
@@ -352,26 +356,46 @@ def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
 
 def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     """GPUs that the jobs use of their blocks: their own ones first."""
+    holder, level, gpus = requests.holder, requests.level, requests.gpus
+    inside = requests.held >> level[holder] << level[holder] == start[holder]
+    n_own = np.bincount(holder[inside], minlength=len(requests))
+    # Most have either all of their block that they use, or nothing.
+    same, new = n_own == gpus, n_own == 0
+    job = np.repeat(np.arange(len(requests)), gpus)
+    position = np.empty(len(job), dtype=np.int64)
+    position[same[job]] = requests.held[inside & same[holder]]
+    position[new[job]] = ranges(start[new], gpus[new])
+    others = np.flatnonzero(~same & ~new)
+    if len(others):
+        position[~(same | new)[job]] = _own_first(pool, requests, start, others)
+    kept = np.minimum(n_own, gpus)
+    stayed = (kept == requests.n_held) | (kept == gpus)
+    return Allocation(start, position, np.flatnonzero((requests.n_held > 0) & ~stayed))
+
+
+def _own_first(pool: Pool, requests: Requests, start: IntArray, some: IntArray) -> IntArray:
+    """GPUs that some of the jobs use, job by job: their own ones of their block, then the first others."""
     holder_of = np.full(pool.n_gpus, NOWHERE)
     holder_of[requests.held] = requests.holder
-    first, job = np.cumsum(requests.size) - requests.size, np.repeat(np.arange(len(requests)), requests.size)
-    block = ranges(start, requests.size)
-    own = holder_of[block] == job
+    size = requests.size[some]
+    first, job = np.cumsum(size) - size, np.repeat(np.arange(len(some)), size)
+    block = ranges(start[some], size)
+    own = holder_of[block] == some[job]
     own_before = _before(own)
     earlier_own = own_before[:-1] - own_before[first][job]
     earlier = np.arange(len(block)) - first[job]
-    n_own = own_before[first + requests.size] - own_before[first]
-    used = np.where(own, earlier_own, n_own[job] + earlier - earlier_own) < requests.gpus[job]
-    kept = np.bincount(job[used & own], minlength=len(requests))
-    stayed = (kept == requests.n_held) | (kept == requests.gpus)
-    return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
+    n_own = own_before[first + size] - own_before[first]
+    used = np.where(own, earlier_own, n_own[job] + earlier - earlier_own) < requests.gpus[some][job]
+    return np.asarray(block[used])
 
 
-def _overlapping(start: IntArray, size: IntArray) -> BoolArray:
-    """Which ranges have a position in common with another."""
+def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
+    """Which ranges of positions below n have one in common with another."""
+    found = np.zeros(len(start), dtype=bool)
+    if distinct(ranges(start, size), n):
+        return found
     order = start.argsort(kind="stable")
     first, end = start[order], (start + size)[order]
-    found = np.zeros(len(order), dtype=bool)
     found[order[1:]] = first[1:] < np.maximum.accumulate(end)[:-1]
     found[order[:-1]] |= first[1:] < end[:-1]
     return found
@@ -390,10 +414,10 @@ def _check(pool: Pool, requests: Requests) -> None:
         raise ValueError(f"job {j} needs at least 1 GPU, not {gpus[j]}")
     for i in np.flatnonzero((held < 0) | (held >= pool.n_gpus)).tolist():
         raise ValueError(f"job {holder[i]} holds position {held[i]}, outside pool '{pool.name}'")
-    ordered = np.sort(held)
-    for i in np.flatnonzero(ordered[1:] == ordered[:-1]).tolist():
-        one, other = holder[held == ordered[i]][:2]
-        raise ValueError(f"jobs {one} and {other} both hold position {ordered[i]}")
+    if not distinct(held, pool.n_gpus):
+        twice = int(np.flatnonzero(np.bincount(held) > 1)[0])
+        one, other = holder[held == twice][:2]
+        raise ValueError(f"jobs {one} and {other} both hold position {twice}")
 
 
 def _check_fit(pool: Pool, empty: Occupancy, requests: Requests) -> None:

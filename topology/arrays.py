@@ -26,8 +26,13 @@ _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
 
 def ranges(start: IntArray, size: IntArray) -> IntArray:
     """All numbers from each start on, as many as its size says, one range after the other."""
-    before = np.repeat(start - (np.cumsum(size) - size), size)
-    return before + np.arange(len(before))
+    before = np.cumsum(size) - size
+    first = start - before
+    if len(first) and (first == first[0]).all():  # they are one range together
+        return np.arange(first[0], first[0] + before[-1] + size[-1])
+    found = np.repeat(first, size)
+    found += np.arange(len(found))
+    return found
 
 
 def stable_order(numbers: IntArray) -> IntArray:
@@ -39,6 +44,13 @@ def stable_order(numbers: IntArray) -> IntArray:
     if len(numbers) and numbers.max() < 1 << 16:
         small = numbers.astype(np.uint16)
     return np.argsort(small, kind="stable")
+
+
+def distinct(numbers: IntArray, n: int) -> bool:
+    """Whether numbers below n all differ; to sort them takes longer."""
+    there = np.zeros(n, dtype=bool)
+    there[numbers] = True
+    return int(np.count_nonzero(there)) == len(numbers)
 
 
 def occurring(numbers: IntArray, n: int) -> tuple[IntArray, IntArray]:
@@ -178,7 +190,12 @@ class Rows:
 
 def _comparable(columns: Sequence[IntArray | FloatArray]) -> list[FloatArray]:
     """Numbers of which equal ones have equal bits, also where they are none or 0."""
-    return [np.where(np.isnan(values), -np.inf, values) + 0.0 for values in columns]
+    return [
+        np.where(np.isnan(values), -np.inf, values) + 0.0
+        if values.dtype.kind == "f"
+        else values.astype(float)
+        for values in columns
+    ]
 
 
 def _mixed(columns: list[FloatArray], salt: int) -> NDArray[np.uint64]:

@@ -86,9 +86,11 @@ class Pool:
     def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
         """The same of many GPUs; `node` says which of the names in `nodes` each is of."""
         index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
-        for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
-            self.position(nodes[node[i]], int(gpu[i]))  # which says what is wrong
-        return np.asarray(self._positions[index, gpu])
+        ends = min(index.min(initial=0), gpu.min(initial=0)), gpu.max(initial=0)
+        if ends[0] < 0 or ends[1] >= self.gpus_per_node:
+            for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
+                self.position(nodes[node[i]], int(gpu[i]))  # which says what is wrong
+        return np.asarray(self._positions.ravel()[index * self.gpus_per_node + gpu])
 
     def gpus_at(self, positions: Iterable[int]) -> dict[str, list[int]]:
         """Node names and GPU numbers at places of the line, the inverse of `position`."""

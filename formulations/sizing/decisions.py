@@ -17,7 +17,7 @@ from wattsched.formulations.sizing.sleeping import counts_watts, rooms_awake
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.allocation import Requests, allocate
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, distinct, occurring, ranges
 from wattsched.topology.column import Coded, Column
 from wattsched.topology.node_allocation import Exact, Held, NoRoomError, allocate_any, allocate_on_nodes
 from wattsched.topology.pools import gpus_of_lines
@@ -98,18 +98,19 @@ def place(
     if options.of.in_place:
         # Who changes anyway makes room for those who stay.
         held = held.only(~options.pays_restart[chosen][held.job])
-    rooms = rooms_of(options.of)
+    rooms, number = rooms_of(options.of), np.zeros(len(chosen), dtype=np.int64)
     for room in rooms if pools is None else [rooms[p] for p in pools]:
         jobs = np.flatnonzero(needs & (chosen_pool == room.number))
         here = chosen_pool[held.job] == room.number
-        own = Held(np.searchsorted(jobs, held.job[here]), held.position[here])
+        number[jobs] = np.arange(len(jobs))
+        own = Held(number[held.job[here]], held.position[here])
         wanted = chosen[jobs]
         taken, gpus = options.block[wanted], options.gpus[wanted]
         if len(room.sleeping):
             position = positions_awake(room, taken, gpus, own, few=counts_watts(options.of))
         else:
             position = positions_of(room, taken, gpus, own, slots.get(room.number))
-        parts.append(Places(np.repeat(jobs, options.gpus[chosen[jobs]]), position))
+        parts.append(Places(np.repeat(jobs, gpus), position))
     return decide(options, chosen, Places.joined(parts))
 
 
@@ -190,8 +191,7 @@ def _unshared(options: Options, pool: IntArray, held: Places) -> Places:
     """GPUs of jobs that are not the second to hold one of theirs."""
     width = max(pool.n_gpus for pool in options.pools)
     gpu = pool * width + held.position
-    ordered = np.sort(gpu)
-    if (ordered[1:] > ordered[:-1]).all():
+    if distinct(gpu, len(options.pools) * width):
         return held
     late = np.ones(len(gpu), dtype=bool)
     late[np.unique(gpu, return_index=True)[1]] = False
@@ -219,7 +219,7 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
     gpus_of = gpus_of_lines(options.instance.cluster)
     line = gpus_of.start[pool[placed.job]] + placed.position
     used, node = occurring(gpus_of.node[line], len(gpus_of.nodes))
-    named = [gpus_of.nodes[n] for n in used.tolist()]
+    named = [*map(gpus_of.nodes.__getitem__, used.tolist())]
     settings = {name: getattr(options, name)[chosen[running]] for name in SETTINGS}
     columns: dict[str, Column] = {
         "job": [*map(names.__getitem__, running.tolist())],
