@@ -69,9 +69,11 @@ class Assigned:
             unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
             self.nodes = places.node | {name: len(places.node) + more for more, name in enumerate(unknown)}
             self.node = _numbered(columns["node"], self.nodes)
-        known = np.minimum(self.node, len(places.size) - 1)
-        exists = (self.node == known) & (self.gpu < places.size[known])
-        self.number = np.where(exists, places.first[known] + self.gpu, UNKNOWN)
+        # What has no number in the cluster has no GPU there.
+        size, first = (
+            np.append(of, np.zeros(len(self.nodes) - len(of), np.int64)) for of in (places.size, places.first)
+        )
+        self.number = np.where(self.gpu < size[self.node], first[self.node] + self.gpu, UNKNOWN)
 
     def __len__(self) -> int:
         """How many there are."""

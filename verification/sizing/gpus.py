@@ -12,7 +12,7 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.grouping import ranges
+from wattsched.verification.sizing.grouping import distinct, ranges
 from wattsched.verification.sizing.pools import block_of
 
 Told = tuple[int, int, str, int, str]
@@ -86,12 +86,12 @@ def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
     """GPUs of the users, and which of these list one twice."""
     listed, user = assigned.listed(assigned.users)
     node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
-    pool, ordered = assigned.pool[assigned.users][user], np.sort(number)
-    exist = not len(ordered) or ordered[0] > UNKNOWN
-    if exist and (ordered[1:] > ordered[:-1]).all():  # and nobody has those of another
+    pool = assigned.pool[assigned.users][user]
+    n = len(assigned.places.available)
+    if number.min(initial=0) > UNKNOWN and distinct(number, n):  # and nobody has those of another
         nobody = np.zeros(len(user), dtype=bool)
         return _Used(user, pool, node, gpu, number, nobody), np.zeros(len(assigned.users), dtype=bool)
-    uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
+    uses = np.bincount(number[number != UNKNOWN], minlength=n)
     crowded = (number == UNKNOWN) | (uses[number] > 1)
     used = _Used(user, pool, node, gpu, number, crowded)
     again = np.flatnonzero(crowded)
@@ -167,7 +167,8 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
     if not len(users):
         return
     places, place = assigned.places, assigned.users[users]
-    start = np.searchsorted(used.user, users)
+    held = np.bincount(used.user, minlength=len(assigned.users))
+    start = (np.cumsum(held) - held)[users]
     begin, aligned = places.reserved(used.number, start, assigned.gpus[place])
     for user in users[~aligned & ~kept[place]].tolist():
         size = block_of(assigned.gpus[assigned.users[user]])
@@ -208,12 +209,11 @@ def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
     """Owners of ranges, each with an earlier one that has one of its spots first."""
-    order = np.argsort(first)
-    if (first[order[1:]] >= np.maximum.accumulate((first + length)[order])[:-1]).all():
+    spots = ranges(first, length)
+    if distinct(spots, n_spots):
         return set()
     change = np.bincount(first, minlength=n_spots + 1) - np.bincount(first + length, minlength=n_spots + 1)
-    crowded = np.cumsum(change[:-1]) > 1
-    spots, owners = ranges(first, length), np.repeat(owner, length)
+    crowded, owners = np.cumsum(change[:-1]) > 1, np.repeat(owner, length)
     order = np.argsort(owners, kind="stable")
     order = order[crowded[spots[order]]]
     spots, owners = spots[order], owners[order]

@@ -27,7 +27,18 @@ def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
         yield number, order[start:end]
 
 
+def distinct(numbers: IntArray, n: int) -> bool:
+    """Whether whole numbers from 0 on, below n, all differ."""
+    seen = np.zeros(n, dtype=bool)
+    seen[numbers] = True
+    return int(np.count_nonzero(seen)) == len(numbers)
+
+
 def ranges(first: IntArray, length: IntArray) -> IntArray:
     """Whole numbers from each first one on, so many of them, one after the other."""
-    apart = np.repeat(first - (np.cumsum(length) - length), length)
-    return apart + np.arange(len(apart))
+    apart = first - (np.cumsum(length) - length)
+    if len(apart) and (apart == apart[0]).all():
+        return np.arange(first[0], first[0] + length.sum())
+    numbers = np.repeat(apart, length)
+    numbers += np.arange(len(numbers))
+    return numbers

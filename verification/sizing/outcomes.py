@@ -66,39 +66,48 @@ class Outcomes:
     @cached_property
     def moves(self) -> BoolArray:
         """Jobs that run on other GPUs than they are known to hold."""
-        asked, size, holder, numbers = self._held
-        places = self.assigned.places
-        listed, user = self.assigned.listed(self.assignment[asked])
-        # Who has more GPUs than before, or fewer, has others.
-        moved = size != np.bincount(user, minlength=len(asked))
-        mine, its = ~moved[holder], ~moved[user]
-        # The last number is that of all GPUs that there are not.
-        span = len(places.available) + 1
-        held_gpus = np.sort(holder[mine] * span + numbers[mine], kind="stable")
-        used_gpus = np.sort(user[its] * span + self.assigned.number[listed[its]] % span, kind="stable")
-        moved[held_gpus[held_gpus != used_gpus] // span] = True
+        asked, before = self._known
         moves = np.zeros(len(self.jobs), dtype=bool)
-        moves[asked[moved]] = True
+        now = np.diff(self.assigned.start)[self.assignment[asked]]
+        # Who has more GPUs than before, or fewer, has others.
+        moves[asked[now != before]] = True
+        asked = asked[now == before]
+        holder, held = self._held(asked)
+        used = self.assigned.number[self.assigned.listed(self.assignment[asked])[0]]
+        # Who lists the same ones has them still; others may list them in another order.
+        doubtful = np.zeros(len(asked), dtype=bool)
+        doubtful[holder[held != used]] = True
+        some = np.flatnonzero(doubtful[holder])
+        # The last number is that of all GPUs that there are not.
+        span = len(self.assigned.places.available) + 1
+        held, used = (np.sort(holder[some] * span + gpus[some] % span) for gpus in (held, used))
+        moves[asked[held[held != used] // span]] = True
         return moves
 
     @cached_property
     def displaced(self) -> BoolArray:
         """Jobs that run and hold a GPU that takes no job any more."""
-        asked, _, holder, numbers = self._held
+        asked, _ = self._known
+        holder, numbers = self._held(asked)
         displaced = np.zeros(len(self.jobs), dtype=bool)
         displaced[asked[holder[~self.assigned.places.available[numbers]]]] = True
         return displaced
 
     @cached_property
-    def _held(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Of jobs that run and whose GPUs are known: their places, and how many; whose GPUs, and which."""
-        known, places = self.configurations.jobs, self.assigned.places
+    def _known(self) -> tuple[IntArray, IntArray]:
+        """Places of jobs that run and whose GPUs are known, and how many these are."""
+        known = self.configurations.jobs
         asked = np.flatnonzero(self.runs & known.placed[self.jobs])
+        return asked, np.diff(known.holdings.start)[known.current.codes[self.jobs[asked]]]
+
+    def _held(self, asked: IntArray) -> tuple[IntArray, IntArray]:
+        """Of those GPUs, job by job: which of the places that are asked for has it, and its number."""
+        known, places = self.configurations.jobs, self.assigned.places
         held, code = known.holdings, known.current.codes[self.jobs[asked]]
-        number = np.array([*map(places.node.get, held.node.values, repeat(0)), 0])
+        first = places.first[np.array([*map(places.node.get, held.node.values, repeat(0)), 0])]
         size = held.start[code + 1] - held.start[code]
         entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
-        return asked, size, holder, places.first[number[held.node.codes[entries]]] + held.gpu[entries]
+        return holder, first[held.node.codes[entries]] + held.gpu[entries]
 
     @property
     def change_cost(self) -> FloatArray:
