@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack, vstack
@@ -14,6 +16,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Above this many cells, a table of groups by rows is not worth its memory.
 _CELLS = 30_000_000
+# Up to so many are looked at sooner when all of them are written out.
+_FEW_CELLS = 1_000_000
 _NO_GROUPS = np.zeros(1, dtype=np.int64)
 
 
@@ -224,7 +228,10 @@ class RowSlack:
         by_column = csr_array(program.matrix[:, : program.n_choices].T)
         upper = np.flatnonzero(counts & np.isfinite(program.row_upper))
         lower = np.flatnonzero(counts & np.isfinite(program.row_lower))
-        self.uses = csr_array(hstack([by_column[:, upper], -by_column[:, lower]], format="csr"))
+        used_below = by_column[:, upper]
+        if len(lower):
+            used_below = hstack([used_below, -by_column[:, lower]], format="csr")
+        self.uses = csr_array(used_below)
         self.rows = np.concatenate([upper, lower])
         self.sign = np.concatenate([np.ones(len(upper)), -np.ones(len(lower))])
         bound = np.concatenate([program.row_upper[upper], program.row_lower[lower]])
@@ -269,22 +276,21 @@ class RowSlack:
             Number of swaps made.
         """
         sources = self.chosen[groups] if sources is None else sources
-        change = csr_array(self.uses[targets] - self.uses[sources])
-        first, rows, changes = change.indptr.tolist(), change.indices.tolist(), change.data.tolist()
+        first, rows, changes = self._differences(sources, targets)
         activity, reach, chosen = self.activity.tolist(), self._reach.tolist(), self.chosen.tolist()
         swaps = 0
-        for i, (group, source, target) in enumerate(
-            zip(groups.tolist(), sources.tolist(), targets.tolist(), strict=True)
-        ):
+        each = zip(groups.tolist(), sources.tolist(), targets.tolist(), pairwise(first), strict=True)
+        for group, source, target, (begin, end) in each:
             if chosen[group] != source:
                 continue
-            entries = range(first[i], first[i + 1])
-            if any(changes[e] > 0 and activity[rows[e]] + changes[e] > reach[rows[e]] for e in entries):
-                continue
-            for e in entries:
-                activity[rows[e]] += changes[e]
-            chosen[group] = target
-            swaps += 1
+            for e in range(begin, end):
+                if changes[e] > 0 and activity[rows[e]] + changes[e] > reach[rows[e]]:
+                    break
+            else:
+                for e in range(begin, end):
+                    activity[rows[e]] += changes[e]
+                chosen[group] = target
+                swaps += 1
         self.choose(np.array(chosen, dtype=np.int64))
         return swaps
 
@@ -323,6 +329,14 @@ class RowSlack:
         Uses that a group gives back in rows that the new column does not touch are not considered.
         """
         slack = np.maximum(self._reach - self.activity, 0.0)
+        if self._written_out is not None:
+            uses = self._written_out[columns]
+            beyond = uses > slack
+            if beyond.any():  # as below
+                beyond &= uses - self._written_out[self.chosen[self.group[columns]]] > slack
+            if but >= 0:
+                beyond[:, but] = False
+            return np.asarray(~beyond.any(axis=1))
         column, entry = self._entries_of(columns)
         row, change = self.uses.indices[entry], self.uses.data[entry]
         over = change > slack[row]
@@ -343,6 +357,21 @@ class RowSlack:
             entries = slice(uses.indptr[column], uses.indptr[column + 1])
             change[uses.indices[entries]] += sign * uses.data[entries]
         return change
+
+    def _differences(self, sources: IntArray, targets: IntArray) -> tuple[list[int], list[int], list[float]]:
+        """Where the changes of each swap begin, and at last how many they are; their rows, and they."""
+        if self._written_out is None:
+            change = csr_array(self.uses[targets] - self.uses[sources])
+            return change.indptr.tolist(), change.indices.tolist(), change.data.tolist()
+        table = self._written_out[targets] - self._written_out[sources]
+        place, row = np.nonzero(table)
+        first = np.searchsorted(place, np.arange(len(targets) + 1))
+        return first.tolist(), row.tolist(), table[place, row].tolist()
+
+    @cached_property
+    def _written_out(self) -> FloatArray | None:
+        """Uses of all columns, shape (n_choices, n_limits), where these are few."""
+        return self.uses.toarray() if self.uses.shape[0] * self.uses.shape[1] <= _FEW_CELLS else None
 
     def _sum_of(self, columns: IntArray) -> FloatArray:
         """Sum of the uses of these columns."""

@@ -281,7 +281,8 @@ def relative_gap(objective: float, bound: float) -> float:
 
 def rounding(program: Program | KindProgram, value: float) -> float:
     """Difference of costs that is rounding, for a program whose cost is about a value."""
-    return ROUNDING * max(min(1.0, program.largest_cost()), abs(value))
+    size = abs(value)
+    return ROUNDING * (size if size >= 1.0 else max(min(1.0, program.largest_cost()), size))
 
 
 def conclude(
