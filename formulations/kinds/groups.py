@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from wattsched.topology.arrays import FloatArray, IntArray, occurring, ranges
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring, ranges
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "credit", "most")
 """Arrays with an entry for every group."""
+
+# So few rows are sooner added up one by one, of at most so many times as many entries as are asked for.
+_FEW_ROWS, _FEW_TIMES = 8, 4
 
 
 class Uses(NamedTuple):
@@ -36,9 +39,18 @@ class Uses(NamedTuple):
         """How many rows each entry uses; those that it uses in several ways count for each."""
         return np.asarray(sum(np.diff(uses.indptr) for uses in self))
 
+    @property
+    def broken(self) -> BoolArray:
+        """Rows of which some entry may use other than whole numbers, shape (n_rows,)."""
+        found = np.zeros(self.fixed.shape[1], dtype=bool)
+        found[self.fixed.indices[self.fixed.data % 1.0 != 0.0]] = True
+        found[self.metered.indices] = found[self.credited.indices] = True
+        return found
+
     def take(self, entries: IntArray) -> Uses:
         """Some of the entries."""
-        return Uses(*(uses[entries] for uses in self))
+        n, rows = len(entries), self.fixed.shape[1]
+        return Uses(*(uses[entries] if uses.nnz else type(uses)((n, rows)) for uses in self))
 
     def of(self, entry: IntArray, seconds: FloatArray, credit: FloatArray) -> csr_array:
         """What columns use, shape (n_columns, n_rows)."""
@@ -97,6 +109,11 @@ class KindRows:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @cached_property
+    def broken(self) -> BoolArray:
+        """As `Uses.broken`."""
+        return self.uses.broken
 
     @cached_property
     def alike(self) -> IntArray:
@@ -296,6 +313,10 @@ def _used(
     uses: csr_array, which: IntArray, times: FloatArray | None, part: IntArray, shape: tuple[int, int]
 ) -> FloatArray:
     """Sums, by part, of some rows of a matrix, each so many times; in their order, whatever is in others."""
+    if shape[1] <= _FEW_ROWS and uses.shape[0] <= _FEW_TIMES * len(which):
+        of_rows = (use[which] for use in uses.toarray().T)
+        used = of_rows if times is None else (use * times for use in of_rows)
+        return np.array([np.bincount(part, use, shape[0]) for use in used], dtype=float).T.reshape(shape)
     size = np.diff(uses.indptr)[which]
     first = np.cumsum(size) - size
     entry = np.repeat(uses.indptr[which] - first, size) + np.arange(size.sum())

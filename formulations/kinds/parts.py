@@ -124,10 +124,9 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 
 def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
     """What limits less what is used may be off by; nothing where all are whole numbers."""
-    broken = np.zeros(program.n_rows, dtype=bool)
-    for uses in (program.own.uses, program.kinds.uses):
-        broken[uses.fixed.indices[uses.fixed.data % 1.0 != 0.0]] = True
-        broken[uses.metered.indices] = broken[uses.credited.indices] = True
+    broken = program.kinds.broken.copy()
+    if not broken.all():
+        broken |= program.own.uses.broken
     for limit in (program.row_lower, program.row_upper):
         broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
     return np.where(broken, CANCELLATION * np.abs(used), 0.0)

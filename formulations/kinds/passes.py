@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.formulations.kinds.groups import KindGroups
-from wattsched.topology.arrays import FloatArray, IntArray, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
 
 _CELLS = 1 << 16
 """Reduced costs computed at once: they stay in the processor's cache."""
@@ -25,17 +25,38 @@ class Passes:
 
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
-        self._last: tuple[FloatArray, FloatArray, IntArray] | None = None
+        self._last: tuple[FloatArray, FloatArray, IntArray | None] | None = None
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
         last = self._last  # the same prices are often asked about again
+        if last is not None and last[2] is not None and np.array_equal(last[0], prices):
+            return last[1], last[2]
+        least, code = self._found_least(prices)
+        self._last = prices.copy(), least, code
+        return least, code
+
+    def least_costs(self, prices: FloatArray) -> FloatArray:
+        """Least reduced cost of every group, without its column."""
+        last = self._last
         if last is None or not np.array_equal(last[0], prices):
-            last = self._last = prices.copy(), *self._found_least(prices)
-        return last[1:]
+            last = self._last = prices.copy(), self._found_costs(prices), None
+        return last[1]
+
+    def _found_costs(self, prices: FloatArray) -> FloatArray:
+        least, order = self._least_own(prices)[0], self._by_kind.order
+        priced, of_kind = _Priced(self._groups, self._by_kind, prices), np.full(len(least), np.inf)
+
+        def look(chunk: _Chunk) -> None:
+            priced.reduced(chunk).min(axis=1, out=of_kind[chunk.groups])
+
+        self._over_kinds(look)
+        least[order] = np.minimum(least[order], of_kind)
+        return least
 
     def _found_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
-        least, code, _ = self._least_own(prices)
+        least, reduced = self._least_own(prices)
+        code = self._first_own(reduced, least)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
         of_kind, run = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
 
@@ -74,7 +95,7 @@ class Passes:
         """As `within`, in no order."""
         threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
-        least, _, reduced = self._least_own(prices)
+        least, reduced = self._least_own(prices)
         order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
         known, found = least[order], []
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -99,20 +120,24 @@ class Passes:
         near = np.flatnonzero(above <= threshold)
         return groups[near], codes[near], np.maximum(above[near], 0.0)
 
-    def _least_own(self, prices: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Least reduced cost of every group's own columns, the first that has it, and those of all."""
+    def _least_own(self, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Least reduced cost of every group's own columns, and those of all."""
         own, n = self._groups.own, self._groups.n_groups
-        least, code = np.full(n, np.inf), np.full(n, -1)
+        least = np.full(n, np.inf)
         reduced = own.cost - own.uses.priced(prices, own.entry, own.seconds, own.credit)
         having = np.flatnonzero(np.diff(own.start))
         if len(having) == len(own):  # one each, as waiting is
-            least[having], code[having] = reduced, np.arange(len(own))
+            least[having] = reduced
         elif len(having):
-            starts = own.start[having]
-            least[having] = np.minimum.reduceat(reduced, starts)
-            hits = np.flatnonzero(reduced == least[own.group])
-            code[having] = hits[np.searchsorted(hits, starts)]
-        return least, code, reduced
+            least[having] = np.minimum.reduceat(reduced, own.start[having])
+        return least, reduced
+
+    def _first_own(self, reduced: FloatArray, least: FloatArray) -> IntArray:
+        """The first own column of every group that has its least reduced cost, -1 without any."""
+        own, code = self._groups.own, np.full(self._groups.n_groups, -1)
+        hits = np.flatnonzero(reduced == least[own.group])[::-1]
+        code[own.group[hits]] = hits
+        return code
 
     def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
         """Look at all chunks of groups."""
@@ -135,9 +160,9 @@ class _Chunk(NamedTuple):
     runs : slice
         Of rows of the kind that are `KindRows.alike`.
     limited : bool
-        Whether none of them may choose all rows.
+        Whether one of them may not choose all rows.
     starting : bool
-        Whether all of them have a surcharge, or lose time.
+        Whether one of them has a surcharge, or loses time.
     """
 
     groups: slice
@@ -171,27 +196,32 @@ class _ByKind:
         kinds = groups.kinds
         limited = groups.most < np.append(np.diff(kinds.start), 0)[groups.kind]
         start = np.searchsorted(kinds.alike, kinds.start)
-        begin = np.append(kinds.start[:-1], 0)[groups.kind]
-        most = np.searchsorted(kinds.alike, begin + groups.most) - np.append(start[:-1], 0)[groups.kind]
+        most, some = np.append(np.diff(start), 0)[groups.kind], np.flatnonzero(limited)
+        own_kind = groups.kind[some]
+        until = np.append(kinds.start[:-1], 0)[own_kind] + groups.most[some]
+        most[some] = np.searchsorted(kinds.alike, until) - np.append(start[:-1], 0)[own_kind]
         starting = (groups.lost_s != 0.0) | (groups.surcharge != 0.0)
         alike = (groups.kind + 1) * 4 + 2 * limited + starting
         order = stable_order(alike)
         credit = [groups.credit] if kinds.uses.credited.nnz else []
         columns = [groups.work, groups.worth, *credit, np.ones(len(order)), groups.surcharge, groups.lost_s]
         features = np.column_stack([column[order] for column in columns])
-        kind = groups.kind[order]
-        begin = np.flatnonzero(np.diff(alike[order], prepend=-9))
-        chunks = []
-        for first, last in pairwise([*begin.tolist(), len(order)]):
-            k = int(kind[first])
-            runs = slice(int(start[k]), int(start[k + 1]))
-            if k < 0 or runs.start == runs.stop:
-                continue
-            step = max(64, _CELLS // (runs.stop - runs.start))
-            places = [slice(i, min(i + step, last)) for i in range(first, last, step)]
-            apart = bool(limited[order[first]]), bool(starting[order[first]])
-            chunks += [_Chunk(place, runs, *apart) for place in places]
-        return cls(order, features, most[order], chunks)
+        return cls(
+            order, features, most[order], _chunks(groups.kind[order], start, limited[order], starting[order])
+        )
+
+
+def _chunks(kind: IntArray, start: IntArray, limited: BoolArray, starting: BoolArray) -> list[_Chunk]:
+    """Chunks of groups by kind, of runs by kind that begin there."""
+    begin, starts, bounds = np.flatnonzero(np.diff(kind, prepend=-9)), start.tolist(), []
+    for k, (first, last) in zip(kind[begin].tolist(), pairwise([*begin.tolist(), len(kind)]), strict=True):
+        if k >= 0 and (size := starts[k + 1] - starts[k]):
+            step = max(64, _CELLS // size)
+            runs = slice(starts[k], starts[k + 1])
+            bounds += [(i, min(i + step, last), runs) for i in range(first, last, step)]
+    firsts = [first for first, *_ in bounds]
+    apart = (np.logical_or.reduceat(flag, firsts).tolist() if firsts else [] for flag in (limited, starting))
+    return [_Chunk(slice(i, j), runs, *flags) for (i, j, runs), *flags in zip(bounds, *apart, strict=True)]
 
 
 class _Priced:

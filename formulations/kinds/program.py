@@ -90,10 +90,30 @@ class KindProgram(KindGroups):
 
     def objective(self, point: IntArray) -> float:
         """Cost of a point."""
-        return float(self.costs(np.arange(self.n_groups), point).sum())
+        return self._measured("objective", point, self._objective)
 
     def violation(self, point: IntArray) -> float:
         """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
+        return self._measured("violation", point, self._violation)
+
+    def _measured(self, name: str, point: IntArray, found: Callable[[IntArray], float]) -> float:
+        """What is found of a point, the last of which is often asked about again: nobody may change it."""
+        point.setflags(write=False)
+        if not self._last or self._last[0][0] is not point:
+            self._last[:] = [(point, {})]
+        known = self._last[0][1]
+        if name not in known:
+            known[name] = found(point)
+        return known[name]
+
+    @cached_property
+    def _last(self) -> list[tuple[IntArray, dict[str, float]]]:
+        return []
+
+    def _objective(self, point: IntArray) -> float:
+        return float(self.costs(np.arange(self.n_groups), point).sum())
+
+    def _violation(self, point: IntArray) -> float:
         if len(point) != self.n_groups or not self._possible(point):
             return np.inf
         use = self.uses_in_all(np.arange(self.n_groups), point)

@@ -176,12 +176,12 @@ def sums(shard: Shard, prices: FloatArray) -> Sums:
 
 def least_sums(shard: Shard, prices: FloatArray) -> FloatArray:
     """Sums of the least reduced costs over each block of groups."""
-    return np.bincount(shard.block, shard.passes.least(prices)[0], len(shard.start) - 1).astype(float)
+    return np.bincount(shard.block, shard.passes.least_costs(prices), len(shard.start) - 1).astype(float)
 
 
 def least(shard: Shard, prices: FloatArray) -> FloatArray:
     """Least reduced cost of every group."""
-    return shard.passes.least(prices)[0]
+    return shard.passes.least_costs(prices)
 
 
 def cheapest(shard: Shard, prices: FloatArray, wanted: BoolArray | None = None) -> IntArray:
