@@ -9,7 +9,7 @@ under some objectives those that lose time to a restart.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,16 @@ from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.formulations.sizing.data import Options, allowed, chosen_options, options_in
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows
+from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows, note_rows
 from wattsched.formulations.sizing.mckp import add_room_rows
 from wattsched.formulations.sizing.objectives import Objective, useful_share
 from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.own_pairs import OwnPairs, in_turn, with_more
 from wattsched.formulations.sizing.quotas import quotas_of
 from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.column import NONE
 from wattsched.topology.node_allocation import NoRoomError
 
@@ -114,6 +115,10 @@ class _Round:
         uses, builder, kinds = self._kinds()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
+        of_parts = np.zeros(2 * len(self.parts))
+        nothing = np.broadcast_to(0.0, len(own.job))
+        seconds = nothing if own.seconds is None else np.minimum(own.seconds, horizon_s)
+        credit = nothing if own.credit is None else own.credit
         lower, upper = builder.row_bounds()
         of_group = {
             "kind": np.where(self.of_kind, known.kind, -1),
@@ -126,21 +131,22 @@ class _Round:
         }
         of_part, n_parts = {"kind": -1, "worth": 1.0}, len(self.parts)
         groups: dict[str, Any] = {
-            name: np.append(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
+            name: with_more(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
             for name, values in of_group.items()
         }
-        n_own = np.append(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
+        n_own = with_more(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
         # Rows of jobs that keep their GPUs are there once more, without the room.
-        entry = np.where(own.row == WAIT, 2 * n, own.row + n * known.jobs.fixed[own.job])
-        entry = np.append(entry, 2 * n + 1 + np.arange(2 * n_parts))
+        kept = own.row + n * known.jobs.fixed[own.job] if known.jobs.fixed.any() else own.row
+        entry = np.where(own.row == WAIT, 2 * n, kept)
+        entry = with_more(entry, 2 * n + 1 + np.arange(2 * n_parts))
         return KindProgram(
             **groups,
             kinds=kinds,
             own=OwnColumns.of(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
-                cost=np.append(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
-                seconds=np.append(np.minimum(own.seconds, horizon_s), np.zeros(2 * n_parts)),
-                credit=np.append(own.credit, np.zeros(2 * n_parts)),
+                cost=with_more(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
+                seconds=with_more(seconds, of_parts),
+                credit=with_more(credit, of_parts),
                 entry=entry,
                 uses=uses,
             ),
@@ -228,23 +234,21 @@ class _Round:
             most[jobs] = np.count_nonzero(seconds <= known.latest_s[jobs, None], axis=1)
         return np.asarray(most)
 
-    def _own_pairs(self) -> _OwnPairs:
+    def _own_pairs(self) -> OwnPairs:
         """What is no row of a job's kind: waiting, what it does not restart for, and all of odd jobs."""
         parts = [self._waiting(), self._kept(), *([self._odd()] if self._is_odd.any() else [])]
-        rank = np.empty_like(self.order)
-        rank[self.order] = np.arange(len(rank))
-        order = stable_order(rank[np.concatenate([part.job for part in parts])])
-        return _OwnPairs(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+        return in_turn(parts, self.order)
 
-    def _waiting(self) -> _OwnPairs:
+    def _waiting(self) -> OwnPairs:
         known = self.known
         options = chosen_options(known, np.full(len(known), WAIT))
         waits = self.of_kind & ~known.must_run & (options.completion_s <= known.latest_s)
-        job, cost = np.flatnonzero(waits), self.objective.cost(options)
-        seconds = self._metered_s(options)[job]
-        return _OwnPairs(job, np.full(len(job), WAIT), cost[job], seconds, np.zeros(len(job)))
+        job, cost = self.order[waits[self.order]], self.objective.cost(options)
+        seconds = self._metered_s(options)[job] if self._meters else None
+        credit = np.zeros(len(job)) if self._credits else None
+        return OwnPairs(job, np.full(len(job), WAIT), cost[job], seconds, credit)
 
-    def _kept(self) -> _OwnPairs:
+    def _kept(self) -> OwnPairs:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
         known, rows = self.known, self.known.configurations
 
@@ -253,13 +257,14 @@ class _Round:
             return some, Rows([by[some] for by in (rows.kind, rows.pool, rows.gpus, rows.batch_size)])
 
         some, by_place = rows.once(("unbeaten", *self.words), unbeaten)
-        job, place = known.going_on(by_place)
+        job, place = known.going_on(by_place, self.order[(self.scaled.scales & ~self._is_odd)[self.order]])
         row = some[place]
-        seconds = known.work[job] / rows.rate[row]
-        keep = self.scaled.scales[job] & ~self._is_odd[job] & (seconds <= known.latest_s[job])
-        job, row, seconds = job[keep], row[keep], seconds[keep]
+        if np.isfinite(known.latest_s).any():
+            in_time = known.work[job] / rows.rate[row] <= known.latest_s[job]
+            job, row = job[in_time], row[in_time]
         cost = self.scaled.worth[job] * self.scaled.value[row]
-        return _OwnPairs(job, row, cost, seconds, known.weight[job])
+        seconds = known.work[job] / rows.rate[row] if self._meters else None
+        return OwnPairs(job, row, cost, seconds, known.weight[job] if self._credits else None)
 
     def _undominated(self, name: str, alike: IntArray) -> BoolArray:
         """Rows that no other one of the kind beats for all jobs that is alike in what has this name.
@@ -279,11 +284,22 @@ class _Round:
         return rows.once(("undominated", name, *self.words), undominated_rows)
 
     @cached_property
+    def _meters(self) -> bool:
+        """Whether a row counts joules or grams."""
+        budgets, quotas = self.known.instance.budgets, quotas_of(self.known.instance)
+        return (budgets.energy_j, budgets.carbon_g) != (None, None) or any(quota.metered for quota in quotas)
+
+    @property
+    def _credits(self) -> bool:
+        """Whether a row counts goodput."""
+        return self.known.instance.budgets.least_goodput is not None
+
+    @cached_property
     def _is_odd(self) -> BoolArray:
         """Jobs whose options are neither rows of their kind nor kept."""
         return ~self.of_kind & ~(self.known.jobs.fixed & self.scaled.scales)
 
-    def _odd(self) -> _OwnPairs:
+    def _odd(self) -> OwnPairs:
         """All that jobs can do whose costs or uses do not scale."""
         known, jobs = self.known, np.flatnonzero(self._is_odd)
         _, job, row = known.configurations.laid_out(known.kind[jobs])
@@ -292,12 +308,17 @@ class _Round:
         options, row = options.take(possible), row[possible]
         cost = self.objective.cost(options)
         keep = np.flatnonzero(undominated(options, cost))
-        credit = known.weight[options.job] * useful_share(options, known.round_s)
-        seconds = self._metered_s(options)
-        return _OwnPairs(options.job[keep], row[keep], cost[keep], seconds[keep], credit[keep])
+        rank = np.empty_like(self.order)
+        rank[self.order] = np.arange(len(rank))
+        keep = keep[np.argsort(rank[options.job[keep]], kind="stable")]
+        seconds = self._metered_s(options)[keep] if self._meters else None
+        credit = None
+        if self._credits:
+            credit = (known.weight[options.job] * useful_share(options, known.round_s))[keep]
+        return OwnPairs(options.job[keep], row[keep], cost[keep], seconds, credit)
 
     def _metered_s(self, options: Options) -> FloatArray:
-        """`_OwnPairs.seconds` of options."""
+        """`OwnPairs.seconds` of options."""
         in_round = self.known.instance.budgets.scope == "round"
         waiting = 0.0 if in_round else options.energy_j
         return np.where(options.waiting, waiting, options.completion_s)
@@ -308,11 +329,14 @@ class _Round:
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
-                return place(chosen_options(self.known, row), np.arange(len(self.known)))
+                decision = place(chosen_options(self.known, row), np.arange(len(self.known)))
             except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
                 if (least := self._cheapest_to_stop(row, error.pool)) is None:
                     raise
                 row[least] = WAIT
+                continue
+            note_rows(self.known, decision, row)
+            return decision
 
     def _cheapest_to_stop(self, row: IntArray, pool: int) -> int | None:
         """The job of a pool that costs least if it waits, of those that may."""
@@ -359,31 +383,12 @@ class _Round:
     def _awake(self, row: IntArray) -> IntArray:
         """Columns of parts, of which as few are awake as jobs in rows of their kinds need."""
         known, rows = self.known, self.known.configurations
+        if not self.parts:
+            return np.zeros(0, dtype=np.int64)
         needs = (row >= 0) & ~known.jobs.fixed
         woken = nodes_awake(rooms_of(known), rows.pool[row[needs]], rows.block[row[needs]])
         first = len(self.own.job) + 2 * np.arange(len(self.parts))
         return np.asarray(first + awake_parts(self.parts, woken), dtype=np.int64)
-
-
-class _OwnPairs(NamedTuple):
-    """Jobs with rows that they have for themselves.
-
-    Attributes
-    ----------
-    job, row : int arrays, shape (n,)
-        `WAIT` for waiting.
-    cost : float array, shape (n,)
-    seconds : float array, shape (n,)
-        For which it draws its watts; for waiting the joules that it pays for.
-    credit : float array, shape (n,)
-        Goodput at the speed of the smallest configuration.
-    """
-
-    job: IntArray
-    row: IntArray
-    cost: FloatArray
-    seconds: FloatArray
-    credit: FloatArray
 
 
 def _ordered(

@@ -25,13 +25,13 @@ from wattsched.topology.room import room_for
 
 ALONE = -1
 """Number of no set."""
-WAITING: dict[str, list[float]] = {
-    "rate": [0.0],
-    "power_w": [0.0],
-    "pool": [WAIT],
-    "gpus": [0],
-    "block": [0],
-    **{name: [np.nan] for name in SETTINGS},
+WAITING: dict[str, float] = {
+    "rate": 0.0,
+    "power_w": 0.0,
+    "pool": WAIT,
+    "gpus": 0,
+    "block": 0,
+    **dict.fromkeys(SETTINGS, np.nan),
 }
 """What a job that waits has and takes."""
 COMPLETION_RANGE_S = (1e-6, 1e13)
@@ -135,13 +135,18 @@ class Options:
     @cached_property
     def change_cost(self) -> FloatArray:
         """What the objective pays for each option because it changes what runs now."""
+        if not self.of.change_cost.any():
+            return np.zeros(len(self))
         return np.where(self.pays_restart, self.of.change_cost[self.job], 0.0)
 
     @cached_property
     def completion_s(self) -> FloatArray:
         """Seconds to completion, restart included; for waiting the round plus the best completion."""
+        waiting_s = self.round_s + self.best_s[self.job]
+        if self.waiting.all():
+            return waiting_s
         running_s = self.work[self.job] / np.where(self.waiting, 1.0, self.rate) + self.lost_s
-        return np.where(self.waiting, self.round_s + self.best_s[self.job], running_s)
+        return np.where(self.waiting, waiting_s, running_s)
 
     @cached_property
     def energy_j(self) -> FloatArray:
@@ -314,9 +319,12 @@ def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:
 
 
 def _columns_of(known: RoundJobs, row: IntArray) -> Columns:
+    columns = known.configurations.columns
+    if (row == WAIT).all():
+        return {name: np.full(len(row), WAITING[name], values.dtype) for name, values in columns.items()}
     return {
-        name: np.concatenate([values, np.array(WAITING[name], dtype=values.dtype)])[row]
-        for name, values in known.configurations.columns.items()
+        name: np.concatenate([values, np.array([WAITING[name]], dtype=values.dtype)])[row]
+        for name, values in columns.items()
     }
 
 

@@ -179,8 +179,11 @@ class RoundJobs:
         at, position = self.held[1][job], np.zeros(len(job), dtype=np.int64)
         node, gpu = held.node.codes[entry], held.gpu[entry]
         for p, pool in enumerate(self.pools):
-            here = np.flatnonzero(at == p)
-            position[here] = pool.positions(held.node.values, node[here], gpu[here])
+            here = at == p
+            if here.all():
+                position = pool.positions(held.node.values, node, gpu)
+            else:
+                position[here] = pool.positions(held.node.values, node[here], gpu[here])
         place = job * max((pool.n_gpus for pool in self.pools), default=1) + position
         if (at != WAIT).all() and (place[1:] > place[:-1]).all():
             return job, position
@@ -266,8 +269,8 @@ class RoundJobs:
         found[[j for together in self.job_sets for j in together.members]] = True
         return found
 
-    def going_on(self, rows: Rows) -> tuple[IntArray, IntArray]:
-        """Jobs that run now, ascending, and rows of their kinds in which they would not restart.
+    def going_on(self, rows: Rows, jobs: IntArray) -> tuple[IntArray, IntArray]:
+        """Those of some jobs that run now, in their order, and rows in which they would not restart.
 
         Jobs that restart in no time and at no cost, and may, are left out.
 
@@ -275,10 +278,11 @@ class RoundJobs:
         ----------
         rows : Rows
             By kind and what tells whether a job restarts: pool, GPUs and batch size.
+        jobs : int array
         """
         gpus, pool, batch = self.held
         pays = (self.restart_s > 0.0) | (self.change_cost > 0.0)
-        bound = np.flatnonzero((gpus >= 0) & (pays | self.jobs.fixed))
+        bound = jobs[((gpus >= 0) & (pays | self.jobs.fixed))[jobs]]
         place, row = rows.equal([self.kind[bound], pool[bound], gpus[bound], batch[bound]])
         return bound[place], row
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import WAIT
+from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import NONE, Coded
+from wattsched.topology.remembered import remembered
 
 UNKNOWN = -2
 """Pool of a job that a decision does not name, or has in a pool that there is not; row that is none."""
@@ -85,6 +88,27 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
     return found
 
 
+class _Made(NamedTuple):
+    """What a decision was made of: jobs by name, rows of their kinds, and of these that of each job."""
+
+    names: Sequence[str]
+    rows: Configurations
+    row: IntArray
+
+
+@remembered
+def _made(decision: Decision) -> list[_Made]:
+    return []
+
+
+def note_rows(known: RoundJobs, decision: Decision, row: IntArray) -> None:
+    """Remember the rows that a decision was made of, `WAIT` for waiting, as long as there is it."""
+    names, rows = known.jobs.names, known.configurations
+    if known.left_out:
+        names, row = [*names, *known.left_out], np.append(row, np.full(len(known.left_out), WAIT))
+    _made(decision)[:] = [_Made(names, rows, row)]
+
+
 def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     """Row of its kind that a decision stands for, of every job that is not in a set.
 
@@ -93,6 +117,19 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
     int array, shape (n_jobs,)
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
+    for made in _made(decision):
+        if made.rows.has_rows_of(known.configurations):
+            found, job = np.full(len(known), UNKNOWN), known.numbers_of(made.names)
+            here = np.flatnonzero(job != NONE)
+            job, row = job[here], made.row[here]
+            found[job] = row
+            # A job may be of another kind than it was.
+            if ((row == WAIT) | (known.configurations.kind[row] == known.kind[job])).all():
+                return found
+    return _looked_up(known, decision)
+
+
+def _looked_up(known: RoundJobs, decision: Decision) -> IntArray:
     asked, rows = asked_of(known, decision), known.configurations
     row = rows.by_setting.first_equal([known.kind, asked.pool, asked.gpus, *asked.settings.values()])
     found = np.where((row == NONE) | (asked.together.codes != NONE), UNKNOWN, row)

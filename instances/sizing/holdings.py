@@ -130,10 +130,11 @@ def held_by(n: int, place: Mapping[str, int], jobs: AssignmentColumns) -> Coded:
     ValueError
         Which names a job that is there twice.
     """
-    if len(set(jobs.names)) < len(jobs):
+    known = np.fromiter(map(place.get, jobs.names, repeat(n)), np.int64, len(jobs))
+    # Those of other names share the last number.
+    if np.bincount(known).max(initial=0) > 1 and len(set(jobs.names)) < len(jobs):
         twice = next(name for i, name in enumerate(jobs.names) if jobs.place[name] != i)
         raise ValueError(f"'current' has job '{twice}' more than once")
-    known = np.fromiter(map(place.get, jobs.names, repeat(n)), np.int64, len(jobs))
     codes = np.full(n + 1, NONE)
     codes[known] = np.arange(len(jobs))
     return Coded(codes[:-1], Holdings.of_assignments(jobs))
