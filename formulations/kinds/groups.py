@@ -247,10 +247,11 @@ class KindGroups:
 
     def costs(self, group: IntArray, code: IntArray) -> FloatArray:
         """Cost of columns."""
-        row = code - len(self.own)
-        own = np.append(self.own.cost, 0.0)[np.where(row < 0, code, len(self.own))]
-        kinds = self.worth[group] * np.append(self.kinds.value, 0.0)[np.where(row < 0, len(self.kinds), row)]
-        return np.where(row < 0, own, kinds + self.surcharge[group])
+        of_kind, own, row = self._divided(code)
+        found, choosing = np.empty(len(code)), group[of_kind]
+        found[own] = self.own.cost[code[own]]
+        found[of_kind] = self.worth[choosing] * self.kinds.value[row] + self.surcharge[choosing]
+        return found
 
     def _seconds(self, group: IntArray, row: IntArray) -> FloatArray:
         seconds = self.work[group] * self.kinds.pace[row] + self.lost_s[group]

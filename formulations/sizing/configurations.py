@@ -72,10 +72,6 @@ class Configurations:
         """The same rows, and what was found of them by `once`, for other jobs of these kinds."""
         return replace(self, of_job=of_job)
 
-    def has_rows_of(self, others: Configurations) -> bool:
-        """Whether these are the same rows, for whatever jobs."""
-        return self.pool is others.pool
-
     def once(self, words: Any, found: Callable[[], T]) -> T:
         """What is found of the rows, which it is once for what is asked in these words."""
         if words not in self._found:

@@ -213,14 +213,15 @@ def decide(options: Options, chosen: IntArray, places: Places) -> Decision:
         leads = np.array([*(together.members[0] for together in options.job_sets), 0])
         source = np.where(job_set == ALONE, np.arange(len(chosen)), leads[job_set])[running]
         placed = Places.joined([places, held.only(options.fixed[held.job])]).of(source, running)
-    gpus = options.gpus[chosen[running]]
+    wanted = chosen[running]
+    gpus = options.gpus[wanted]
     for i in np.flatnonzero(np.bincount(placed.job, minlength=len(chosen))[running] != gpus).tolist():
         raise ValueError(f"job '{names[running[i]]}' runs, but the point has no block for it")
     gpus_of = gpus_of_lines(options.instance.cluster)
-    line = gpus_of.start[pool[placed.job]] + placed.position
+    line = gpus_of.start[pool][placed.job] + placed.position
     used, node = occurring(gpus_of.node[line], len(gpus_of.nodes))
     named = [*map(gpus_of.nodes.__getitem__, used.tolist())]
-    settings = {name: getattr(options, name)[chosen[running]] for name in SETTINGS}
+    settings = {name: getattr(options, name)[wanted] for name in SETTINGS}
     columns: dict[str, Column] = {
         "job": [*map(names.__getitem__, running.tolist())],
         "gpus": gpus,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import WAIT, Configurations
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
@@ -89,10 +90,19 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
 
 
 class _Made(NamedTuple):
-    """What a decision was made of: jobs by name, rows of their kinds, and of these that of each job."""
+    """What a decision was made of.
+
+    Attributes
+    ----------
+    names : sequence of str
+    pool : reference to int array
+        Of the rows of the kinds, as others have another one; a decision that is kept does not keep it.
+    row : int array, shape (n_jobs,)
+        That of each job.
+    """
 
     names: Sequence[str]
-    rows: Configurations
+    pool: weakref.ref[IntArray]
     row: IntArray
 
 
@@ -103,10 +113,10 @@ def _made(decision: Decision) -> list[_Made]:
 
 def note_rows(known: RoundJobs, decision: Decision, row: IntArray) -> None:
     """Remember the rows that a decision was made of, `WAIT` for waiting, as long as there is it."""
-    names, rows = known.jobs.names, known.configurations
+    names = known.jobs.names
     if known.left_out:
         names, row = [*names, *known.left_out], np.append(row, np.full(len(known.left_out), WAIT))
-    _made(decision)[:] = [_Made(names, rows, row)]
+    _made(decision)[:] = [_Made(names, weakref.ref(known.configurations.pool), row)]
 
 
 def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
@@ -118,7 +128,7 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
         `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
     for made in _made(decision):
-        if made.rows.has_rows_of(known.configurations):
+        if made.pool() is known.configurations.pool:
             found, job = np.full(len(known), UNKNOWN), known.numbers_of(made.names)
             here = np.flatnonzero(job != NONE)
             job, row = job[here], made.row[here]
