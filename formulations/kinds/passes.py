@@ -244,7 +244,8 @@ class _Priced:
         self._more = at_once - np.repeat(least, self._size)
         hits = np.flatnonzero(self._more == 0.0)
         self.best = hits[np.searchsorted(hits, runs)]
-        self._linear = bool(np.isinf(groups.horizon_s)) or not metered.any()
+        self._metered = bool(metered.any())
+        self._linear = bool(np.isinf(groups.horizon_s)) or not self._metered
         # What a work, a worth, a credit, a group, a surcharge and a second of it pay for each run.
         self._pace = kinds.pace[runs]
         credited = [-(uses.credited @ prices)[runs]] if uses.credited.nnz else []
@@ -266,17 +267,20 @@ class _Priced:
         if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
             features = np.repeat(features, 2, axis=0)
         last = len(terms) - 1
+        # What a group that starts has besides is added apart: to others in its chunk it adds nothing.
         if self._linear:
-            known = last + 1 if chunk.starting else last - 1
-            cells = features[:, :known] @ terms[:known]
+            cells = features[:, : last - 1] @ terms[: last - 1]
+            if chunk.starting and self._metered:
+                cells += np.multiply.outer(features[:, last], terms[last])
         else:
-            known = last if chunk.starting else last - 1
             cells = np.multiply.outer(features[:, 0], self._pace[chunk.runs])
             if chunk.starting:
                 cells += features[:, last:]
             np.minimum(cells, self._horizon_s, out=cells)
             cells *= terms[last]
-            cells += features[:, 1:known] @ terms[1:known]
+            cells += features[:, 1 : last - 1] @ terms[1 : last - 1]
+        if chunk.starting:
+            cells += features[:, last - 1 : last]
         if single:
             cells = cells[:1]
         if chunk.limited:

@@ -13,15 +13,22 @@ from strategies.instances import small_instances, tables
 
 from wattsched.executors import SerialExecutor
 from wattsched.formulations.kinds import KindProgram, passes, shards
-from wattsched.formulations.sizing import by_kind, mckp
+from wattsched.formulations.sizing import by_kind, matching, mckp
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import comparable_jobs, without_options
+from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.matching import matching_rows
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.instances.generators import generate
+from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits, Solution, listening
+from wattsched.topology.arrays import IntArray
+from wattsched.topology.column import Coded
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.checker import check
 
@@ -65,6 +72,11 @@ def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
             for program in (explicit, kinds)
         ]
         assert bounds[1] == pytest.approx(bounds[0], rel=1e-9, abs=1e-9)
+        prices = np.array([named[name] for name in kinds.row_names()])
+        costs, columns = passes.Passes(kinds).least_costs(prices), passes.Passes(kinds).least(prices)
+        assert np.array_equal(costs, columns[0])
+        reduced = kinds.reduced(np.arange(kinds.n_groups), columns[1], prices)
+        assert reduced == pytest.approx(costs, rel=1e-9, abs=1e-9)
 
 
 def spread_over(program: KindProgram, n: int) -> KindProgram:
@@ -150,6 +162,39 @@ def test_neither_threads_nor_shards_change_a_digit(horizon_s: float, monkeypatch
         assert kinds.objective(point) == pytest.approx(found[0][1].sum(), rel=1e-12)
         everyone = np.arange(kinds.n_groups)
         assert kinds.uses_in_all(everyone, point) == pytest.approx(found[0][2].sum(axis=0), rel=1e-12)
+
+
+def test_rows_of_the_last_decision_are_those_that_a_look_at_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = generate("uniform", jobs=2_000, seed=3)
+    known = comparable_jobs(instance)
+    model = by_kind.of_kinds(known, OBJECTIVES[instance.objective])
+    x = solver.solve(model.program, Limits(gap=1e-3)).x
+    assert x is not None
+    decision, jobs = model.decode(x, {}), known.jobs
+    looked_up, looks = matching._looked_up, list[int]()
+
+    def look(known: RoundJobs, decision: Decision) -> IntArray:
+        looks.append(len(known))
+        return looked_up(known, decision)
+
+    monkeypatch.setattr(matching, "_looked_up", look)
+    options = jobs.coded("options")
+    swapped = options.codes.copy()
+    swapped[500:700] = options.codes[700:900]
+    others = {**jobs.columns, "name": [*jobs.names[:-50], *(f"new{j}" for j in range(50))]}
+    for columns, again in (
+        (jobs.columns, 0),
+        (others, 0),
+        ({**others, "options": Coded(swapped, options.values)}, 1),
+    ):
+        later = comparable_jobs(instance.model_copy(update={"jobs": JobColumns(columns)}))
+        looks.clear()
+        found = matching_rows(later, decision)
+        assert len(looks) == again
+        # A copy is another object, of which nothing is known.
+        assert np.array_equal(found, matching_rows(later, decision.model_copy()))
+        assert (found >= 0).any()
+        assert (found == WAIT).any()
 
 
 def test_greedy_leaves_no_cluster_idle_under_many_rows() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.topology import arrays
-from wattsched.topology.arrays import Rows, stable_order
+from wattsched.topology.arrays import Rows, distinct, ranges, stable_order
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
 ROWS = st.lists(st.tuples(st.integers(-1, 2), VALUES, VALUES), max_size=12)
@@ -48,6 +48,18 @@ def test_rows_that_are_mixed_up_at_first_are_told_apart(rows, asked):
         found = Rows(columns_of(rows)).equal(columns_of(asked))
     expected = Rows(columns_of(rows)).equal(columns_of(asked))
     assert [column.tolist() for column in found] == [column.tolist() for column in expected]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=6), st.booleans())
+def test_ranges_are_one_after_the_other(parts, together):
+    size = np.array([many for _, many in parts], dtype=np.int64)
+    start = np.array([first for first, _ in parts], dtype=np.int64)
+    start = 3 + np.cumsum(size) - size if together else start
+    expected = [
+        first + k for first, many in zip(start.tolist(), size.tolist(), strict=True) for k in range(many)
+    ]
+    assert ranges(start, size).tolist() == expected
+    assert distinct(np.array(expected, dtype=np.int64), 30) is (len(set(expected)) == len(expected))
 
 
 @given(st.lists(st.integers(0, 3) | st.sampled_from([2**16 - 1, 2**16, 2**40])))

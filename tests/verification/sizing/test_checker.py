@@ -168,6 +168,13 @@ def test_migrations_are_moves_without_a_change() -> None:
     assert (report.faults, report.totals["migrations"], report.totals["restarts"]) == ([], 1, 0)
 
 
+@pytest.mark.parametrize(("gpus", "moves"), [([1, 0], 0), ([0, 1], 0), ([1, 2], 1)])
+def test_the_same_gpus_in_another_order_are_no_move(gpus: list[int], moves: int) -> None:
+    held = instance({**TRAIN, "current": {"gpus": 2, "pool": "A", "nodes": {"a0": [0, 1]}}})
+    report = check(held, decision(runs("train", 2, "A", {"a0": gpus})))
+    assert (report.totals["migrations"], report.totals["restarts"]) == (moves, 0)
+
+
 def test_settings_other_than_count_batch_and_pool_change_for_free() -> None:
     table = {**TUNE["options"], "gpus": [1, 1, 1], "pool": ["A"] * 3, "power_w": [9.0] * 3}
     table |= {"completion_s": [100.0] * 3, "frequency_mhz": [900, 1000, 1000], "batch_size": [8, 8, 16]}
