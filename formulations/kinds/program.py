@@ -99,9 +99,10 @@ class KindProgram(KindGroups):
     def _measured(self, name: str, point: IntArray, found: Callable[[IntArray], float]) -> float:
         """What is found of a point, the last of which is often asked about again: nobody may change it."""
         point.setflags(write=False)
-        if not self._last or self._last[0][0] is not point:
-            self._last[:] = [(point, {})]
-        known = self._last[0][1]
+        last = next(iter(self._last), None)
+        if last is None or last[0] is not point:
+            self._last[:] = [last := (point, {})]
+        known = last[1]  # of this point, whatever other threads ask about
         if name not in known:
             known[name] = found(point)
         return known[name]
