@@ -43,6 +43,10 @@ def command(
     bound, or that there is no decision, is the solver's word. A bound of ``replay --bound`` is checked alone.
     """
     if result_file is None:
+        if require_gap is not None:
+            raise BadInput("--require-gap needs RESULT: a bound of replay --bound has no gap")
+        if dask is not None:
+            raise BadInput("--dask needs RESULT: a bound of replay --bound is checked here")
         return _check_bound(instance_file, as_json)
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")

@@ -136,7 +136,8 @@ def _document(entry: Entry, record: Record | None) -> dict[str, Any]:
 def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any) -> None:
     """Make instances again, the same to the last digit, or refuse to.
 
-    Those of public traces need WATTSCHED_DATA, and are left out with a note without it.
+    Those of public traces need WATTSCHED_DATA, and are left out with a note without it; exit code 2 if
+    nothing is left.
     """
     from wattsched.exchange import export_program
     from wattsched.instances.io import document_text
@@ -145,9 +146,10 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
     chosen = _selected(names, **having)
     if output is None and (len(chosen) > 1 or mps):
         raise BadInput("-o: say into which folder, there are several files to write")
-    known = best_known()
+    known, missing = best_known(), 0
     for entry in chosen:
         if (instance := _made(entry)) is None:
+            missing += 1
             continue
         if output is None:
             return write(None, document_text(instance))
@@ -158,7 +160,14 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
         Path(output).mkdir(exist_ok=True)
         for suffix, content in contents.items():
             write(str(Path(output) / f"{entry.name}.{suffix}"), content)
+    _require_some(missing < len(chosen))
     return None
+
+
+def _require_some(found: bool) -> None:
+    """Refuse to end well where every instance was left out."""
+    if not found:
+        raise BadInput("no instance could be made: all of them are of traces that are not there")
 
 
 def _made(entry: Entry) -> Any:
@@ -184,7 +193,7 @@ def running(
 ) -> None:
     """Solve instances, and hold what is found against the best that is known.
 
-    A plus is better than what is known: 'submit' keeps it.
+    A plus is better than what is known: 'submit' keeps it. Exit code 2 if no instance could be made.
     """
     from wattsched.engine import solve
     from wattsched.library.records import best_known, disproof
@@ -205,6 +214,7 @@ def running(
             if output is not None:
                 Path(output).mkdir(exist_ok=True)
                 write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
+    _require_some(bool(rows))
     columns = ["instance", "ended", ">objective", ">off the best", ">gap", ">gap proven", ">seconds"]
     table(console(), columns, rows)
 
@@ -299,7 +309,8 @@ def submitting(result_file: str, best: str) -> int:
         raise BadInput(str(error)) from None
     out = console()
     if not done.better:
-        line(out, f"{done.entry.name}: nothing is better than what is known; {best} is as it was")
+        kept = f"{best} is as it was" if Path(best).exists() else f"{best} is not made"
+        line(out, f"{done.entry.name}: nothing is better than what is known; {kept}")
         return 0
     for told in done.better:
         line(out, (f"{done.entry.name}: ", "bold green"), told)

@@ -25,9 +25,6 @@ INTEGRALITY = 1e-5
 PRINTED = 1e-5
 """What a row or the objective may be off by, relative to its size: some files have six digits."""
 
-MOST_TOLD = 10
-"""Columns or rows of which the same is told."""
-
 _CBC = re.compile(r"^(\w[\w ,()-]*?) - objective value\s+(\S+)")
 _NOTHING = ("infeasible", "unbounded", "undefined", "none", "no solution available", "not set", "empty")
 
@@ -68,18 +65,18 @@ class SolutionFile:
         """
         names = {column.name: None for column in table.columns}
         if strange := [name for name in self.values if name not in names]:
-            return None, [f"column '{name}': the program has none of that name" for name in _few(strange)]
+            return None, [f"column '{name:.80}': the program has none of that name" for name in strange]
         x = np.array([self.values.get(name, 0.0) for name in names])
         loose = list(_broken_columns(table.columns, x)) or list(_broken_rows(table, x))
         if loose:
-            return None, list(_few(loose))
+            return None, loose
         point = feasible_point(program, x[: program.n_columns])
         if point is None:
             point = program.rounded(x[: program.n_columns])
             if program.violation(point) > FEASIBILITY:
                 rounded = np.concatenate([point, x[program.n_columns :]])
                 broken = list(_broken_rows(table, rounded, FEASIBILITY))
-                return None, list(_few(broken)) or ["no values of the continuous columns satisfy the rows"]
+                return None, broken or ["no values of the continuous columns satisfy the rows"]
         cost = program.objective(point)
         if self.objective is not None and abs(cost - self.objective) > PRINTED * max(1.0, abs(cost)):
             return None, [f"objective: the file says {self.objective:.10g}, its columns cost {cost:.10g}"]
@@ -126,7 +123,7 @@ def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
 def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     status = next((line for line in lines[1:] if line), "none")
     at = next((i for i, line in enumerate(lines) if line.startswith("# Primal solution")), len(lines))
-    if at + 1 >= len(lines) or lines[at + 1] != "Feasible":
+    if _is_none(status) or at + 1 >= len(lines) or lines[at + 1] != "Feasible":
         raise _no_solution(status)
     objective, number = (
         _after("Objective", lines[at + 2 : at + 3]),
@@ -138,9 +135,8 @@ def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     listed = rest[: next((i for i, line in enumerate(rest) if line.startswith("#")), len(rest))]
     values = _values("HiGHS", (line.split() for line in listed if line))
     if len(values) != number:
-        raise ValueError(
-            f"the file ends early: {number:g} columns are said to follow, there are {len(values)}"
-        )
+        early = "the file ends early: " if len(values) < number else ""
+        raise ValueError(f"{early}{number:,.15g} columns are said to follow, there are {len(values):,}")
     return SolutionFile("highs", values, objective)
 
 
@@ -148,7 +144,7 @@ def _scip(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     told = [line for line in lines if line]
     status = next((line.partition(":")[2].strip() for line in told if line.startswith("solution status")), "")
     objective = _after("objective value:", told)
-    if objective is None or objective in (math.inf, -math.inf):
+    if _is_none(status) or objective is None or math.isinf(objective):
         raise _no_solution(status or told[0])
     rows = (line.split()[:2] for line in told if not line.startswith(("solution status", "objective value")))
     return SolutionFile("scip", _values("SCIP", rows), objective)
@@ -159,7 +155,7 @@ def _cbc(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     found = _CBC.match(first)
     assert found is not None
     status, objective = found[1], _number("CBC", found[2])
-    if status.lower().startswith(("infeasible", "integer infeasible", "unbounded")):
+    if _is_none(status):
         raise _no_solution(status)
     # Two asterisks stand before what CBC itself calls infeasible: it is looked at like the rest.
     rows = (line.replace("**", "", 1).split()[1:3] for line in rest)
@@ -246,15 +242,24 @@ def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
 
 def _number(solver: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError(f"'{text:.80}' is not a number, as {solver} writes them") from None
+        number = math.nan
+    # Python takes more for a number than solvers write: underscores, and digits of other scripts.
+    if math.isnan(number) or "_" in text or not text.isascii():
+        raise ValueError(f"'{text:.80}' is not a number, as {solver} writes them")
+    return number
 
 
 def _after(label: str, lines: Iterable[str]) -> float | None:
     """Number behind a label at the beginning of a line."""
     found = next((line.removeprefix(label).strip() for line in lines if line.startswith(label)), None)
     return None if found is None else _number("a solver", found)
+
+
+def _is_none(status: str) -> bool:
+    """Whether a solver says that what it has written is no solution."""
+    return status.lower().startswith(("infeasible", "integer infeasible", "unbounded"))
 
 
 def _no_solution(status: str) -> ValueError:
@@ -285,9 +290,3 @@ def _broken_rows(table: Exported, x: FloatArray, tolerance: float = PRINTED) -> 
             continue
         told = f"exactly {limit:.10g}" if low == high else f"at {word} {limit:.10g}"
         yield f"row '{name}': is {value:.10g}, and must be {told}"
-
-
-def _few(told: Sequence[str]) -> Iterator[str]:
-    yield from told[:MOST_TOLD]
-    if len(told) > MOST_TOLD:
-        yield f"and {len(told) - MOST_TOLD} more"

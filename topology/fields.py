@@ -62,7 +62,14 @@ class FaultCount:
 class Strict(BaseModel):
     """Base of every file model: unknown fields and silent conversions are errors."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        ser_json_inf_nan="constants",
+        # Of a text without limits pydantic does not see that it is no Unicode, and cannot write it.
+        str_min_length=0,
+    )
 
     @model_validator(mode="wrap")
     @classmethod

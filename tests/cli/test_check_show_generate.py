@@ -214,6 +214,18 @@ def test_files_that_are_no_result_are_bad_input(run, solved, write):
         assert checked.stderr.startswith("error: ")
 
 
+@pytest.mark.parametrize("field", ["solver", "totals"])
+def test_texts_that_are_no_unicode_are_bad_input(run, solved, write, field):
+    instance, result = solved
+    document = json.loads(result.read_text())
+    document[field] = "\ud800" if field == "solver" else {**document[field], "\ud800": 1.0}
+    forged = write(document, "forged.json")
+    for command in (("check", instance, forged), ("show", forged, "--json")):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert "holds a character that is not valid Unicode" in refused.stderr
+
+
 def test_show_tells_blocks_budgets_and_jobs(run):
     shown = run("show", DEMO).stdout
     for words in ("A100", "1-16: 16", "8: 8", "7.4 kW", "carbon budget 6.2 kg", "16", "with a deadline"):

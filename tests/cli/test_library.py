@@ -60,9 +60,12 @@ def test_get_writes_the_instance_with_its_digest(run, tmp_path):
 def test_traces_that_are_not_there_are_left_out_with_a_note(run):
     public = next(entry.name for entry in entries().values() if entry.public)
     for command in (("get", "-o", "out"), ("run",)):
-        done = run("library", command[0], public, *command[1:])
+        done = run("library", command[0], public, ONE, *command[1:])
         assert done.exit_code == 0
         assert f"{public}: left out: set WATTSCHED_DATA" in done.stderr
+        nothing = run("library", command[0], public, *command[1:])
+        assert nothing.exit_code == 2
+        assert "no instance could be made: all of them are of traces that are not there" in nothing.stderr
     done = run("library", "verify", public, ONE)
     assert done.exit_code == 0
     assert "skipped: 1 instance: set WATTSCHED_DATA" in done.stdout
@@ -82,7 +85,9 @@ def test_run_and_submit_keep_what_is_better(run, tmp_path):
     if "Written to best_known.json" in submitted.stdout:
         assert json.loads(Path("best_known.json").read_text())["records"][0]["name"] == ONE
     again = run("library", "submit", f"out/{ONE}.json")
-    assert "nothing is better than what is known" in again.stdout
+    assert "nothing is better than what is known; best_known.json is as it was" in again.stdout
+    elsewhere = run("library", "submit", f"out/{ONE}.json", "--best", "elsewhere.json")
+    assert Path("elsewhere.json").exists() == ("elsewhere.json is not made" not in elsewhere.stdout)
     assert run("library", "verify", ONE).exit_code == 0
     document = json.loads(Path(f"out/{ONE}.json").read_text())
     document["objective"] *= 0.9

@@ -95,6 +95,9 @@ def test_a_bound_is_told_written_and_checked_alone(replay: Run, run: Run, tmp_pa
     digest = hashlib.sha256((tmp_path / "trace.csv").read_bytes()).hexdigest()
     told = f"the jobs are said to be of trace.csv, SHA-256 {digest}, seed 0"
     assert told in " ".join(checked.stdout.split())
+    gapless = run("check", out / "bound-0.json", "--require-gap", "0")
+    assert gapless.exit_code == 2
+    assert "--require-gap needs RESULT" in gapless.stderr
     as_json = json.loads(run("check", out / "bound-0.json", "--json").stdout)
     assert as_json["proven_bound"] == stated["mean_completion_s"]
 

@@ -186,6 +186,26 @@ NONE = {
 }
 
 
+HIGHS = "Model status\n{}\n\n# Primal solution values\nFeasible\nObjective {}\n# Columns {}\nx {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HIGHS.format("Infeasible", 1, 1, 1), "the solver said 'infeasible'"),
+        (HIGHS.format("Optimal", "nan", 1, 1), "'nan' is not a number"),
+        (HIGHS.format("Optimal", 1, 1, "1_0"), "'1_0' is not a number"),
+        (HIGHS.format("Optimal", 1, 1, "\uff11"), "'\uff11' is not a number"),
+        (HIGHS.format("Optimal", 1, 2, 1), "the file ends early: 2 columns are said to follow, there are 1"),
+        (HIGHS.format("Optimal", 1, 0, 1), "^0 columns are said to follow, there are 1"),
+        ("solution status: infeasible\nobjective value: 1\nx 1\n", "the solver said 'infeasible'"),
+    ],
+)
+def test_what_a_file_says_of_itself_is_believed_where_it_speaks_against_it(text, told):
+    with pytest.raises(ValueError, match=told):
+        read_solution(text, ["x"])
+
+
 @pytest.mark.parametrize("form", NONE)
 def test_a_file_without_a_solution_says_so(form):
     with pytest.raises(ValueError, match="the file holds no solution: the solver said '"):
