@@ -84,15 +84,15 @@ class AssignmentColumns(RecordColumns[Assignment]):
         entries = slice(int(self.start[j]), int(self.start[j + 1]))
         node = self.coded("node")
         names = [node.values[code] for code in node.codes[entries].tolist()]
-        return super()._made(j).model_copy(update={"nodes": _by_node(names, self.gpu[entries].tolist())})
+        return super()._made(j).model_copy(update={"nodes": by_node(names, self.gpu[entries].tolist())})
 
     def _fields(self) -> dict[str, list[Any]]:
         node, gpu, start = self.coded("node").tolist(), self.gpu.tolist(), self.start.tolist()
-        nodes = [_by_node(node[first:end], gpu[first:end]) for first, end in pairwise(start)]
+        nodes = [by_node(node[first:end], gpu[first:end]) for first, end in pairwise(start)]
         return super()._fields() | {"nodes": nodes}
 
 
-def _by_node(nodes: list[str], gpus: list[int]) -> dict[str, list[int]]:
+def by_node(nodes: list[str], gpus: list[int]) -> dict[str, list[int]]:
     """GPU numbers of each node."""
     found: dict[str, list[int]] = {}
     for node, gpu in zip(nodes, gpus, strict=True):

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.sizing.decision import AssignmentColumns, by_node
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE, Coded, Made
@@ -107,9 +107,7 @@ class Holdings(Made[Placement]):
 
     def _made(self, i: int) -> Placement:
         entries = slice(int(self.start[i]), int(self.start[i + 1]))
-        nodes: dict[str, list[int]] = {}
-        for code, gpu in zip(self.node.codes[entries].tolist(), self.gpu[entries].tolist(), strict=True):
-            nodes.setdefault(self.node.values[code], []).append(gpu)
+        names = [self.node.values[code] for code in self.node.codes[entries].tolist()]
         limit_w = float(self.power_limit_w[i])
         return Placement.model_construct(
             gpus=int(self.gpus[i]),
@@ -118,7 +116,7 @@ class Holdings(Made[Placement]):
             frequency_mhz=int(self.frequency_mhz[i]) or None,
             power_limit_w=None if np.isnan(limit_w) else limit_w,
             batch_size=int(self.batch_size[i]) or None,
-            nodes=nodes,
+            nodes=by_node(names, self.gpu[entries].tolist()),
         )
 
 
