@@ -23,15 +23,15 @@ from wattsched.solvers.solution import (
     Limits,
     Solution,
     Start,
-    announce,
     conclude,
     relative_gap,
-    wanted,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 20
 """Programs with more rows are not looked at: it is rare that at most one of them binds."""
+MOST_ENTRIES = 2_000_000
+"""The same of rows times columns, which are written out."""
 MOST_WORK = 30_000_000
 """Additions of the dynamic program, a tenth of a second's worth: with more, others are as quick."""
 # Prices that are looked at for the best one; mostly it takes less than ten.
@@ -54,13 +54,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     if knapsack is None or relaxed is None:
         return None
     prices, columns = relaxed
-    point = _point(program, columns)
-    objective = program.objective(point)
-    if wanted():
-        announce(program.lagrangian_bound(prices), prices, point, objective)
     search = _Search(knapsack, -float(prices[knapsack.row]), columns)
     # The price proves as much of the row whose limit is a whole number.
-    proven = search.widen(limits.gap, objective - search.spare, timer)
+    bound = program.objective(_point(program, columns)) - search.spare
+    proven = search.widen(limits.gap, bound, timer)
     if proven is None:
         return None
     limit: Limit | None = "time" if timer.over() else None
@@ -106,9 +103,11 @@ class _Knapsack:
         """Knapsack of a program, None where it is no such program."""
         if program.intervals is not None or not 0 < program.n_choices == program.n_columns:
             return None
-        if not 0 < program.n_rows <= MOST_ROWS or np.isfinite(program.row_lower).any():
+        if not 0 < program.n_rows <= MOST_ROWS or program.n_rows * program.n_columns > MOST_ENTRIES:
             return None
-        if not program.integer.all() or not np.isfinite(program.cost).all():
+        if np.isfinite(program.row_lower).any() or not program.integer.all():
+            return None
+        if not np.isfinite(program.cost).all():
             return None
         uses = program.matrix.toarray()
         most = np.maximum.reduceat(uses, program.group_start[:-1], axis=1).sum(axis=1)

@@ -46,6 +46,8 @@ class Solver:
         Function of `solvers.by_kind` that takes programs by kind for it; others take none.
     chooses_first : bool
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
+    knapsacks : bool
+        Begins with `at_once`.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Solver:
     relaxes: bool = False
     by_kind: str = ""
     chooses_first: bool = False
+    knapsacks: bool = False
 
     def __call__(
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
@@ -83,6 +86,16 @@ class Solver:
             return unsupported(f"solver '{self.name}' returned {type(found).__name__}, not a Solution")
         return found
 
+    def at_once(
+        self, program: Program | KindProgram, limits: Limits, start: Start | None = None
+    ) -> Solution | None:
+        """Solve a program that takes a moment and need not be watched; None for all others."""
+        if not self.knapsacks or not isinstance(program, Program):
+            return None
+        from wattsched.solvers import knapsack
+
+        return knapsack.solve(program, limits, start)
+
 
 _SOLVERS = (
     Solver(
@@ -93,6 +106,7 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
+        knapsacks=True,
     ),
     Solver(
         "price",
@@ -101,6 +115,7 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
+        knapsacks=True,
     ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
     Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
