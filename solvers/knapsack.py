@@ -36,6 +36,8 @@ MOST_WORK = 30_000_000
 """Additions of the dynamic program, a tenth of a second's worth: with more, others are as quick."""
 # Prices that are looked at for the best one; mostly it takes less than ten.
 _MOST_PRICES = 100
+# Coefficients that are as large are not whole in a useful way.
+_LARGEST = 1e9
 # What is rounding of a sum of costs, relative to it.
 _ROUNDING = 1e-12
 
@@ -54,8 +56,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     if knapsack is None or relaxed is None:
         return None
     prices, columns = relaxed
-    search = _Search(knapsack, -float(prices[knapsack.row]), columns)
-    # The price proves as much of the row whose limit is a whole number.
+    search = _Search(knapsack, -float(prices[knapsack.row]) * knapsack.unit, columns)
+    # The price proves as much of the row whose limit is a whole number of units.
     bound = program.objective(_point(program, columns)) - search.spare
     proven = search.widen(limits.gap, bound, timer)
     if proven is None:
@@ -87,14 +89,17 @@ class _Knapsack:
     program : Program
     row : int
         The one that may bind.
+    unit : float
+        Greatest common divisor of its coefficients.
     use : float array, shape (n_choices,)
-        Its coefficients, whole where it may bind.
+        These in units, whole numbers where it may bind.
     room : float
-        Its limit, rounded down, or infinite where it never binds.
+        Its limit in units, rounded down, or infinite where it never binds.
     """
 
     program: Program
     row: int
+    unit: float
     use: FloatArray
     room: float
 
@@ -113,11 +118,12 @@ class _Knapsack:
         most = np.maximum.reduceat(uses, program.group_start[:-1], axis=1).sum(axis=1)
         binding = np.flatnonzero(most > program.row_upper)
         if len(binding) == 0:
-            return cls(program, 0, uses[0], np.inf)
+            return cls(program, 0, 1.0, uses[0], np.inf)
         row = int(binding[0])
-        if len(binding) > 1 or (uses[row] != np.rint(uses[row])).any():
+        if len(binding) > 1 or np.abs(uses[row]).max() > _LARGEST or (uses[row] != np.rint(uses[row])).any():
             return None
-        return cls(program, row, uses[row], float(np.floor(program.row_upper[row])))
+        unit = max(1.0, float(np.gcd.reduce(uses[row].astype(np.int64))))
+        return cls(program, row, unit, uses[row] / unit, float(np.floor(program.row_upper[row] / unit)))
 
     def relaxed(self, known: FloatArray | None) -> tuple[FloatArray, IntArray] | None:
         """Row prices that prove most, and columns of least reduced cost there that fit.
@@ -141,7 +147,7 @@ class _Knapsack:
             return prices, above.columns
         if below.use > self.room:
             return None
-        price = 0.0 if known is None else -float(known[self.row])
+        price = 0.0 if known is None else -float(known[self.row]) * self.unit
         if price > 0.0:
             above, below = self._narrowed(above, below, self._cheapest(price))
         for _ in range(_MOST_PRICES):
@@ -151,7 +157,7 @@ class _Knapsack:
             if value >= met - _ROUNDING * (abs(below.cost) + price * abs(below.use)):
                 break
             above, below = self._narrowed(above, below, line)
-        prices[self.row] = -price
+        prices[self.row] = -price / self.unit
         return prices, below.columns
 
     def _narrowed(self, above: _Line, below: _Line, line: _Line) -> tuple[_Line, _Line]:
@@ -180,7 +186,7 @@ class _Search:
     ----------
     knapsack : _Knapsack
     price : float
-        Of what the row is used, at least 0.
+        Of a unit of the row, at least 0.
     base : int array, shape (n_groups,)
         Columns of least reduced cost, which fit.
 

@@ -119,6 +119,19 @@ def test_what_is_too_much_work_is_left_to_others(monkeypatch):
     assert left > 5
 
 
+def test_a_row_that_nothing_is_in_and_that_cannot_hold_is_left_to_others():
+    assert knapsack.solve(program_of([1.0], np.zeros((1, 1)), np.array([-1.0]), [0, 1]), EXACT) is None
+
+
+def test_even_numbers_of_gpus_never_fill_an_odd_number():
+    n = 4_000
+    start, use = np.arange(0, n + 1, 2), np.tile([0.0, 2.0], n // 2)
+    cost = np.tile([1.0, 0.0], n // 2)
+    solution = knapsack.solve(program_of(cost, use[None, :], np.array([1_001.0]), start), EXACT)
+    assert solution is not None
+    assert solution.objective == solution.bound == n // 2 - 500
+
+
 def test_without_time_the_point_is_that_of_the_price():
     rng = np.random.default_rng(0)
     n, start = 400, np.arange(0, 401, 4)
