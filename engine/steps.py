@@ -296,12 +296,12 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
     somebody else's, is killed with its process.
     """
     call.say(f"solver '{call.solver}'")
+    if (solved := find_solver(call.solver).at_once(program, call.limits_left(share), start)) is not None:
+        return solved
     if not call.watched:
         with read_by(call.log), listening(call.hear if call.log else None):
             return find_solver(call.solver)(program, call.limits, start)
     left = call.limits_left(share)
-    if (solved := find_solver(call.solver).at_once(program, left, start)) is not None:
-        return solved
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > IN_THREAD
     if isinstance(program, Program) and (large or call.solver.startswith(PYOMO_PREFIX)):

@@ -1,6 +1,7 @@
 r"""Programs in which one row binds, and is of whole numbers: a multiple-choice knapsack, solved exactly.
 
-Rounds whose only limit is the number of GPUs are such programs. At the price :math:`y` that maximises the
+Rounds in which GPUs are short and nothing else are such programs. The other rows are left out; where the
+optimum without them keeps them, it is the program's. At the price :math:`y` that maximises the
 Lagrangian bound :math:`L(y)`, a point costs :math:`L(y)`, what the reduced costs of its columns are above the
 least of their groups, and what it leaves of the row, priced. A dynamic program over the use of the row lets
 one group after the other choose, that of the cheapest change first. It ends where no group that is left can
@@ -10,6 +11,7 @@ for the multiple-choice knapsack problem", European Journal of Operational Resea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +31,7 @@ from wattsched.solvers.solution import (
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 20
-"""Programs with more rows are not looked at: it is rare that at most one of them binds."""
+"""Programs with more rows are not looked at: it is rare that one of them binds alone."""
 MOST_ENTRIES = 2_000_000
 """The same of rows times columns, which are written out."""
 MOST_WORK = 30_000_000
@@ -51,19 +53,39 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         None where the program is another one, has no point, or has too many columns in question.
     """
     timer = Timer(limits.time_s)
-    knapsack = _Knapsack.of(program)
-    relaxed = None if knapsack is None else knapsack.relaxed(None if start is None else start.prices)
-    if knapsack is None or relaxed is None:
+    if not _fits(program):
         return None
-    prices, columns = relaxed
-    search = _Search(knapsack, -float(prices[knapsack.row]) * knapsack.unit, columns)
-    # The price proves as much of the row whose limit is a whole number of units.
-    bound = program.objective(_point(program, columns)) - search.spare
-    proven = search.widen(limits.gap, bound, timer)
-    if proven is None:
-        return None
-    limit: Limit | None = "time" if timer.over() else None
-    return conclude(program, limits, _point(program, search.columns()), proven, prices, limit)
+    uses = program.matrix.toarray()
+    for knapsack in _knapsacks(program, uses):
+        relaxed = knapsack.relaxed(None if start is None else start.prices)
+        if relaxed is None:
+            return None
+        prices, columns = relaxed
+        if not _keeps_rows(program, uses, columns):
+            continue
+        search = _Search(knapsack, -float(prices[knapsack.row]) * knapsack.unit, columns)
+        # The price proves as much of the row whose limit is a whole number of units.
+        bound = program.objective(_point(program, columns)) - search.spare
+        proven, columns = search.widen(limits.gap, bound, timer), search.columns()
+        if proven is not None and _keeps_rows(program, uses, columns):
+            limit: Limit | None = "time" if timer.over() else None
+            return conclude(program, limits, _point(program, columns), proven, prices, limit)
+    return None
+
+
+def _fits(program: Program) -> bool:
+    """Whether a program is of choices alone, under few rows that have upper limits only."""
+    if program.intervals is not None or not 0 < program.n_choices == program.n_columns:
+        return False
+    if not 0 < program.n_rows <= MOST_ROWS or program.n_rows * program.n_columns > MOST_ENTRIES:
+        return False
+    if np.isfinite(program.row_lower).any() or not program.integer.all():
+        return False
+    return bool(np.isfinite(program.cost).all())
+
+
+def _keeps_rows(program: Program, uses: FloatArray, columns: IntArray) -> bool:
+    return bool((uses[:, columns].sum(axis=1) <= program.row_upper).all())
 
 
 def _point(program: Program, columns: IntArray) -> FloatArray:
@@ -102,28 +124,6 @@ class _Knapsack:
     unit: float
     use: FloatArray
     room: float
-
-    @classmethod
-    def of(cls, program: Program) -> _Knapsack | None:
-        """Knapsack of a program, None where it is no such program."""
-        if program.intervals is not None or not 0 < program.n_choices == program.n_columns:
-            return None
-        if not 0 < program.n_rows <= MOST_ROWS or program.n_rows * program.n_columns > MOST_ENTRIES:
-            return None
-        if np.isfinite(program.row_lower).any() or not program.integer.all():
-            return None
-        if not np.isfinite(program.cost).all():
-            return None
-        uses = program.matrix.toarray()
-        most = np.maximum.reduceat(uses, program.group_start[:-1], axis=1).sum(axis=1)
-        binding = np.flatnonzero(most > program.row_upper)
-        if len(binding) == 0:
-            return cls(program, 0, 1.0, uses[0], np.inf)
-        row = int(binding[0])
-        if len(binding) > 1 or np.abs(uses[row]).max() > _LARGEST or (uses[row] != np.rint(uses[row])).any():
-            return None
-        unit = max(1.0, float(np.gcd.reduce(uses[row].astype(np.int64))))
-        return cls(program, row, unit, uses[row] / unit, float(np.floor(program.row_upper[row] / unit)))
 
     def relaxed(self, known: FloatArray | None) -> tuple[FloatArray, IntArray] | None:
         """Row prices that prove most, and columns of least reduced cost there that fit.
@@ -170,6 +170,19 @@ class _Knapsack:
 
     def _line(self, columns: IntArray) -> _Line:
         return _Line(columns, float(self.program.cost[columns].sum()), float(self.use[columns].sum()))
+
+
+def _knapsacks(program: Program, uses: FloatArray) -> Iterator[_Knapsack]:
+    """Knapsack of every row that may bind and is of whole numbers, or that of no row if none may bind."""
+    most = np.maximum.reduceat(uses, program.group_start[:-1], axis=1).sum(axis=1)
+    binding = np.flatnonzero(most > program.row_upper)
+    if len(binding) == 0:
+        yield _Knapsack(program, 0, 1.0, uses[0], np.inf)
+    for row in binding.tolist():
+        use, limit = uses[row], float(program.row_upper[row])
+        if np.abs(use).max() <= _LARGEST and (use == np.rint(use)).all():
+            unit = max(1.0, float(np.gcd.reduce(use.astype(np.int64))))
+            yield _Knapsack(program, row, unit, use / unit, float(np.floor(limit / unit)))
 
 
 class _Table(NamedTuple):

@@ -16,8 +16,7 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
    the bound, nothing else is done; then decisions are looked for, in the `core`, by `greedy` and in a kernel.
    Jobs that all save the same per use have no such job: of them the number that runs is decided first.
 
-Where at most one row binds, and is of whole numbers, a dynamic program solves it before (`knapsack`); other
-small programs are left to HiGHS.
+Small programs are left to HiGHS.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
-from wattsched.solvers import core, greedy, highs, knapsack, neighbourhoods, thresholds
+from wattsched.solvers import core, greedy, highs, neighbourhoods, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
@@ -106,8 +105,6 @@ def solve(
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
-    if (solved := knapsack.solve(program, limits, start)) is not None:
-        return solved
     if program.n_columns <= (LINKED if _linked(program) else SMALL):
         return highs.solve(program, limits, start)
     timer = Timer(limits.time_s)

@@ -47,7 +47,7 @@ class Solver:
     chooses_first : bool
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
     knapsacks : bool
-        Begins with `at_once`.
+        Leaves programs in which one row binds to a dynamic program where it is asked `at_once`.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Solver:
     def at_once(
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
     ) -> Solution | None:
-        """Solve a program that takes a moment and need not be watched; None for all others."""
+        """Solve a program that takes a moment, and need not be watched meanwhile; None for all others."""
         if not self.knapsacks or not isinstance(program, Program):
             return None
         from wattsched.solvers import knapsack

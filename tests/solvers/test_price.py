@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.solvers import core, dual, highs, knapsack, neighbourhoods, price
+from wattsched.solvers import core, dual, highs, neighbourhoods, price
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Solution
 from wattsched.topology.arrays import FloatArray
@@ -22,10 +22,9 @@ EXACT = Limits(gap=0.0, time_s=60.0)
 
 @pytest.fixture(autouse=True, params=["cutting planes", "linear program"])
 def dual_by(request, monkeypatch):
-    """Way to the prices; small programs would go to HiGHS as they are, and knapsacks be solved apart."""
+    """Way to the prices; small programs would go to HiGHS as they are."""
     monkeypatch.setattr(price, "SMALL", 0)
     monkeypatch.setattr(price, "LINKED", 0)
-    monkeypatch.setattr(knapsack, "MOST_ROWS", 0)
     if request.param == "cutting planes":
         monkeypatch.setattr(dual, "SMALL", 0)
     return request.param
