@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/sessions.py --write [--rounds 500]
 
 Rounds as Sia's simulator has them: jobs with 15 configurations each, five GPU counts at three clocks, under
-`goodput` and no budget. From round to round a twentieth of the jobs goes and comes, and all rates change.
-HiGHS gets the program of the round by `passModel` and `run`, with the same gap; making its arrays is not in
-its time. Both solve every round in turn, in one process. The overhead is the session's time without its
-solver's. Rounds are of 20 seeds from 401 on, on which nothing was chosen. A second table has the same jobs
-on larger clusters, and a third 20,000 jobs of which 1 % change, geometric means over these seeds and the
-worst. ``--quick`` is a few small rounds.
+`goodput`, without a budget and with one of 200 W a GPU. From round to round a twentieth of the jobs goes
+and comes, and all rates change. HiGHS gets the program of the round by `passModel` and `run`, with the same
+gap; making its arrays is not in its time. Both solve every round in turn, in one process. The overhead is
+the session's time without its solver's. Rounds are of 20 seeds from 401 on, on which nothing was chosen. A
+second table has the same jobs on larger clusters, and a third 20,000 jobs of which 1 % change, geometric
+means over these seeds and the worst. ``--quick`` is a few small rounds.
 """
 
 from __future__ import annotations
@@ -33,11 +33,23 @@ from wattsched.solvers.solution import Limits
 
 FIRST, SEEDS, GAP = 401, 20, 1e-4
 SIZES = ((20, 64), (200, 2_048))
+WATTS_PER_GPU = 200.0
 CLUSTERS = (64, 4_096, 32_768)
 CLOCKS_MHZ = (900, 1_200, 1_400)
 COUNTS = 5
 LARGE, CHANGED = 20_000, 0.01
-HEADER = ("jobs", "GPUs", "session, ms", "p99", "overhead, ms", "p99", "HiGHS, ms", "p99", "gap, worst")
+HEADER = (
+    "jobs",
+    "GPUs",
+    "budget",
+    "session, ms",
+    "p99",
+    "overhead, ms",
+    "p99",
+    "HiGHS, ms",
+    "p99",
+    "gap, worst",
+)
 
 
 def cluster_of(gpus: int) -> dict[str, Any]:
@@ -62,9 +74,10 @@ def arrays(rng: np.random.Generator, jobs: int) -> dict[str, Any]:
     }
 
 
-def rounds(seed: int, jobs: int, gpus: int, number: int) -> Iterator[Session]:
+def rounds(seed: int, jobs: int, gpus: int, number: int, power_w: float | None = None) -> Iterator[Session]:
     """A session, round after round."""
     rng, session = np.random.default_rng(seed), Session(cluster_of(gpus), objective="goodput", round_s=60.0)
+    session.update(power_w=power_w)
     names = [f"j{j}" for j in range(jobs)]
     new = max(1, jobs // 20)
     for turn in range(number):
@@ -95,11 +108,11 @@ def ends(seconds: list[float]) -> list[str]:
     return [f"{1e3 * np.quantile(seconds, part):.2f}" for part in (0.5, 0.99)]
 
 
-def row(jobs: int, gpus: int, number: int) -> list[str]:
+def row(jobs: int, gpus: int, number: int, power_w: float | None = None) -> list[str]:
     """One size of rounds."""
     whole, beside, highs, gaps = [], [], [], []
     seeds = min(SEEDS, max(1, number // 2))
-    of_seeds = (rounds(FIRST + k, jobs, gpus, -(-number // seeds)) for k in range(seeds))
+    of_seeds = (rounds(FIRST + k, jobs, gpus, -(-number // seeds), power_w) for k in range(seeds))
     for session in chain.from_iterable(of_seeds):
         decision, seconds = decided(session)
         solver_s = decision.result.time_s.get("solve", 0.0) + decision.result.time_s.get("safety", 0.0)
@@ -108,7 +121,8 @@ def row(jobs: int, gpus: int, number: int) -> list[str]:
         gaps.append(decision.result.gap or 0.0)
         highs.append(by_highs(model_of(session.to_instance()).program))
         session.apply(decision)
-    return [f"{jobs:,}", f"{gpus:,}", *ends(whole), *ends(beside), *ends(highs), f"{max(gaps):.1e}"]
+    budget = "" if power_w is None else f"{power_w / 1e3:,.1f} kW"
+    return [f"{jobs:,}", f"{gpus:,}", budget, *ends(whole), *ends(beside), *ends(highs), f"{max(gaps):.1e}"]
 
 
 def second_round(jobs: int, seeds: int) -> list[str]:
@@ -157,7 +171,8 @@ def main() -> None:
     asked = parser.parse_args()
     number = 5 if asked.quick else asked.rounds
     few = max(2, number // 10)
-    parts = [table(HEADER, [row(*size, number) for size in SIZES])]
+    lines = [row(*size, number, power_w) for size in SIZES for power_w in (None, WATTS_PER_GPU * size[1])]
+    parts = [table(HEADER, lines)]
     parts += ["## The same jobs on larger clusters", table(HEADER, [row(20, n, few) for n in CLUSTERS])]
     header = (
         "jobs",

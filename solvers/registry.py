@@ -46,8 +46,8 @@ class Solver:
         Function of `solvers.by_kind` that takes programs by kind for it; others take none.
     chooses_first : bool
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
-    knapsacks : bool
-        Leaves programs in which one row binds to a dynamic program where it is asked `at_once`.
+    labels : bool
+        Tries `solvers.labels` where it is asked `at_once`.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Solver:
     relaxes: bool = False
     by_kind: str = ""
     chooses_first: bool = False
-    knapsacks: bool = False
+    labels: bool = False
 
     def __call__(
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
@@ -90,11 +90,11 @@ class Solver:
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
     ) -> Solution | None:
         """Solve a program that takes a moment, and need not be watched meanwhile; None for all others."""
-        if not self.knapsacks or not isinstance(program, Program):
+        if not self.labels or not isinstance(program, Program):
             return None
-        from wattsched.solvers import knapsack
+        from wattsched.solvers import labels
 
-        return knapsack.solve(program, limits, start)
+        return labels.solve(program, limits, start)
 
 
 _SOLVERS = (
@@ -106,7 +106,7 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
-        knapsacks=True,
+        labels=True,
     ),
     Solver(
         "price",
@@ -115,7 +115,7 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
-        knapsacks=True,
+        labels=True,
     ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
     Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),

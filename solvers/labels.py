@@ -1,0 +1,404 @@
+r"""Programs of choices under few rows, solved exactly by labels: what some groups use, and what they cost.
+
+With row prices :math:`y \le 0` that prove :math:`L(y)`, a point costs :math:`L(y)`, what the reduced costs of
+its columns are above the least of their groups, and what it leaves of the rows, priced. The search begins at
+the columns of least reduced cost, and lets one group after the other change, that of the cheapest change
+first. A *label* is what the changes so far add to the rows and cost. It is dropped where it costs more than
+is to be proven, where the groups that are left cannot make it fit, and where another one uses no more, and as
+much of all rows but one, at no higher cost. No group that is left changes in a better point once its cheapest
+change costs too much; mostly few groups are looked at.
+
+For one row this is the expanding core of Pisinger ("A minimal algorithm for the multiple-choice knapsack
+problem", European Journal of Operational Research 83, 1995); labels under several rows are those of resource
+constrained shortest paths (Desrochers and Soumis, "A generalized permanent labelling algorithm for the
+shortest path problem with time windows", INFOR 26, 1988).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.formulations.tolerances import OVERDRAFT
+from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.rows import allowance, first_least, group_of_choice
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, relative_gap
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+MOST_ROWS = 8
+"""With more rows labels are hardly ever alike, so that none can be dropped for another."""
+MOST_COLUMNS = 2_500
+"""The same of columns where several rows may bind: in larger programs kernels are as quick."""
+MOST_ENTRIES = 2_000_000
+"""The same of rows times columns, which are written out."""
+MOST_LABELS = 400_000
+"""When as many labels were looked at, for about a tenth of a second, others are as quick."""
+# Of the time that is left others need the rest, where labels are too many.
+_SHARE = 0.3
+# Prices of one row that are looked at; mostly it takes less than ten.
+_MOST_PRICES = 100
+# What is looked for costs this share of the bound above it, and then so many times as much.
+_FIRST_GAP, _WIDER = 3e-4, 3.0
+# The same where the bound is about 0.
+_LEAST = 1e-9
+# What is rounding of a sum of costs, relative to it.
+_ROUNDING = 1e-12
+# Larger coefficients are not looked at for their greatest common divisor.
+_LARGEST = 1e9
+
+
+def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution | None:
+    """Solve a program of choices under few rows; see the module's text.
+
+    Returns
+    -------
+    Solution or None
+        None where the program is another one, has no point, or takes too many labels.
+    """
+    if not _fits(program):
+        return None
+    timer = Timer(limits.time_s).share(_SHARE)
+    rows = _Rows.of(program)
+    if np.count_nonzero(rows.binding) > 1 and program.n_columns > MOST_COLUMNS:
+        return None
+    prices = rows.prices(None if start is None else start.prices, timer)
+    if prices is None:
+        return None
+    try:
+        found = _Search(rows, prices, timer).within(limits.gap)
+    except _TooManyError:
+        return None
+    if found is None:
+        return None
+    columns, bound = found
+    x = np.zeros(program.n_columns)
+    x[columns] = 1.0
+    return conclude(program, limits, x, bound, prices)
+
+
+def _fits(program: Program) -> bool:
+    """Whether a program is of choices alone, under few rows that have upper limits only."""
+    if program.intervals is not None or not 0 < program.n_choices == program.n_columns:
+        return False
+    if not 0 < program.n_rows <= MOST_ROWS or program.n_rows * program.n_columns > MOST_ENTRIES:
+        return False
+    if np.isfinite(program.row_lower).any() or not program.integer.all():
+        return False
+    return bool(np.isfinite(program.cost).all())
+
+
+class _Line(NamedTuple):
+    """A column of every group, what they cost, and what they use of a row: a line over its price."""
+
+    columns: IntArray
+    cost: float
+    use: float
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a program, written out.
+
+    Attributes
+    ----------
+    program : Program
+    use : float array, shape (n_rows, n_columns)
+    limit : float array, shape (n_rows,)
+        Rounded down to a multiple of the row's coefficients, where these are whole.
+    binding : bool array, shape (n_rows,)
+        Rows that some choice breaks.
+    """
+
+    program: Program
+    use: FloatArray
+    limit: FloatArray
+    binding: BoolArray
+
+    @classmethod
+    def of(cls, program: Program) -> _Rows:
+        """Write the rows of a program out."""
+        use, limit = program.matrix.toarray(), program.row_upper.astype(float)
+        most = np.maximum.reduceat(use, program.group_start[:-1], axis=1).sum(axis=1)
+        binding = most > limit
+        for row in np.flatnonzero(binding).tolist():
+            if np.abs(use[row]).max() <= _LARGEST and (use[row] == np.rint(use[row])).all():
+                unit = max(1, int(np.gcd.reduce(use[row].astype(np.int64))))
+                limit[row] = np.floor(limit[row] / unit) * unit
+        return cls(program, use, limit, binding)
+
+    def prices(self, known: FloatArray | None, timer: Timer) -> FloatArray | None:
+        """Row prices that prove most, or nearly; None where the LP relaxation has no point.
+
+        Those of one row, where it is the only one that what costs least breaks, and the LP's otherwise.
+        """
+        program, prices = self.program, np.zeros(self.program.n_rows)
+        cheapest = first_least(program.cost, program.group_start)
+        broken = np.flatnonzero(self.use[:, cheapest].sum(axis=1) > self.limit)
+        if len(broken) == 0:
+            return prices
+        if len(broken) == 1:
+            [row] = broken.tolist()
+            found = self._price_of(row, cheapest, 0.0 if known is None else -float(known[row]))
+            if found is None:
+                return None
+            prices[row], columns = found
+            if (self.use[:, columns].sum(axis=1) <= self.limit).all():
+                return prices
+        relaxed = solve_lp(program, Limits(time_s=timer.remaining_s()))
+        return relaxed.prices if relaxed.termination.reason == "optimal" else None
+
+    def _price_of(self, row: int, cheapest: IntArray, price: float) -> tuple[float, IntArray] | None:
+        """Price of a row that proves most if there are no others, and columns that cost least then and fit.
+
+        The bound is the least of lines over the price, of one choice of columns each. Of two lines on either
+        side of the best price, where they meet is the next price to look at.
+
+        Parameters
+        ----------
+        cheapest : int array, shape (n_groups,)
+            Columns that cost least, which do not fit.
+        price : float
+            What may be about right.
+        """
+        cost, use, limit, starts = self.program.cost, self.use[row], self.limit[row], self.program.group_start
+
+        def line(columns: IntArray) -> _Line:
+            return _Line(columns, float(cost[columns].sum()), float(use[columns].sum()))
+
+        above, below = line(cheapest), line(first_least(use, starts))
+        if below.use > limit:
+            return None
+        for _ in range(_MOST_PRICES):
+            meet = price <= 0.0
+            if meet:
+                price = (below.cost - above.cost) / (above.use - below.use)
+            now = line(first_least(cost + price * use, starts))
+            met, value = below.cost + price * below.use, now.cost + price * now.use
+            if meet and value >= met - _ROUNDING * (abs(below.cost) + price * abs(below.use)):
+                return -price, below.columns
+            above, below = (now, below) if now.use > limit else (above, now)
+            price = 0.0
+        return None
+
+
+class _Labels(NamedTuple):
+    """Changes of the groups so far.
+
+    Attributes
+    ----------
+    use : float array, shape (n_labels, n_rows)
+        What they add to the rows that may bind.
+    above : float array, shape (n_labels,)
+        Their reduced cost.
+    parent : int array, shape (n_labels,)
+        The label before, of one group less.
+    column : int array, shape (n_labels,)
+        What that group changes to; -1 where it does not.
+    """
+
+    use: FloatArray
+    above: FloatArray
+    parent: IntArray
+    column: IntArray
+
+    def take(self, kept: BoolArray | IntArray) -> _Labels:
+        """Some of them."""
+        return _Labels(self.use[kept], self.above[kept], self.parent[kept], self.column[kept])
+
+
+class _Open(NamedTuple):
+    """Changes that cost less than something, those of a group together, the group of the cheapest one first.
+
+    Attributes
+    ----------
+    column : int array, shape (n,)
+    above : float array, shape (n,)
+        Reduced cost.
+    use : float array, shape (n, n_rows)
+        What they add to the rows.
+    groups : list of slice
+    first : float array, shape (n_groups,)
+        The cheapest change of each.
+    rise, fall : float arrays, shape (n_groups + 1, n_rows)
+        What the groups from each one on cost at least for one more, and for one less, of a row.
+    """
+
+    column: IntArray
+    above: FloatArray
+    use: FloatArray
+    groups: list[slice]
+    first: FloatArray
+    rise: FloatArray
+    fall: FloatArray
+
+
+class _TooManyError(Exception):
+    """There were too many labels, or no time was left."""
+
+
+class _Search:
+    """Labels from the columns of least reduced cost on.
+
+    Parameters
+    ----------
+    rows : _Rows
+    prices : float array, shape (n_rows,)
+        At most 0.
+    timer : Timer
+    """
+
+    def __init__(self, rows: _Rows, prices: FloatArray, timer: Timer) -> None:
+        program = rows.program
+        self._timer, self._labels = timer, 0
+        self._group = group_of_choice(program)
+        self._above = program.above_least(prices)
+        self._base = first_least(self._above, program.group_start)
+        kept = np.flatnonzero(rows.binding)
+        # Labels that are compared may differ in the last row: best in that with most different coefficients.
+        kept = kept[np.argsort([len(np.unique(rows.use[row])) for row in kept], kind="stable")]
+        self._use, self._price = rows.use[kept].T, -prices[kept]
+        self._room = rows.limit[kept] - self._use[self._base].sum(axis=0)
+        self._slip = allowance(rows.limit[kept], OVERDRAFT)
+        cost = float(program.cost[self._base].sum()) + program.offset
+        # What the prices prove of limits that are rounded down.
+        self._bound = cost - float(self._price @ self._room)
+
+    def within(self, gap: float) -> tuple[IntArray, float] | None:
+        """Columns of the best point, or of one within the gap, and what is proven; None where there is none.
+
+        Raises
+        ------
+        _TooManyError
+        """
+        bound, spare, columns = self._bound, np.inf, self._base
+        if (self._room >= 0.0).all():
+            spare = float(self._price @ self._room)
+        guess = max(gap, _FIRST_GAP) * max(abs(bound), _LEAST)
+        while spare == np.inf or relative_gap(bound + spare, bound) > gap:
+            better = self._explored(min(guess, spare), gap)
+            if better is not None:
+                spare, columns, complete = better
+                return columns, bound + spare if complete else bound
+            if spare <= guess:
+                return columns, bound + spare
+            if guess > self._dearest():
+                return None
+            guess *= _WIDER
+        return columns, bound
+
+    def _dearest(self) -> float:
+        """What no point costs more above the bound."""
+        change = self._use - self._use[self._base][self._group]
+        left = np.maximum(self._room - change.min(axis=0, initial=0.0) * len(self._base), 0.0)
+        return float(self._above.max(initial=0.0)) * len(self._base) + float(self._price @ left)
+
+    def _open(self, spare: float) -> _Open:
+        """Changes that cost less."""
+        open_ = self._above < spare
+        open_[self._base] = False
+        column = np.flatnonzero(open_)
+        group = self._group[column]
+        first = np.full(len(self._base), np.inf)
+        np.minimum.at(first, group, self._above[column])
+        order = np.lexsort((group, first[group]))
+        column, group = column[order], group[order]
+        use = self._use[column] - self._use[self._base[group]]
+        begins = np.flatnonzero(np.diff(group, prepend=-1))
+        per_use = np.divide(
+            self._above[column][:, None], np.abs(use), out=np.zeros(use.shape), where=use != 0.0
+        )
+        rise = _least_from_each_on(np.where(use > 0.0, per_use, np.inf), begins)
+        fall = _least_from_each_on(np.where(use < 0.0, per_use, np.inf), begins)
+        ends = [*begins[1:].tolist(), len(column)]
+        groups = [slice(*part) for part in zip(begins.tolist(), ends, strict=False)]
+        return _Open(column, self._above[column], use, groups, first[group[begins]], rise, fall)
+
+    def _explored(self, spare: float, gap: float) -> tuple[float, IntArray, bool] | None:
+        """The best point that costs less above the bound, if there is one.
+
+        Returns
+        -------
+        tuple of float, int array, bool, or None
+            What it costs above the bound, its columns, and whether no other costs less; the first one within
+            the gap otherwise.
+        """
+        left, found = self._open(spare), None
+        n_rows = self._use.shape[1]
+        nothing = np.zeros(1, dtype=np.int64)
+        stages = [_Labels(np.zeros((1, n_rows)), np.zeros(1), nothing, nothing - 1)]
+        for number, first in enumerate(left.first.tolist()):
+            if first >= spare:
+                break
+            labels = self._undominated(self._extended(stages[-1], left, number, spare))
+            stages.append(labels)
+            if len(labels.above) == 0:
+                break
+            fits = np.flatnonzero((labels.use <= self._room + self._slip).all(axis=1))
+            above = labels.above[fits] + np.maximum(self._room - labels.use[fits], 0.0) @ self._price
+            if len(fits) and above.min() < spare:
+                best = int(np.argmin(above))
+                spare, found = float(above[best]), (number + 1, int(fits[best]))
+                if relative_gap(self._bound + spare, self._bound) <= gap:
+                    return spare, self._columns(stages, *found), False
+        return None if found is None else (spare, self._columns(stages, *found), True)
+
+    def _extended(self, labels: _Labels, left: _Open, number: int, spare: float) -> _Labels:
+        """Labels with and without the changes of one more group, those that may lead to a better point."""
+        changes = left.groups[number]
+        above = left.above[changes][:, None] + labels.above
+        self._labels += above.size
+        if self._labels > MOST_LABELS or self._timer.over():
+            raise _TooManyError
+        change, parent = np.nonzero(above < spare)
+        joined = _Labels(
+            np.concatenate([labels.use, labels.use[parent] + left.use[changes][change]]),
+            np.concatenate([labels.above, above[change, parent]]),
+            np.concatenate([np.arange(len(labels.above)), parent]),
+            np.concatenate([np.full(len(labels.above), -1), left.column[changes][change]]),
+        )
+        return joined.take(joined.above + self._completed(joined, left, number + 1) < spare)
+
+    def _completed(self, labels: _Labels, left: _Open, number: int) -> FloatArray:
+        """What filling a row, or making room in it, costs at least by the groups from one on."""
+        room = self._room - labels.use
+        fill = np.maximum(room, 0.0) * np.minimum(self._price, left.rise[number])
+        excess = np.where(room < -self._slip, -room, 0.0)
+        make_room = np.multiply(excess, left.fall[number], out=np.zeros_like(room), where=excess > 0.0)
+        return np.asarray((fill + make_room).max(axis=1, initial=0.0))
+
+    def _undominated(self, labels: _Labels) -> _Labels:
+        """Labels without those that use no less than another one, and as much of all rows but the last."""
+        if len(labels.above) == 0:
+            return labels
+        cost = labels.above - labels.use @ self._price
+        order = np.lexsort((cost, *labels.use.T[::-1]))
+        use, cost = labels.use[order, :-1], cost[order]
+        if use.shape[1]:
+            # Sections of alike ones, each below the one before.
+            section = np.cumsum(np.append(True, (use[1:] != use[:-1]).any(axis=1)))
+            rank = np.empty(len(cost), dtype=np.int64)
+            rank[np.argsort(cost, kind="stable")] = np.arange(len(cost))
+            cost = rank - section * len(cost)
+        kept = np.append(True, cost[1:] < np.minimum.accumulate(cost)[:-1])
+        return labels.take(order[kept])
+
+    def _columns(self, stages: list[_Labels], number: int, label: int) -> IntArray:
+        """Columns of a label, shape (n_groups,)."""
+        columns = self._base.copy()
+        for labels in stages[number:0:-1]:
+            if (column := int(labels.column[label])) >= 0:
+                columns[self._group[column]] = column
+            label = int(labels.parent[label])
+        return columns
+
+
+def _least_from_each_on(values: FloatArray, begins: IntArray) -> FloatArray:
+    """Least value of each column in the sections from each one on, shape (n_sections + 1, n_columns)."""
+    least = np.full((len(begins) + 1, values.shape[1]), np.inf)
+    sections = np.minimum.reduceat(values, begins, axis=0)
+    least[:-1] = np.minimum.accumulate(sections[::-1], axis=0)[::-1]
+    return least
