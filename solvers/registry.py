@@ -115,7 +115,6 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
-        labels=True,
     ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
     Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
