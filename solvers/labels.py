@@ -29,7 +29,7 @@ from wattsched.solvers.rows import allowance, first_least, group_of_choice
 from wattsched.solvers.solution import Limits, Solution, Start, conclude, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-MOST_ROWS = 8
+MOST_ROWS = 20
 """With more rows labels are hardly ever alike, so that none can be dropped for another."""
 MOST_COLUMNS = 2_500
 """The same of columns where several rows may bind: in larger programs kernels are as quick."""
@@ -37,6 +37,9 @@ MOST_ENTRIES = 2_000_000
 """The same of rows times columns, which are written out."""
 MOST_LABELS = 400_000
 """When as many labels were looked at, for about a tenth of a second, others are as quick."""
+# Under two rows or more of more different coefficients than this labels are hardly ever alike: they are given
+# up so many times sooner.
+_FEW, _LESS = 32, 10
 # Of the time that is left others need the rest, where labels are too many.
 _SHARE = 0.3
 # Prices of one row that are looked at; mostly it takes less than ten.
@@ -259,7 +262,9 @@ class _Search:
         self._base = first_least(self._above, program.group_start)
         kept = np.flatnonzero(rows.binding)
         # Labels that are compared may differ in the last row: best in that with most different coefficients.
-        kept = kept[np.argsort([len(np.unique(rows.use[row])) for row in kept], kind="stable")]
+        different = np.array([len(np.unique(rows.use[row])) for row in kept], dtype=np.int64)
+        kept = kept[np.argsort(different, kind="stable")]
+        self._most = MOST_LABELS if np.count_nonzero(different > _FEW) <= 1 else MOST_LABELS // _LESS
         self._use, self._price = rows.use[kept].T, -prices[kept]
         self._room = rows.limit[kept] - self._use[self._base].sum(axis=0)
         self._slip = allowance(rows.limit[kept], OVERDRAFT)
@@ -351,7 +356,7 @@ class _Search:
         changes = left.groups[number]
         above = left.above[changes][:, None] + labels.above
         self._labels += above.size
-        if self._labels > MOST_LABELS or self._timer.over():
+        if self._labels > self._most or self._timer.over():
             raise _TooManyError
         change, parent = np.nonzero(above < spare)
         joined = _Labels(
