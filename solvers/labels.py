@@ -35,11 +35,13 @@ MOST_COLUMNS = 2_500
 """The same of columns where several rows may bind: in larger programs kernels are as quick."""
 MOST_ENTRIES = 2_000_000
 """The same of rows times columns, which are written out."""
-MOST_LABELS = 400_000
-"""When as many labels were looked at, for about a tenth of a second, others are as quick."""
+MOST_WORK = 1_500_000
+"""Labels that are looked at times rows and two: a tenth of a second, after which others are as quick."""
 # Under two rows or more of more different coefficients than this labels are hardly ever alike: they are given
 # up so many times sooner.
 _FEW, _LESS = 32, 10
+# A group takes as long as so many labels, whatever there are.
+_STAGE = 300
 # Of the time that is left others need the rest, where labels are too many.
 _SHARE = 0.3
 # Prices of one row that are looked at; mostly it takes less than ten.
@@ -48,8 +50,8 @@ _MOST_PRICES = 100
 _FIRST_GAP, _WIDER = 3e-4, 3.0
 # The same where the bound is about 0.
 _LEAST = 1e-9
-# What is rounding of a sum of costs, relative to it.
-_ROUNDING = 1e-12
+# What is rounding of a sum of costs, relative to it, and prices that cannot be of use.
+_ROUNDING, _ABSURD = 1e-12, 1e30
 # Larger coefficients are not looked at for their greatest common divisor.
 _LARGEST = 1e9
 
@@ -80,7 +82,9 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     columns, bound = found
     x = np.zeros(program.n_columns)
     x[columns] = 1.0
-    return conclude(program, limits, x, bound, prices)
+    solution = conclude(program, limits, x, bound, prices)
+    # Where numbers of very different size leave only rounding of a proof, others find a better one.
+    return solution if solution.termination.reason == "optimal" else None
 
 
 def _fits(program: Program) -> bool:
@@ -111,9 +115,9 @@ class _Rows:
     program : Program
     use : float array, shape (n_rows, n_columns)
     limit : float array, shape (n_rows,)
-        Rounded down to a multiple of the row's coefficients, where these are whole.
+        A multiple of the row's coefficients, where these are whole.
     binding : bool array, shape (n_rows,)
-        Rows that some choice breaks.
+        Rows that some choice fills, or breaks.
     """
 
     program: Program
@@ -126,11 +130,13 @@ class _Rows:
         """Write the rows of a program out."""
         use, limit = program.matrix.toarray(), program.row_upper.astype(float)
         most = np.maximum.reduceat(use, program.group_start[:-1], axis=1).sum(axis=1)
-        binding = most > limit
+        # That what is all but full is no more has no price; rounding decides nothing.
+        slip = allowance(limit, OVERDRAFT)
+        binding = most >= limit - slip
         for row in np.flatnonzero(binding).tolist():
             if np.abs(use[row]).max() <= _LARGEST and (use[row] == np.rint(use[row])).all():
                 unit = max(1, int(np.gcd.reduce(use[row].astype(np.int64))))
-                limit[row] = np.floor(limit[row] / unit) * unit
+                limit[row] = np.floor((limit[row] + slip[row]) / unit) * unit
         return cls(program, use, limit, binding)
 
     def prices(self, known: FloatArray | None, timer: Timer) -> FloatArray | None:
@@ -145,14 +151,17 @@ class _Rows:
             return prices
         if len(broken) == 1:
             [row] = broken.tolist()
-            found = self._price_of(row, cheapest, 0.0 if known is None else -float(known[row]))
+            begin = 0.0 if known is None else -float(known[row])
+            found = self._price_of(row, cheapest, begin if 0.0 < begin < _ABSURD else 0.0)
             if found is None:
                 return None
             prices[row], columns = found
             if (self.use[:, columns].sum(axis=1) <= self.limit).all():
                 return prices
         relaxed = solve_lp(program, Limits(time_s=timer.remaining_s()))
-        return relaxed.prices if relaxed.termination.reason == "optimal" else None
+        if relaxed.termination.reason != "optimal" or relaxed.prices is None:
+            return None
+        return np.where(self.binding, relaxed.prices, 0.0)
 
     def _price_of(self, row: int, cheapest: IntArray, price: float) -> tuple[float, IntArray] | None:
         """Price of a row that proves most if there are no others, and columns that cost least then and fit.
@@ -169,19 +178,20 @@ class _Rows:
         """
         cost, use, limit, starts = self.program.cost, self.use[row], self.limit[row], self.program.group_start
 
-        def line(columns: IntArray) -> _Line:
+        def of(columns: IntArray) -> _Line:
             return _Line(columns, float(cost[columns].sum()), float(use[columns].sum()))
 
-        above, below = line(cheapest), line(first_least(use, starts))
+        above, below = of(cheapest), of(first_least(use, starts))
         if below.use > limit:
             return None
         for _ in range(_MOST_PRICES):
             meet = price <= 0.0
             if meet:
                 price = (below.cost - above.cost) / (above.use - below.use)
-            now = line(first_least(cost + price * use, starts))
+            now = of(first_least(cost + price * use, starts))
             met, value = below.cost + price * below.use, now.cost + price * now.use
-            if meet and value >= met - _ROUNDING * (abs(below.cost) + price * abs(below.use)):
+            sizes = (abs(line.cost) + price * abs(line.use) for line in (above, below))
+            if meet and value >= met - _ROUNDING * sum(sizes):
                 return -price, below.columns
             above, below = (now, below) if now.use > limit else (above, now)
             price = 0.0
@@ -256,7 +266,7 @@ class _Search:
 
     def __init__(self, rows: _Rows, prices: FloatArray, timer: Timer) -> None:
         program = rows.program
-        self._timer, self._labels = timer, 0
+        self._timer, self._work = timer, 0
         self._group = group_of_choice(program)
         self._above = program.above_least(prices)
         self._base = first_least(self._above, program.group_start)
@@ -264,7 +274,7 @@ class _Search:
         # Labels that are compared may differ in the last row: best in that with most different coefficients.
         different = np.array([len(np.unique(rows.use[row])) for row in kept], dtype=np.int64)
         kept = kept[np.argsort(different, kind="stable")]
-        self._most = MOST_LABELS if np.count_nonzero(different > _FEW) <= 1 else MOST_LABELS // _LESS
+        self._most_work = MOST_WORK if np.count_nonzero(different > _FEW) <= 1 else MOST_WORK // _LESS
         self._use, self._price = rows.use[kept].T, -prices[kept]
         self._room = rows.limit[kept] - self._use[self._base].sum(axis=0)
         self._slip = allowance(rows.limit[kept], OVERDRAFT)
@@ -280,8 +290,8 @@ class _Search:
         _TooManyError
         """
         bound, spare, columns = self._bound, np.inf, self._base
-        if (self._room >= 0.0).all():
-            spare = float(self._price @ self._room)
+        if (self._room >= -self._slip).all():
+            spare = float(self._price @ np.maximum(self._room, 0.0))
         guess = max(gap, _FIRST_GAP) * max(abs(bound), _LEAST)
         while spare == np.inf or relative_gap(bound + spare, bound) > gap:
             better = self._explored(min(guess, spare), gap)
@@ -355,8 +365,8 @@ class _Search:
         """Labels with and without the changes of one more group, those that may lead to a better point."""
         changes = left.groups[number]
         above = left.above[changes][:, None] + labels.above
-        self._labels += above.size
-        if self._labels > self._most or self._timer.over():
+        self._work += (above.size + _STAGE) * (2 + labels.use.shape[1])
+        if self._work > self._most_work or self._timer.over():
             raise _TooManyError
         change, parent = np.nonzero(above < spare)
         joined = _Labels(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched import generate
+from wattsched import Session, generate
 from wattsched.engine import model_of
 from wattsched.formulations.program import Program
 from wattsched.solvers import highs, labels, registry
@@ -38,10 +38,10 @@ def random_program(seed: int, most_groups: int = 6, *, others: float = 1.0) -> P
     cost = rng.uniform(0.0, 100.0, n) if rng.random() < 0.6 else rng.integers(0, 5, n).astype(float)
     uses, capacity = [use], [rng.uniform(0.1, 0.8) * np.abs(use).sum() / 2]
     for _ in range(int(rng.integers(0, 3))):
-        more = rng.uniform(0.0, 9.0, n)
+        more = rng.uniform(0.0, 9.0, n) if rng.random() < 0.5 else rng.integers(0, 4, n).astype(float)
         most = np.maximum.reduceat(more, start[:-1]).sum()
         uses.append(more)
-        capacity.append(float(rng.choice([most * rng.uniform(others, 1.0), np.inf])))
+        capacity.append(float(rng.choice([most * rng.uniform(others, 1.0), most, np.inf])))
     order = rng.permutation(len(uses))
     program = program_of(cost, np.array(uses)[order], np.array(capacity)[order], start)
     return dataclasses.replace(program, offset=float(rng.uniform(-50.0, 50.0)))
@@ -134,7 +134,7 @@ def test_rounds_with_a_budget_against_highs(seed, budget):
 
 
 def test_what_is_too_much_work_is_left_to_others(monkeypatch):
-    monkeypatch.setattr(labels, "MOST_LABELS", 0)
+    monkeypatch.setattr(labels, "MOST_WORK", 0)
     left = 0
     for seed in range(40):
         program = random_program(seed)
@@ -144,6 +144,45 @@ def test_what_is_too_much_work_is_left_to_others(monkeypatch):
         left += found is None
         assert found is None or found.objective == pytest.approx(expected.objective, rel=1e-9, abs=1e-9)
     assert left > 5
+
+
+def test_a_row_that_is_full_at_most_may_have_a_price():
+    uses = np.array([[0, 0, 4, 4, 1, 2], [3, 0, 3, 1, 0, 2], [3, 1, 1, 0, 2, 1]])
+    program = program_of([0.0, 0.0, -4.0, -4.0, -1.0, -2.0], uses, np.array([6.0, 4.0, 3.0]), [0, 2, 4, 6])
+    solution = labels.solve(program, EXACT)
+    assert solution is not None
+    assert solution.objective == solution.bound == -6.0
+
+
+def test_a_limit_below_a_whole_number_by_rounding_is_that_number():
+    cost, use = np.array([5.0, 1.0, 5.0, 2.0]), np.array([[0, 3, 0, 2]])
+    program = program_of(cost, use, np.array([5.0 * (1.0 - 2e-16)]), [0, 2, 4])
+    solution = labels.solve(program, EXACT)
+    assert solution is not None
+    assert solution.objective == solution.bound == 3.0
+
+
+@pytest.mark.parametrize("price", [np.nan, np.inf, -np.inf, -1e300, 1e300, -1e20])
+def test_prices_of_before_may_be_absurd(price):
+    program = program_of([5.0, 1.0, 5.0, 2.0], np.array([[0, 3, 0, 2]]), np.array([4.0]), [0, 2, 4])
+    solution = labels.solve(program, EXACT, Start(prices=np.array([price])))
+    assert solution is not None
+    assert solution.objective == 6.0
+
+
+def test_quotas_that_are_just_enough():
+    cluster = {
+        "gpu_types": {"A100": {"idle_power_w": 50}},
+        "nodes": [{"name": "n0", "gpu_type": "A100", "gpus": 8}],
+    }
+    tenants = {"a": {"gpus": 2}, "b": {"gpus": 2, "power_w": 400}}
+    session = Session(cluster, objective="goodput", round_s=60, tenants=tenants)
+    watts = [100.0, 400.0, 200.0, 400.0, 300.0, 600.0]
+    rows = {"start": [0, 2, 4, 6], "gpus": [1, 2] * 3, "rate": [1.0, 2.0] * 3, "power_w": watts}
+    session.upsert(["j0", "j1", "j2"], pool="A100", tenant=["a", "b", "b"], **rows)
+    session.update(power_w=1300)
+    decision = session.solve(gap=1e-9)
+    assert decision.objective == decision.bound == pytest.approx(4.0)
 
 
 def test_a_row_that_nothing_is_in_and_that_cannot_hold_is_left_to_others():
