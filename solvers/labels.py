@@ -50,6 +50,8 @@ _MOST_PRICES = 100
 _FIRST_GAP, _WIDER = 3e-4, 3.0
 # The same where the bound is about 0.
 _LEAST = 1e-9
+# What is rounding of sums of uses, relative to these.
+_DIGITS = 1e-15
 # What is rounding of a sum of costs, relative to it, and prices that cannot be of use.
 _ROUNDING, _ABSURD = 1e-12, 1e30
 # Larger coefficients are not looked at for their greatest common divisor.
@@ -68,7 +70,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         return None
     timer = Timer(limits.time_s).share(_SHARE)
     rows = _Rows.of(program)
-    if np.count_nonzero(rows.binding) > 1 and program.n_columns > MOST_COLUMNS:
+    if rows is None or (np.count_nonzero(rows.binding) > 1 and program.n_columns > MOST_COLUMNS):
         return None
     prices = rows.prices(None if start is None else start.prices, timer)
     if prices is None:
@@ -126,13 +128,17 @@ class _Rows:
     binding: BoolArray
 
     @classmethod
-    def of(cls, program: Program) -> _Rows:
-        """Write the rows of a program out."""
+    def of(cls, program: Program) -> _Rows | None:
+        """Write the rows of a program out; None where differences of what they use are rounding."""
         use, limit = program.matrix.toarray(), program.row_upper.astype(float)
-        most = np.maximum.reduceat(use, program.group_start[:-1], axis=1).sum(axis=1)
+        starts = program.group_start[:-1]
+        most = np.maximum.reduceat(use, starts, axis=1).sum(axis=1)
         # That what is all but full is no more has no price; rounding decides nothing.
         slip = allowance(limit, OVERDRAFT)
         binding = most >= limit - slip
+        size = np.maximum.reduceat(np.abs(use), starts, axis=1).sum(axis=1)
+        if (size * _DIGITS > slip)[binding].any():
+            return None
         for row in np.flatnonzero(binding).tolist():
             if np.abs(use[row]).max() <= _LARGEST and (use[row] == np.rint(use[row])).all():
                 unit = max(1, int(np.gcd.reduce(use[row].astype(np.int64))))

@@ -94,6 +94,7 @@ def test_against_highs(seed, gap):
 @pytest.mark.parametrize(
     "change",
     [
+        lambda p: {"matrix": p.matrix * 1e6},
         lambda p: {"row_lower": np.zeros(1)},
         lambda p: {"integer": np.zeros(p.n_columns, dtype=bool)},
         lambda p: {"cost": np.where(np.arange(p.n_columns) == 1, np.inf, p.cost)},
