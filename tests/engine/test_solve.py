@@ -308,7 +308,7 @@ def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.
     monkeypatch.setattr(steps, "IN_THREAD", 0)
     instance = generate("hetero", jobs=30, seed=2)
     begin = time.perf_counter()
-    result = wattsched.solve(instance, gap=0.0, time_limit=60.0)
+    result = wattsched.solve(instance, solver="price", gap=0.0, time_limit=60.0)
     assert time.perf_counter() - begin < 30.0
     greedy = wattsched.solve(instance, solver="greedy")
     assert result.checked
