@@ -39,17 +39,8 @@ CLOCKS_MHZ = (900, 1_200, 1_400)
 COUNTS = 5
 LARGE, CHANGED = 20_000, 0.01
 HEADER = (
-    "jobs",
-    "GPUs",
-    "budget",
-    "session, ms",
-    "p99",
-    "overhead, ms",
-    "p99",
-    "HiGHS, ms",
-    "p99",
-    "gap, worst",
-)
+    "jobs", "GPUs", "budget", "session, ms", "p99", "overhead, ms", "p99", "HiGHS, ms", "p99", "gap, worst",
+)  # fmt: skip
 
 
 def cluster_of(gpus: int) -> dict[str, Any]:

@@ -296,11 +296,12 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
     somebody else's, is killed with its process.
     """
     call.say(f"solver '{call.solver}'")
-    if (solved := find_solver(call.solver).at_once(program, call.limits_left(share), start)) is not None:
+    solver = find_solver(call.solver)
+    if (solved := solver.at_once(program, call.limits_left(share), start)) is not None:
         return solved
     if not call.watched:
         with read_by(call.log), listening(call.hear if call.log else None):
-            return find_solver(call.solver)(program, call.limits, start)
+            return solver(program, call.limits, start)
     left = call.limits_left(share)
     limits, grace_s = left.with_grace()
     large = call.exact and program.n_columns > IN_THREAD
@@ -315,7 +316,7 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
 
     def ask() -> Solution:
         with read_by(call.log), listening(hear):
-            return find_solver(call.solver)(program, limits, start)
+            return solver(program, limits, start)
 
     try:
         asked = on_time(ask, left.time_s, nothing, call.timer.stopped, stopping_s=_ENDING_S)

@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import OVERDRAFT
+from wattsched.formulations.tolerances import CANCELLATION, LAST_DIGITS, OVERDRAFT
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import allowance, first_least
 from wattsched.solvers.solution import Limits
@@ -17,10 +17,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Prices of one row that are looked at; mostly it takes less than ten.
 _MOST_PRICES = 100
-# What is rounding of sums of uses, relative to these.
-_DIGITS = 1e-15
-# What is rounding of a sum of costs, relative to it, and prices that cannot be of use.
-_ROUNDING, _ABSURD = 1e-12, 1e30
+# Prices that cannot be of use.
+_ABSURD = 1e30
 # Larger coefficients are not looked at for their greatest common divisor.
 _LARGEST = 1e9
 
@@ -43,6 +41,8 @@ class FewRows:
     use : float array, shape (n_rows, n_columns)
     limit : float array, shape (n_rows,)
         A multiple of the row's coefficients, where these are whole.
+    slip : float array, shape (n_rows,)
+        How far a row may be beyond its limit.
     binding : bool array, shape (n_rows,)
         Rows that some choice fills, or breaks.
     """
@@ -50,6 +50,7 @@ class FewRows:
     program: Program
     use: FloatArray
     limit: FloatArray
+    slip: FloatArray
     binding: BoolArray
 
     @classmethod
@@ -62,13 +63,13 @@ class FewRows:
         slip = allowance(limit, OVERDRAFT)
         binding = most >= limit - slip
         size = np.maximum.reduceat(np.abs(use), starts, axis=1).sum(axis=1)
-        if (size * _DIGITS > slip)[binding].any():
+        if (CANCELLATION * size > allowance(limit))[binding].any():
             return None
         for row in np.flatnonzero(binding).tolist():
             if np.abs(use[row]).max() <= _LARGEST and (use[row] == np.rint(use[row])).all():
                 unit = max(1, int(np.gcd.reduce(use[row].astype(np.int64))))
                 limit[row] = np.floor((limit[row] + slip[row]) / unit) * unit
-        return cls(program, use, limit, binding)
+        return cls(program, use, limit, slip, binding)
 
     def prices(self, known: FloatArray | None, timer: Timer) -> FloatArray | None:
         """Row prices that prove most, or nearly; None where the LP relaxation has no point.
@@ -112,18 +113,19 @@ class FewRows:
         def of(columns: IntArray) -> _Line:
             return _Line(columns, float(cost[columns].sum()), float(use[columns].sum()))
 
+        def at(price: float) -> _Line:
+            return of(first_least(cost + price * use, starts))
+
         above, below = of(cheapest), of(first_least(use, starts))
         if below.use > limit:
             return None
+        now = at(price) if price > 0.0 else above
         for _ in range(_MOST_PRICES):
-            meet = price <= 0.0
-            if meet:
-                price = (below.cost - above.cost) / (above.use - below.use)
-            now = of(first_least(cost + price * use, starts))
-            met, value = below.cost + price * below.use, now.cost + price * now.use
-            sizes = (abs(line.cost) + price * abs(line.use) for line in (above, below))
-            if meet and value >= met - _ROUNDING * sum(sizes):
-                return -price, below.columns
             above, below = (now, below) if now.use > limit else (above, now)
-            price = 0.0
+            price = (below.cost - above.cost) / (above.use - below.use)
+            now = at(price)
+            met, value = below.cost + price * below.use, now.cost + price * now.use
+            size = sum(abs(line.cost) + price * abs(line.use) for line in (above, below))
+            if value >= met - LAST_DIGITS * size:
+                return -price, below.columns
         return None

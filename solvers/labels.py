@@ -16,15 +16,15 @@ shortest path problem with time windows", INFOR 26, 1988).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.formulations.tolerances import OVERDRAFT
 from wattsched.solvers.few_rows import FewRows
-from wattsched.solvers.rows import allowance, first_least, group_of_choice
+from wattsched.solvers.rows import first_least, group_of_choice
 from wattsched.solvers.solution import Limits, Solution, Start, conclude, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -170,7 +170,7 @@ class _Search:
         self._most_work = MOST_WORK if np.count_nonzero(different > _FEW) <= 1 else MOST_WORK // _LESS
         self._use, self._price = rows.use[kept].T, -prices[kept]
         self._room = rows.limit[kept] - self._use[self._base].sum(axis=0)
-        self._slip = allowance(rows.limit[kept], OVERDRAFT)
+        self._slip = rows.slip[kept]
         cost = float(program.cost[self._base].sum()) + program.offset
         # What the prices prove of limits that are rounded down.
         self._bound = cost - float(self._price @ self._room)
@@ -206,24 +206,20 @@ class _Search:
 
     def _open(self, spare: float) -> _Open:
         """Changes that cost less."""
-        open_ = self._above < spare
-        open_[self._base] = False
-        column = np.flatnonzero(open_)
-        group = self._group[column]
+        cheap = self._above < spare
+        cheap[self._base] = False
+        column = np.flatnonzero(cheap)
         first = np.full(len(self._base), np.inf)
-        np.minimum.at(first, group, self._above[column])
-        order = np.lexsort((group, first[group]))
-        column, group = column[order], group[order]
+        np.minimum.at(first, self._group[column], self._above[column])
+        column = column[np.lexsort((self._group[column], first[self._group[column]]))]
+        group, above = self._group[column], self._above[column]
         use = self._use[column] - self._use[self._base[group]]
+        per_use = np.divide(above[:, None], np.abs(use), out=np.zeros(use.shape), where=use != 0.0)
         begins = np.flatnonzero(np.diff(group, prepend=-1))
-        per_use = np.divide(
-            self._above[column][:, None], np.abs(use), out=np.zeros(use.shape), where=use != 0.0
-        )
         rise = _least_from_each_on(np.where(use > 0.0, per_use, np.inf), begins)
         fall = _least_from_each_on(np.where(use < 0.0, per_use, np.inf), begins)
-        ends = [*begins[1:].tolist(), len(column)]
-        groups = [slice(*part) for part in zip(begins.tolist(), ends, strict=False)]
-        return _Open(column, self._above[column], use, groups, first[group[begins]], rise, fall)
+        groups = [slice(*ends) for ends in pairwise([*begins.tolist(), len(column)])]
+        return _Open(column, above, use, groups, first[group[begins]], rise, fall)
 
     def _explored(self, spare: float, gap: float) -> tuple[float, IntArray, bool] | None:
         """The best point that costs less above the bound, if there is one.
