@@ -17,6 +17,7 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of, surrogate_prices
+from wattsched.solvers.few_prices import prices_of_few
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import cost_range, first_least, largest_by, linked_choices
 from wattsched.solvers.solution import Cut, Dual, Limits, Start, certified, signed
@@ -61,6 +62,9 @@ def dual_prices(
     """
     if isinstance(program, Program) and (bottleneck := bottleneck_of(program)) is not None:
         return surrogate_prices(bottleneck, _prices_of_lack, time_s, start, enough)
+    timer = Timer(time_s)
+    if isinstance(program, Program) and (prices := prices_of_few(program, start, timer)) is not None:
+        return certified(program, prices)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if isinstance(program, Program) and (
         program.n_columns <= SMALL
@@ -68,10 +72,10 @@ def dual_prices(
         or not _bounded(program)
         or linked_choices(program).any()
     ):
-        return _by_lp(program, time_s)
+        return _by_lp(program, timer.remaining_s())
     if program.n_rows == 0:
         return certified(program, None)
-    found = _cutting_planes(program, Timer(time_s), tolerance, start, enough)
+    found = _cutting_planes(program, timer, tolerance, start, enough)
     return found.prices, found.bound
 
 

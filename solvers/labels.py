@@ -23,13 +23,12 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
+from wattsched.solvers.few_prices import MOST_ROWS
 from wattsched.solvers.few_rows import FewRows
 from wattsched.solvers.rows import first_least, group_of_choice
 from wattsched.solvers.solution import Limits, Solution, Start, conclude, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-MOST_ROWS = 20
-"""With more rows labels are hardly ever alike, so that none can be dropped for another."""
 MOST_COLUMNS = 2_500
 """The same of columns where several rows may bind: in larger programs kernels are as quick."""
 MOST_ENTRIES = 2_000_000

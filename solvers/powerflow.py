@@ -58,7 +58,9 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
     smallest = _admit(program, slack, alone)
     if not slack.fits():
         return None, "the smallest configurations do not fit", True
-    finished = _upgrade(program, slack, smallest, alone, timer)
+    upgrades = _Upgrades(program, slack, alone)
+    finished = upgrades.make(np.flatnonzero(slack.chosen == smallest).tolist(), timer)
+    slack.choose(upgrades.chosen())
     x = feasible_point(program, slack.point())
     return x, "" if x is not None else "the free columns cannot satisfy the rows", finished
 
@@ -83,50 +85,100 @@ def _admit(program: Program, slack: RowSlack, alone: BoolArray) -> IntArray:
     return smallest
 
 
-def _upgrade(program: Program, slack: RowSlack, smallest: IntArray, alone: BoolArray, timer: Timer) -> bool:
-    """Make upgrades until none is left or one breaks a budget; False when time ran out."""
-    gpus, completion_s, energy_j = (program.attributes[name] for name in ATTRIBUTES)
-    counts_gpus = _rows_in_gpus(slack, gpus)
-    possible = alone & (gpus[: program.n_choices] > 0)
-    start = slack.group_start
+class _Upgrades:
+    """Upgrades of the jobs under the rows of a program.
 
-    def best(job: int) -> tuple[float, int, int] | None:
-        """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
-        columns = slice(start[job], start[job + 1])
-        now = slack.chosen[job]
-        larger = gpus[columns][possible[columns] & (gpus[columns] > gpus[now])]
-        near = (
-            possible[columns] & (gpus[columns] <= larger.min(initial=np.inf)) & (gpus[columns] >= gpus[now])
+    Columns are looked at a few at a time, thousands of times: on lists, as arrays are slow for that.
+
+    Parameters
+    ----------
+    alone : bool array, shape (n_choices,)
+        Columns that can be taken without others.
+    """
+
+    def __init__(self, program: Program, slack: RowSlack, alone: BoolArray) -> None:
+        gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
+        self._counts_gpus = _rows_in_gpus(slack, gpus).tolist()
+        self._possible = (alone & (gpus > 0)).tolist()
+        self._gpus, self._completion_s, self._energy_j = (
+            gpus.tolist(),
+            completion_s.tolist(),
+            energy_j.tolist(),
         )
-        saved = (completion_s[now] - completion_s[columns]) / completion_s[now]
-        spent = (energy_j[columns] - energy_j[now]) / max(energy_j[now], 1e-300)
-        ratio = np.where(spent <= 0, np.inf, saved / np.where(spent <= 0, 1.0, spent))
-        ratio = np.where(near & (saved > 0), ratio, -1.0)
-        top = float(ratio.max())
-        if top <= 0:
-            return None
-        # Among upgrades of equal ratio, such as those that even save energy, the one that saves most time.
-        return -top, job, int(start[job]) + int(np.argmax(np.where(ratio == top, saved, -1.0)))
+        self._start, self._chosen = slack.group_start.tolist(), slack.chosen.tolist()
+        self._first = slack.uses.indptr.tolist()
+        self._entries = list(zip(slack.uses.indices.tolist(), slack.uses.data.tolist(), strict=True))
+        self._activity: list[float] = slack.activity.tolist()
+        self._reach: list[float] = slack.reach.tolist()
 
-    admitted = np.flatnonzero(slack.chosen == smallest)
-    heap = [entry for job in admitted.tolist() if (entry := best(job)) is not None]
-    heapq.heapify(heap)
-    while heap:
-        if timer.over():
-            return False
-        _, job, target = heapq.heappop(heap)
-        broken = slack.broken_by(target)
-        if len(broken) and not counts_gpus[broken].all():
-            return True
-        if len(broken):
-            # GPUs only get scarcer, so what does not fit now is not asked for again.
-            columns = slice(start[job], start[job + 1])
-            possible[columns] &= slack.fitting(job, counts_gpus)
-        else:
-            slack.take(target)
-        if (entry := best(job)) is not None:
-            heapq.heappush(heap, entry)
-    return True
+    def make(self, jobs: list[int], timer: Timer) -> bool:
+        """Make upgrades of jobs until none is left or one breaks a budget; False when time ran out."""
+        heap = [entry for job in jobs if (entry := self._best(job)) is not None]
+        heapq.heapify(heap)
+        while heap:
+            if timer.over():
+                return False
+            _, job, target = heapq.heappop(heap)
+            change = self._change(job, target)
+            broken = [row for row, more in change.items() if more > 0 and self._is_over(row, more)]
+            if not all(self._counts_gpus[row] for row in broken):
+                return True
+            if broken:
+                self._forget_what_does_not_fit(job)
+            else:
+                for row, more in change.items():
+                    self._activity[row] += more
+                self._chosen[job] = target
+            if (entry := self._best(job)) is not None:
+                heapq.heappush(heap, entry)
+        return True
+
+    def chosen(self) -> IntArray:
+        """Column of every group."""
+        return np.array(self._chosen, dtype=np.int64)
+
+    def _best(self, job: int) -> tuple[float, int, int] | None:
+        """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
+        gpus, now = self._gpus, self._chosen[job]
+        columns = [c for c in self._columns(job) if self._possible[c] and gpus[c] >= gpus[now]]
+        most = min((gpus[c] for c in columns if gpus[c] > gpus[now]), default=np.inf)
+        now_s, now_j = self._completion_s[now] or 1.0, max(self._energy_j[now], 1e-300)
+        best, best_saved, target = 0.0, 0.0, -1
+        for column in columns:
+            saved = (self._completion_s[now] - self._completion_s[column]) / now_s
+            if gpus[column] > most or not saved > 0:
+                continue
+            spent = (self._energy_j[column] - self._energy_j[now]) / now_j
+            ratio = saved / spent if spent > 0 else np.inf
+            # Of equal upgrades, such as those that even save energy, the one that saves most time.
+            if ratio > best or (ratio == best and saved > best_saved):
+                best, best_saved, target = ratio, saved, column
+        return None if target < 0 else (-best, job, target)
+
+    def _columns(self, job: int) -> range:
+        return range(self._start[job], self._start[job + 1])
+
+    def _uses(self, column: int) -> list[tuple[int, float]]:
+        return self._entries[self._first[column] : self._first[column + 1]]
+
+    def _change(self, job: int, target: int) -> dict[int, float]:
+        """How the use of rows changes when a job takes a column."""
+        change = dict(self._uses(target))
+        for row, use in self._uses(self._chosen[job]):
+            change[row] = change.get(row, 0.0) - use
+        return change
+
+    def _is_over(self, row: int, more: float) -> bool:
+        return self._activity[row] + more > self._reach[row]
+
+    def _forget_what_does_not_fit(self, job: int) -> None:
+        """Pass over columns of a job that take too many GPUs: these only get scarcer."""
+        for column in self._columns(job):
+            if self._possible[column]:
+                change = self._change(job, column).items()
+                self._possible[column] = not any(
+                    self._counts_gpus[row] and self._is_over(row, more) for row, more in change
+                )
 
 
 def _rows_in_gpus(slack: RowSlack, gpus: FloatArray) -> BoolArray:

@@ -217,6 +217,8 @@ class RowSlack:
         Column of every group; at first the first one.
     activity : float array, shape (n_limits,)
         Use of the chosen columns.
+    reach : float array, shape (n_limits,)
+        Most that may be used: the limits, and what rounding is allowed.
     """
 
     def __init__(self, program: Program) -> None:
@@ -240,7 +242,7 @@ class RowSlack:
         self.size = np.maximum(np.maximum(np.abs(self.limits), largest), 1e-12)
         self.group_start = program.group_start
         self.group = group_of_choice(program)
-        self._reach = self.limits + allowance(self.limits, OVERDRAFT)
+        self.reach = self.limits + allowance(self.limits, OVERDRAFT)
         self.choose(program.group_start[:-1].copy())
 
     def choose(self, columns: IntArray) -> None:
@@ -256,11 +258,11 @@ class RowSlack:
 
     def excess(self) -> FloatArray:
         """How far every row is over its limit, as a share of its size; zero where it is not."""
-        return np.asarray(np.where(self.activity > self._reach, self.activity - self.limits, 0.0) / self.size)
+        return np.asarray(np.where(self.activity > self.reach, self.activity - self.limits, 0.0) / self.size)
 
     def fits(self) -> bool:
         """Whether the chosen columns keep all limits."""
-        return bool(np.all(self.activity <= self._reach))
+        return bool(np.all(self.activity <= self.reach))
 
     def swap_in_order(self, groups: IntArray, targets: IntArray, sources: IntArray | None = None) -> int:
         """Give groups new columns one after the other, as long as each keeps all limits.
@@ -277,7 +279,7 @@ class RowSlack:
         """
         sources = self.chosen[groups] if sources is None else sources
         first, rows, changes = self._differences(sources, targets)
-        activity, reach, chosen = self.activity.tolist(), self._reach.tolist(), self.chosen.tolist()
+        activity, reach, chosen = self.activity.tolist(), self.reach.tolist(), self.chosen.tolist()
         swaps = 0
         each = zip(groups.tolist(), sources.tolist(), targets.tolist(), pairwise(first), strict=True)
         for group, source, target, (begin, end) in each:
@@ -294,28 +296,11 @@ class RowSlack:
         self.choose(np.array(chosen, dtype=np.int64))
         return swaps
 
-    def broken_by(self, target: int) -> IntArray:
-        """Rows whose limit is broken when its group takes this column."""
-        change = self._change(target)
-        return np.flatnonzero((change > 0) & (self.activity + change > self._reach))
-
-    def fitting(self, group: int, rows: BoolArray) -> BoolArray:
-        """Which columns of a group keep the limits of these rows."""
-        columns = slice(int(self.group_start[group]), int(self.group_start[group + 1]))
-        uses = self.uses[columns].toarray()
-        after = self.activity + uses - uses[self.chosen[group] - columns.start]
-        return np.asarray(np.all((after <= self._reach) | ~rows, axis=1))
-
-    def take(self, target: int) -> None:
-        """Give the column's group this column."""
-        self.activity += self._change(target)
-        self.chosen[self.group[target]] = target
-
     def take_all(self, targets: IntArray) -> bool:
         """Give the columns' groups these columns at once, if that keeps all limits."""
         groups = self.group[targets]
         after = self.activity + (self._sum_of(targets) - self._sum_of(self.chosen[groups]))
-        if np.any((after > self.activity) & (after > self._reach)):
+        if np.any((after > self.activity) & (after > self.reach)):
             return False
         chosen = self.chosen.copy()
         chosen[groups] = targets
@@ -328,7 +313,7 @@ class RowSlack:
         A row that is over its limit already must not get worse; row `but` is not looked at.
         Uses that a group gives back in rows that the new column does not touch are not considered.
         """
-        slack = np.maximum(self._reach - self.activity, 0.0)
+        slack = np.maximum(self.reach - self.activity, 0.0)
         if self._written_out is not None:
             uses = self._written_out[columns]
             beyond = uses > slack
@@ -347,16 +332,6 @@ class RowSlack:
             over[at] = change[at] - given > slack[row[at]]
         broken = over & (row != but)
         return np.asarray(np.bincount(column[broken], minlength=len(columns)) == 0)
-
-    # Rules ask for the uses of a few columns thousands of times, where slices of sparse matrices are slow.
-
-    def _change(self, target: int) -> FloatArray:
-        """Change of the activity when a group takes this column, shape (n_limits,)."""
-        uses, change = self.uses, np.zeros(len(self.limits))
-        for column, sign in ((target, 1.0), (int(self.chosen[self.group[target]]), -1.0)):
-            entries = slice(uses.indptr[column], uses.indptr[column + 1])
-            change[uses.indices[entries]] += sign * uses.data[entries]
-        return change
 
     def _differences(self, sources: IntArray, targets: IntArray) -> tuple[list[int], list[int], list[float]]:
         """Where the changes of each swap begin, and at last how many they are; their rows, and they."""

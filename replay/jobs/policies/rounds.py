@@ -218,7 +218,10 @@ class RoundSolver:
             self._last_prices = program.named_prices(quick.prices)
         if quick.termination.reason == "optimal":
             return quick
-        exact = self._exact(program, self._limits, Start(quick.x, quick.prices))
+        start = Start(quick.x, quick.prices)
+        exact = self._exact.at_once(program, self._limits, start)
+        if exact is None:
+            exact = self._exact(program, self._limits, start)
         if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
             return quick
         return exact

@@ -1,0 +1,72 @@
+"""Prices of few rows against those of the LP relaxation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.solvers.few_prices import MOST_ROWS, prices_of_few
+from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.solution import Limits
+
+from .test_price import program_of
+
+AMPLE = Timer(None)
+
+
+def random_program(seed: int, most_groups: int, most_rows: int = 6) -> Program:
+    """Groups of 1 to 9 columns under rows of any size that mostly bind; ties, and uses below 0."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 10, int(rng.integers(1, most_groups + 1)))
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    n, m = int(start[-1]), int(rng.integers(1, most_rows + 1))
+    use = rng.integers(0, 9, (m, n)).astype(float) if rng.random() < 0.5 else rng.uniform(0.0, 9.0, (m, n))
+    use -= float(rng.choice([0.0, 0.0, 2.0]))
+    if rng.random() < 0.7:
+        use[:, start[:-1]] = 0.0  # the first column of a group waits
+    cost = rng.integers(-5, 5, n).astype(float) if rng.random() < 0.4 else rng.uniform(-100.0, 100.0, n)
+    most = np.maximum.reduceat(use, start[:-1], axis=1).sum(axis=1)
+    size = 10.0 ** rng.integers(-3, 7, m)
+    limit = most * rng.uniform(-0.1, 1.1, m)
+    return program_of(cost, use * size[:, None], limit * size, start)
+
+
+@given(seed=st.integers(0, 2**32), known=st.sampled_from([None, 0.0, -0.1, -1e300, np.nan]))
+def test_prices_prove_what_the_relaxation_does(seed, known):
+    program = random_program(seed, most_groups=12)
+    compared_with_lp(program, None if known is None else np.full(program.n_rows, known))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_larger_programs(seed):
+    compared_with_lp(random_program(seed, most_groups=300), None)
+
+
+def compared_with_lp(program: Program, known: np.ndarray | None) -> None:
+    relaxed, prices = solve_lp(program, Limits()), prices_of_few(program, known, AMPLE)
+    if prices is None:
+        assert relaxed.termination.reason == "infeasible"
+        return
+    assert (prices <= 0.0).all()
+    bound = program.lagrangian_bound(prices)
+    assert bound == pytest.approx(relaxed.bound, rel=1e-8, abs=1e-8 * float(np.abs(program.cost).sum()))
+
+
+def test_known_prices_are_a_beginning():
+    program = random_program(0, most_groups=300, most_rows=1)
+    prices = prices_of_few(program, None, AMPLE)
+    assert prices is not None
+    assert prices.any()
+    assert prices_of_few(program, prices, AMPLE) == pytest.approx(prices)
+
+
+def test_others_are_left_alone():
+    many = program_of(np.zeros(2), np.ones((MOST_ROWS + 1, 2)), np.ones(MOST_ROWS + 1), np.array([0, 1, 2]))
+    assert prices_of_few(many, None, AMPLE) is None
+    lacking = program_of(np.zeros(2), np.ones((1, 2)), np.array([1.0]), np.array([0, 1, 2]))
+    assert prices_of_few(lacking, None, AMPLE) is None
+    assert prices_of_few(random_program(5, most_groups=300), None, Timer(0.0)) is None
