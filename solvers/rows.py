@@ -31,7 +31,7 @@ def first_least(values: FloatArray, group_start: IntArray) -> IntArray:
     starts = group_start[:-1]
     if len(starts) == 0:
         return np.zeros(0, dtype=np.int64)
-    least = np.repeat(np.minimum.reduceat(values, starts), np.diff(group_start))
+    least = np.repeat(np.minimum.reduceat(values, starts), group_start[1:] - starts)
     hits = np.flatnonzero(values == least)
     return hits[np.searchsorted(hits, starts)]
 
