@@ -80,7 +80,7 @@ def _proven(entry: Entry, instance: Any, record: Record) -> Verified:
     try:
         result = result_of_record(record)
     except (InputError, KeyError) as error:
-        return Verified(entry.name, [f"its result cannot be read: {error}"])
+        return Verified(entry.name, [f"its result cannot be read: {'; '.join(str(error).splitlines())}"])
     verdict = check(instance, result)
     faults = list(verdict.faults)
     if record.sense != result.sense:

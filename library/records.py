@@ -25,7 +25,7 @@ from pydantic import Field
 
 from wattsched.comparisons.run import LIBRARIES
 from wattsched.documents import result_of
-from wattsched.instances.errors import InputError, validated
+from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
 from wattsched.library.entries import Class, Entry, entries, library
 from wattsched.result import Result
@@ -143,8 +143,9 @@ def own_records(file: str | Path) -> dict[str, Record]:
     if not Path(file).exists():
         return {}
     document = read_json(file)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError([f"is no file of records: its format is not '{FORMAT}'"], str(file))
+    told = document.get("format") if isinstance(document, dict) else None
+    if told != FORMAT:
+        raise InputError([f"is no file of records: its format is {shown(told)}, not '{FORMAT}'"], str(file))
     found = validated(BestKnown, document, str(file))
     if faults := list(_faults_in(found)):
         raise InputError(faults, str(file))

@@ -31,8 +31,10 @@ _MOST_BINDING, _MOST_COLUMNS = 6, 20_000
 _MOST_POINTS = 100
 # The second prices that are tried are so much higher or lower than those known.
 _BESIDE = 0.05
-# What a row lacks costs so many times what all groups together may save.
-_LACK = 1e6
+# Prices that cannot be of use, and what prices may charge, in the units below: a bound is the difference.
+_ABSURD, _MOST_CHARGED = 1e100, 1e6
+# How short of the best bound prices may be, and what is no lack of a row, in these units.
+_SHORT, _NO_LACK = 1e-9, 1e-12
 # What counts as nothing, of prices and of entries of a column.
 _NOTHING = 1e-9
 
@@ -80,7 +82,9 @@ def few_prices(
         At most 0; None where no mixture of points is within the limits, or it takes too many of them, or too
         long.
     """
-    rows = np.flatnonzero(binding)
+    rows, prices = np.flatnonzero(binding), np.zeros(program.n_rows)
+    if len(rows) == 0:
+        return prices
     if len(rows) > _MOST_BINDING:
         return None
     use, limit = use[rows], program.row_upper[rows]
@@ -89,11 +93,13 @@ def few_prices(
     size = np.exp2(np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))[1])
     worth = float(np.exp2(np.frexp(cost_range(program))[1]))
     search = _Search(program.cost / worth, use / size[:, None], limit / size, program.group_start)
-    found = search.prices(np.zeros(len(rows)) if known is None else -known[rows] * size / worth, timer)
+    begin = np.zeros(len(rows))
+    if known is not None and (np.abs(known[rows]) < _ABSURD).all():
+        begin = np.maximum(-known[rows], 0.0) * (size / worth)
+    found = search.prices(begin, timer)
     if found is None:
         return None
-    prices = np.zeros(program.n_rows)
-    prices[rows] = -found * worth / size
+    prices[rows] = -found * (worth / size)
     return prices + 0.0  # no -0.0
 
 
@@ -117,77 +123,87 @@ class _Search:
         """Prices, at least 0, that prove most."""
         nothing = np.zeros(len(self.limit))
         basis = _Basis(self.limit, self._cheapest(nothing))
-        if basis.fits():
+        if not basis.lacks and not basis.prices()[0].any():
             return nothing
-        tried = np.maximum(known, 0.0) if np.isfinite(known).all() and (known > 0.0).any() else None
-        best, best_prices = -np.inf, nothing
-        for number in range(_MOST_POINTS):
-            prices, value = basis.priced()
-            at = prices if tried is None else tried
-            point = self._cheapest(at)
-            proven = point.cost + float(at @ (point.use - self.limit))
-            if proven > best:
-                best, best_prices = proven, at
-            size = abs(point.cost) + float(at @ (np.abs(point.use) + np.abs(self.limit)))
-            lacks = (value - best) / (size or 1.0)
-            if lacks <= LAST_DIGITS or (not basis.enter(point) and tried is None):
-                return best_prices if lacks <= _NOTHING and basis.fits() else None
-            if tried is not None and number == 0:
-                # Most likely on the other side of the best prices.
-                tried = tried * np.where(point.use > self.limit, 1.0 + _BESIDE, 1.0 - _BESIDE)
+        if known.any() and self._charged(known) < _MOST_CHARGED:
+            for _ in range(2):
+                basis.enter(point := self._cheapest(known))
+                # Then most likely on the other side of the best prices.
+                known = known * np.where(point.use > self.limit, 1.0 + _BESIDE, 1.0 - _BESIDE)
+        for _ in range(_MOST_POINTS):
+            prices, value = basis.prices()
+            if basis.lacks:
+                if not basis.enter(self._cheapest(prices, costs=False)):
+                    return None
             else:
-                tried = None
+                point = self._cheapest(prices)
+                short = value - point.cost - float(prices @ (point.use - self.limit))
+                size = abs(point.cost) + self._charged(prices)
+                if short <= LAST_DIGITS * size or not basis.enter(point):
+                    sound = basis.within_limits() and size < _MOST_CHARGED
+                    return prices if sound and short <= _SHORT else None
             if timer.over():
                 break
         return None
 
-    def _cheapest(self, prices: FloatArray) -> _Point:
-        """What costs least under prices."""
-        columns = first_least(self.cost + prices @ self.use, self.group_start)
+    def _charged(self, prices: FloatArray) -> float:
+        """Size of what rows are charged in all, which a bound is the difference of."""
+        return float(prices @ np.abs(self.limit))
+
+    def _cheapest(self, prices: FloatArray, *, costs: bool = True) -> _Point:
+        """What costs least under prices, or by these alone."""
+        priced = prices @ self.use
+        columns = first_least(self.cost + priced if costs else priced, self.group_start)
         return _Point(float(self.cost[columns].sum()), self.use[:, columns].sum(axis=1))
 
 
 class _Basis:
     """Points and slacks, the mixture of them that uses the limits, and prices at which they cost the same.
 
-    Until there is such a mixture, what rows lack is dear.
-
     Parameters
     ----------
     limit : float array, shape (n_rows,)
     cheapest : _Point
+
+    Attributes
+    ----------
+    lacks : bool
+        Whether the mixture is beyond a limit. What it lacks is all that costs anything, until it is not.
     """
 
     def __init__(self, limit: FloatArray, cheapest: _Point) -> None:
         n, (cost, use) = len(limit), cheapest
         over = use > limit
         sign = np.where(over, -1.0, 1.0)
-        self._cost = np.append(np.where(over, _LACK, 0.0), cost)
-        self._is_lack = np.append(over, False)
+        self._cost = np.append(np.zeros(n), cost)
+        self._lack = np.append(over, False).astype(float)
+        self.lacks = bool(over.any())
         # Of the slacks, and in the last row of the point: one is taken.
         self._inverse = np.diag(np.append(sign, 1.0))
         self._inverse[:n, n] = -sign * use
         self._share = np.append(sign * (limit - use), 1.0)
 
-    def priced(self) -> tuple[FloatArray, float]:
+    def prices(self) -> tuple[FloatArray, float]:
         """Prices of the basis, none below 0, and what it costs."""
-        prices = -(self._cost @ self._inverse)[:-1]
         for _ in range(len(self._cost)):
-            if prices.min() >= -_NOTHING:
+            prices = -(self._counted() @ self._inverse)[:-1]
+            row = int(prices.argmin())
+            if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), 0.0):
                 break
-            if not self._exchange(self._inverse[:, prices.argmin()].copy(), 0.0):
-                break
-            prices = -(self._cost @ self._inverse)[:-1]
-        return np.maximum(prices, 0.0), float(self._cost @ self._share)
+        return np.maximum(prices, 0.0), float(self._counted() @ self._share)
 
     def enter(self, point: _Point) -> bool:
         """Let a point in if that makes the mixture cheaper; whether it does."""
         rate = self._inverse[:, :-1] @ point.use + self._inverse[:, -1]
-        return point.cost < float(self._cost @ rate) and self._exchange(rate, point.cost)
+        cost = 0.0 if self.lacks else point.cost
+        return cost < float(self._counted() @ rate) and self._exchange(rate, point.cost)
 
-    def fits(self) -> bool:
-        """Whether the mixture is within all limits."""
-        return not (self._share[self._is_lack] > 0.0).any()
+    def within_limits(self) -> bool:
+        """Whether there is such a mixture, when nothing is lacked; rounding may have led astray."""
+        return bool((self._share >= -_NO_LACK).all())
+
+    def _counted(self) -> FloatArray:
+        return self._lack if self.lacks else self._cost
 
     def _exchange(self, rate: FloatArray, cost: float) -> bool:
         """Put a column in the place of the first that runs out; whether one does.
@@ -206,5 +222,14 @@ class _Basis:
         self._inverse -= rate[:, None] * row
         self._share -= rate * step
         self._inverse[leaves], self._share[leaves] = row, step
-        self._cost[leaves], self._is_lack[leaves] = cost, False
+        self._cost[leaves], self._lack[leaves] = cost, 0.0
+        if self.lacks and float(self._lack @ np.maximum(self._share, 0.0)) <= _NO_LACK:
+            self._end_lack()
         return True
+
+    def _end_lack(self) -> None:
+        """Put slacks in the place of what is lacked no more."""
+        ended = self._lack > 0.0
+        self._inverse[ended] *= -1.0
+        self._share[ended] = 0.0
+        self._lack[:], self.lacks = 0.0, False

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
-from wattsched.topology.fields import Count, Name, Positive, Standing, Strict
+from wattsched.topology.fields import Count, GpuNumber, Name, Positive, Standing, Strict
 
 ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])
 
@@ -116,7 +116,7 @@ class Node(Strict):
     parent: Name | None = None
     base_power_w: Standing = 0.0
     reserved_w: Standing = 0.0
-    unavailable: Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(sorted)] = []
+    unavailable: Annotated[list[GpuNumber], AfterValidator(sorted)] = []
     sleeps: bool = False
     pool: Name | None = None
     bandwidth_gbps: Positive | None = None

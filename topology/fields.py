@@ -26,6 +26,8 @@ Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
 MOST = 1_000_000
 Count = Annotated[int, Field(ge=1, le=MOST)]
+GpuNumber = Annotated[int, Field(ge=0, le=MOST)]
+"""Number of a GPU on its node, from 0."""
 
 
 def shortened(name: str) -> str:

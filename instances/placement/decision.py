@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
-from wattsched.topology.fields import Name, Strict
+from wattsched.topology.fields import GpuNumber, Name, Strict
 
 
 class PlacedTask(Strict):
@@ -14,7 +10,7 @@ class PlacedTask(Strict):
 
     task: Name
     node: Name
-    gpus: list[Annotated[int, Field(ge=0)]] = []
+    gpus: list[GpuNumber] = []
 
 
 class PlacementDecision(Strict):

@@ -8,14 +8,13 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Tag
 
+from wattsched.instances.errors import InputError
 from wattsched.topology.arrays import IntArray, ranges
 from wattsched.topology.column import Coded, Column
 from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
-from wattsched.topology.fields import Count, Name, Positive, Strict
-
-GpuNumber = Annotated[int, Field(ge=0)]
+from wattsched.topology.fields import Count, GpuNumber, Name, Positive, Strict
 
 
 class Assignment(Strict):
@@ -54,9 +53,13 @@ class AssignmentColumns(RecordColumns[Assignment]):
 
     @classmethod
     def from_records(cls, records: Sequence[Assignment]) -> Self:
-        """Columns of models; a ValueError where one lists other than its count of GPUs."""
+        """Columns of models; an InputError where one lists other than its count of GPUs."""
         if isinstance(records, cls):
             return records
+        for one in records:
+            if (listed := sum(map(len, one.nodes.values()))) != one.gpus:
+                told = f"job '{one.job}': nodes lists {listed:,} GPUs, gpus is {one.gpus:,}"
+                raise InputError([told], "decision")
         found = super().from_records(records)
         places = [(node, gpu) for one in records for node, gpus in one.nodes.items() for gpu in gpus]
         return cls(
@@ -65,7 +68,7 @@ class AssignmentColumns(RecordColumns[Assignment]):
                 "node": Coded.of(node for node, _ in places),
                 "gpu": np.array([gpu for _, gpu in places], dtype=np.int64),
             }
-        ).sound()
+        )
 
     def sound(self) -> Self:
         """Return itself; a ValueError where there are more or fewer GPUs than the jobs have."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from wattsched.instances.errors import refuse
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, GpuNumber, Name, NonNegative, Positive, Strict
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-6, 1e6
 Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf_nan=False)]
@@ -27,7 +27,7 @@ class Placement(Strict):
     frequency_mhz: Count | None = None
     power_limit_w: Positive | None = None
     batch_size: Count | None = None
-    nodes: dict[Name, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
+    nodes: dict[Name, list[GpuNumber]] = Field(default_factory=dict)
 
     @property
     def places(self) -> list[tuple[str, int]]:

@@ -83,6 +83,24 @@ def test_warm_start_takes_results_and_bare_decisions(run, tiny, write, tmp_path)
         assert again["objective"] == pytest.approx(300.0)
 
 
+def test_decisions_whose_gpus_do_not_count_up_are_refused(run, tiny, write, tmp_path):
+    instance, output = write(tiny), tmp_path / "first.json"
+    run("solve", instance, "-o", output)
+    decision = json.loads(output.read_text())["decision"]
+    one = decision["jobs"][0]
+    node, gpus = one["nodes"].popitem()
+    one["nodes"][node] = [*gpus, max(gpus) + 1]
+    result = run("solve", instance, "--warm", write(decision, "more.json"))
+    assert result.exit_code == 2
+    told = f"decision: job '{one['job']}': nodes lists {one['gpus'] + 1} GPUs, gpus is {one['gpus']}"
+    assert told in " ".join(result.stderr.split())
+    one["nodes"][node] = [2**63]
+    for command in (["check", instance], ["solve", instance, "--warm"]):
+        result = run(*command, write(decision, "huge.json"))
+        assert result.exit_code == 2
+        assert f"jobs[0].nodes.{node}[0]: must be less than or equal to 1000000" in result.stderr
+
+
 def test_budget_below_idle_power_is_infeasible_by_the_missing_watts(run, tiny, write, tmp_path):
     tiny["budgets"] = {"power_w": 31.0}
     output = tmp_path / "answer.json"

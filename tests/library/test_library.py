@@ -312,7 +312,7 @@ def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
         (lambda d: d.update(library="2"), "library: the records are of version '2' of the library"),
         (
             lambda d: d.update(format="x"),
-            "is no file of records: its format is not 'wattsched-best-known/1'$",
+            "is no file of records: its format is 'x', not 'wattsched-best-known/1'$",
         ),
         (lambda d: d["records"][0].update(objective="x"), "records\\[0\\].objective"),
     ],

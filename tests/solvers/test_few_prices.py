@@ -64,6 +64,26 @@ def test_known_prices_are_a_beginning():
     assert prices_of_few(program, prices, AMPLE) == pytest.approx(prices)
 
 
+def test_a_limit_that_is_just_met_has_the_price_of_one_unit_less():
+    program = program_of([5.0, 0.0], np.array([[1.0, 2.0]]), np.array([1.0]), np.array([0, 2]))
+    assert prices_of_few(program, None, AMPLE) == pytest.approx([-5.0])
+
+
+@pytest.mark.parametrize("known", [1e3, 1e6, 1e9, 1e12, 1e15, 1e300])
+def test_known_prices_far_too_high_prove_nothing_that_is_wrong(known):
+    start = np.array([0, 2, 4])
+    program = program_of([5.1, 0.3, 7.7, 0.2], np.array([[1.1, 2.3, 0.7, 2.9]]), np.array([1.1 + 0.7]), start)
+    prices = prices_of_few(program, np.array([-known]), AMPLE)
+    assert prices == pytest.approx([-4.0])
+    assert program.lagrangian_bound(prices) == pytest.approx(12.8, rel=1e-14)
+
+
+def test_rounding_of_uses_of_very_different_size_is_no_mixture():
+    use = 10.0 ** np.random.default_rng(4).uniform(-10.0, 8.0, (1, 12))
+    program = program_of(np.linspace(-9e7, 9e7, 12), use, np.array([0.0]), np.arange(0, 13, 3))
+    compared_with_lp(program, None)
+
+
 def test_others_are_left_alone():
     many = program_of(np.zeros(2), np.ones((MOST_ROWS + 1, 2)), np.ones(MOST_ROWS + 1), np.array([0, 1, 2]))
     assert prices_of_few(many, None, AMPLE) is None
