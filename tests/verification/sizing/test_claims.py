@@ -165,7 +165,6 @@ def test_infeasible_results_claim_nothing_else() -> None:
         ({"certificate": {"prices": [], "bound": 1.0}}, "certificate: needs 'prices'"),
         ({"certificate": {"prices": {}, "bound": math.inf}}, "certificate: needs 'prices'"),
         ({"certificate": {"prices": {"gpus:A": 1.0}, "bound": 1.0}}, "is positive"),
-        ({"prices": {"power_w": "many"}}, "prices: 'power_w' is many"),
         ({"prices": {"gpus:B": 0.0}}, "prices: the certificate has no price of 'gpus:B'"),
         ({"decision": None}, "holds no decision to check"),
     ],
@@ -173,3 +172,10 @@ def test_infeasible_results_claim_nothing_else() -> None:
 def test_malformed_claims(changes: dict[str, Any], said: str) -> None:
     faults = verdict_on(SIX, {**solved(SIX), **changes}).faults
     assert any(said in fault for fault in faults), faults
+
+
+def test_a_price_that_is_no_number_is_named() -> None:
+    result = solved(SIX)
+    name = next(iter(result["prices"]))
+    faults = verdict_on(SIX, {**result, "prices": {**result["prices"], name: "many"}}).faults
+    assert any(f"prices: '{name}' is many" in fault for fault in faults), faults
