@@ -51,7 +51,8 @@ def prices_of_few(program: Program, known: FloatArray | None, timer: Timer) -> F
     Returns
     -------
     float array, shape (n_rows,), or None
-        At most 0.
+        At most 0; None where no mixture of points is within the limits, or it takes too many of them, or too
+        long.
     """
     if not 0 < program.n_choices == program.n_columns <= _MOST_COLUMNS or program.bottleneck is not None:
         return None
@@ -65,22 +66,13 @@ def prices_of_few(program: Program, known: FloatArray | None, timer: Timer) -> F
 def few_prices(
     program: Program, use: FloatArray, binding: BoolArray, known: FloatArray | None, timer: Timer
 ) -> FloatArray | None:
-    """Prices of a program's rows as they are written out.
+    """`prices_of_few` of rows that are written out.
 
     Parameters
     ----------
     use : float array, shape (n_rows, n_columns)
     binding : bool array, shape (n_rows,)
         Rows that may have a price.
-    known : float array, shape (n_rows,), optional
-        Prices that may be about right.
-    timer : Timer
-
-    Returns
-    -------
-    float array, shape (n_rows,), or None
-        At most 0; None where no mixture of points is within the limits, or it takes too many of them, or too
-        long.
     """
     rows, prices = np.flatnonzero(binding), np.zeros(program.n_rows)
     if len(rows) == 0:
