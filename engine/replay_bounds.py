@@ -15,10 +15,10 @@ from wattsched.arguments import require_types
 from wattsched.documents import read_document
 from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
 from wattsched.instances.errors import InputError, require_range, shown, validated
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant, parts_of
+from wattsched.replay.jobs.bound.clairvoyant import Parts, clairvoyant, parts_of
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replay_settings import ReplaySettings, Scene
-from wattsched.verification.clairvoyant import faults_of
+from wattsched.verification.clairvoyant import proven_again
 
 SAME = 1e-9
 """So close, relative to their size, two numbers of a trace are the same: processors differ in last digits."""
@@ -97,6 +97,8 @@ def read_replay_bound(
 ) -> ClairvoyantBound:
     """Read a bound on the schedules of a trace, and prove it again from its prices.
 
+    What it gives has no claim above what the prices prove here, of the trace where there is one.
+
     Parameters
     ----------
     path : path
@@ -110,21 +112,45 @@ def read_replay_bound(
     TypeError
         For what is no path, trace or settings.
     ValueError
-        For settings without a trace.
+        For settings without a trace, and a trace that has no such bound.
     InputError
         With one line per fault, per claim that the prices do not prove, or per part that is of another trace.
     """
     require_types(read_replay_bound, locals())
     require_range(trace is not None or settings is None, "settings", "given with a trace", "alone")
-    bound = replay_bound_of(read_document(path), str(path))
-    faults = faults_of(bound)
+    bound, faults = proven_again(replay_bound_of(read_document(path), str(path)))
     if trace is not None:
-        scene = Scene.of(trace, settings or ReplaySettings())
-        own = parts_of(trace, scene.context.budget, scene.sleep, energy=False)
+        own = _parts(trace, settings, energy=len(bound.proofs) > 1)
         faults += chain.from_iterable(_unlike(getattr(bound, name), part, name) for name, part in own.items())
+        if not faults:  # Of numbers that differ in last digits those of the trace count.
+            bound, _ = proven_again(bound.model_copy(update=dict(own)))
     if faults:
         raise InputError(faults, str(path))
     return bound
+
+
+def require_boundable(trace: Trace, settings: ReplaySettings | None = None, *, energy: bool = False) -> None:
+    """Refuse a trace that `replay_bound` has no bound for, before anything is computed.
+
+    Parameters
+    ----------
+    trace : Trace
+    settings : ReplaySettings, optional
+    energy : bool
+        Whether its energy is to be bounded, too.
+
+    Raises
+    ------
+    ValueError
+        As `replay_bound`.
+    """
+    _parts(trace, settings, energy=energy)
+
+
+def _parts(trace: Trace, settings: ReplaySettings | None, *, energy: bool) -> Parts:
+    scene = Scene.of(trace, settings or ReplaySettings())
+    budget = scene.context.budget
+    return parts_of(trace, budget, scene.sleep, energy=energy or budget is not None)
 
 
 def _unlike(stated: Any, own: Any, place: str) -> Iterator[str]:

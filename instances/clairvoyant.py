@@ -25,6 +25,8 @@ LONGEST_SOURCE = 2_000
 
 Price = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Edge = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+"""Of a slot, in seconds: later than any time of a trace, as slots last until all its work can be done."""
 Quantity = Literal["energy_j", "carbon_g", "money"]
 
 
@@ -147,7 +149,7 @@ class ClairvoyantBound(Strict):
     jobs: TraceJobs
     standing_w: Standing
     budget: PeriodBudget | None = None
-    slot_edges_s: Annotated[list[Seconds], Field(min_length=2)]
+    slot_edges_s: Annotated[list[Edge], Field(min_length=2)]
     proofs: Annotated[list[SlotPrices], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -189,7 +191,8 @@ class ClairvoyantBound(Strict):
     @property
     def mean_completion_s(self) -> float:
         """Mean time from arrival to completion that no schedule is below."""
-        return max(proof.bound_s for proof in self.proofs if proof.joule_price == 0) / len(self.jobs.name)
+        proven_s = max(proof.bound_s for proof in self.proofs if proof.joule_price == 0)
+        return max(0.0, proven_s) / len(self.jobs.name)
 
     def energy_j(self, mean_completion_s: float) -> float:
         """Joules of the whole cluster to its last completion, which no schedule with this mean is below.

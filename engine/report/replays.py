@@ -53,11 +53,12 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
     def cells(
         reached: list[float], least: list[float], told: Callable[[float], str], known: bool
     ) -> list[str]:
-        above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
-        return [
-            told(float(np.mean(reached))),
-            *([told(float(np.mean(least))), above] if known else [SHARES, ""]),
-        ]
+        if not known:
+            return [told(float(np.mean(reached))), SHARES, ""]
+        above = ""
+        if min(least) > 0.0:
+            above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
+        return [told(float(np.mean(reached))), told(float(np.mean(least))), above]
 
     columns = [">no schedule below", ">above it"]
     means: list[list[str]] = []

@@ -14,7 +14,7 @@ from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import InputError, validated
 from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.replay.jobs.budget import Budget
-from wattsched.verification.clairvoyant import Prover, faults_of
+from wattsched.verification.clairvoyant import Prover, faults_of, proven_again
 
 JOBS = (0.0, 900.0, 2, linear(4)), (50.0, 500.0, 1, {1: 1.0, 2: 1.5}), (60.0, 300.0, 4, linear(2))
 
@@ -44,6 +44,20 @@ def test_more_than_the_prices_prove_is_refused(document: dict[str, Any], proof: 
     (fault,) = faults_of(read(forged))
     assert "bound_s: claims" in fault
     assert fault.startswith(f"proofs[{proof % len(forged['proofs'])}].")
+
+
+@pytest.mark.parametrize("beyond", [1e-10, 2e-9, 5e-9, 9e-9])
+@pytest.mark.parametrize("joule_price", [1e-3, 1e-9, 1e-20, 5e-324])
+def test_no_energy_follows_from_what_a_claim_is_above_its_proof(beyond: float, joule_price: float) -> None:
+    """A single job on GPUs of its own, whose least energy is known; a price of joules divides what is claimed."""
+    trace = trace_by_hand(cluster_of(2), (100.0, 1_000.0, 2, linear(2)))
+    bound = clairvoyant(trace, completion_s=[500.0])
+    first = bound.proofs[0]
+    forged = {"joule_price": joule_price, "bound_s": first.bound_s * (1.0 + beyond)}
+    claims = [first, *bound.proofs[1:], first.model_copy(update=forged)]
+    proven, _ = proven_again(bound.model_copy(update={"proofs": claims}))
+    assert proven.energy_j(500.0) <= bound.energy_j(500.0) * (1.0 + 1e-9)
+    assert proven.mean_completion_s <= 500.0
 
 
 @given(data=st.data())

@@ -132,7 +132,8 @@ def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if energy and len(below):
         job = trace.names[int(np.flatnonzero(rows.of_job == rows.kind[below[0]])[0])]
-        raise ValueError(f"job '{job}' draws less than its GPUs when idle: there is no bound on its energy")
+        told = "power_w is below that of its GPUs when idle: there is no bound on its energy"
+        raise ValueError(f"job '{job}': {told}")
     kinds = [np.flatnonzero(trace.comparable & (rows.kind == kind)) for kind in range(len(rows.start) - 1)]
     options = {
         f"kind {number}": RunOptions(

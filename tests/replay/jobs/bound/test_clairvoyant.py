@@ -264,5 +264,5 @@ def test_watts_below_those_of_idle_gpus_are_refused() -> None:
     row = job_of("a", 10.0, {1: 1.0}, busy_w=0.5 * IDLE_W)
     trace = trace_of(cluster_of(2), [row], [0.0], [1])
     assert clairvoyant(trace).mean_completion_s == pytest.approx(10.0)
-    with pytest.raises(ValueError, match="job 'a' draws less than its GPUs when idle"):
+    with pytest.raises(ValueError, match="job 'a': power_w is below that of its GPUs when idle"):
         clairvoyant(trace, completion_s=[20.0])
