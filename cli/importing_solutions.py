@@ -79,7 +79,7 @@ def _solution() -> click.Command:
         if as_json:
             write(None, content_of(result, None))
         else:
-            print_result(console(), result)
+            print_result(console(), result, instance)
         return 0
 
     return command

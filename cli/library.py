@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from wattsched.cli.outputs import FC, Command, folder_option, json_option, outpu
 from wattsched.cli.parameters import Limits, Number, filling, limit_options
 from wattsched.library import OWN
 from wattsched.report.terminal import Cell, console, line, table
-from wattsched.report.wording import count, gap_text
+from wattsched.report.wording import count, gap_text, listed
 
 if TYPE_CHECKING:
     from wattsched.library.entries import Entry
@@ -85,9 +86,13 @@ def _selected(names: Sequence[str], **having: str | None) -> list[Entry]:
 
     with refusing():
         found = selected(names, **having)
+    _require_any(found)
+    return found
+
+
+def _require_any(found: Sequence[Entry]) -> None:
     if not found:
         raise BadInput("no instance of the library is like that")
-    return found
 
 
 @command.command("list", cls=Command)
@@ -101,6 +106,7 @@ def listing(names: tuple[str, ...], difficulty: str | None, best: str, as_json: 
 
     chosen, known = _selected(names, **having), best_known(best)
     chosen = [entry for entry in chosen if difficulty in (None, _class(known.get(entry.name)))]
+    _require_any(chosen)
     if as_json:
         documents = [_document(entry, known.get(entry.name)) for entry in chosen]
         return write(None, json.dumps(documents, indent=1) + "\n")
@@ -158,8 +164,11 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
             contents["mps"] = export_program(instance)
             contents["best.json"] = document_text(result_of_record(known[entry.name]))
         Path(output).mkdir(exist_ok=True)
-        for suffix, content in contents.items():
-            write(str(Path(output) / f"{entry.name}.{suffix}"), content)
+        files = {Path(output) / f"{entry.name}.{suffix}": content for suffix, content in contents.items()}
+        if folders := [file for file in files if file.is_dir()]:
+            raise BadInput(f"-o '{output}': '{folders[0]}' is a folder")
+        for file, content in files.items():
+            write(str(file), content)
     _require_some(missing < len(chosen))
     return None
 
@@ -193,13 +202,16 @@ def running(
 ) -> None:
     """Solve instances, and hold what is found against the best that is known.
 
-    A plus is better than what is known: 'submit' keeps it. Exit code 2 if no instance could be made.
+    A plus marks an objective, and the gap of a bound, better than what is known: 'submit' keeps these.
+    Instances that the solver does not take are skipped. Exit code 2 if there is nothing to show.
     """
     from wattsched.engine import solve
     from wattsched.library.records import best_known, disproof
 
     chosen, known = _selected(names, **having), best_known(best)
     rows: list[list[Cell]] = []
+    skipped = defaultdict[tuple[str, str], list[str]](list)
+    others = defaultdict[str, list[str]](list)
     with counting() as show, stray_output_to_stderr():
         for done, entry in enumerate(chosen):
             show(entry.name, done, len(chosen))
@@ -207,6 +219,11 @@ def running(
                 continue
             with refusing():
                 result = solve(instance, **asdict(asked), **asdict(limits))
+            if result.unsupported:
+                skipped[f"{result.formulation} {asked.solver}", result.unsupported].append(entry.name)
+                continue
+            if asked.solver != "auto" and result.decided_by:
+                others[result.decided_by].append(entry.name)
             record = known.get(entry.name)
             rows.append(_outcome(entry, result, record))
             if record is not None and (told := disproof(result, record)):
@@ -214,21 +231,31 @@ def running(
             if output is not None:
                 Path(output).mkdir(exist_ok=True)
                 write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
+    if skipped and not rows:
+        (pair, why), _ = next(iter(skipped.items()))
+        raise BadInput(f"--solver {asked.solver}: {pair}: {why}")
     _require_some(bool(rows))
     columns = ["instance", "ended", ">objective", ">off the best", ">gap", ">gap proven", ">seconds"]
-    table(console(), columns, rows)
+    out = console()
+    table(out, columns, rows)
+    for by, some in others.items():
+        told = f"not by '{asked.solver}', which had no better decision, but by '{by}': {listed(some)}"
+        line(out, (told, "dim"))
+    for (pair, why), some in skipped.items():
+        line(out, (f"skipped: {pair} on {listed(some)}: {why}", "dim"))
 
 
 def _outcome(entry: Entry, result: Result, record: Record | None) -> list[Cell]:
     """How a run ended, and how far from the best known objective its decision is."""
-    from wattsched.library.records import betters
+    from wattsched.library.records import bettered
 
-    better = record is not None and any(betters(result, record))
+    decision, bound = (False, False) if record is None else bettered(result, record)
     off = "" if record is None or result.objective is None else _off(result.objective, record)
     gaps = [gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap)]
     value = "-" if result.objective is None else f"{result.objective:,.8g}"
     ended, seconds = result.termination.reason.replace("_", " "), f"{result.time_s['total']:.2f}"
-    return [entry.name, ended, value + "+" * better, off, *gaps, seconds]
+    gap, proven_gap = gaps[0], gaps[1] + "+" * bound
+    return [entry.name, ended, value + "+" * decision, off, gap, proven_gap, seconds]
 
 
 def _off(objective: float, record: Record) -> str:

@@ -107,7 +107,7 @@ class ReplaySettings:
         if quantity is None and self.pacing != "even":
             raise ValueError("`pacing` needs `budget`, which it belongs to")
         if quantity == "carbon_g" and self.carbon == 0.0:
-            raise ValueError("budget: carbon_g needs `carbon`, without which nothing is emitted")
+            raise ValueError("budget: carbon_g needs `carbon` above 0, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:
             raise ValueError("budget: money needs `tariff`, what a kWh costs")
         if quantity != "money" and self.tariff is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from numbers import Real
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from wattsched.instances.errors import refuse, unknown
+from wattsched.instances.errors import refuse, repeated, require, unknown
 from wattsched.topology.fields import LARGEST, Count, Name, NonNegative, Positive, Standing, Strict
 
 FORMAT: Literal["wattsched-replay-bound/1"] = "wattsched-replay-bound/1"
@@ -65,9 +66,10 @@ class TraceJobs(Strict):
 
     @model_validator(mode="after")
     def _rows(self) -> Self:
-        refuse(
-            _uneven("name", name=self.name, arrival_s=self.arrival_s, work=self.work, options=self.options)
+        uneven = _uneven(
+            "name", name=self.name, arrival_s=self.arrival_s, work=self.work, options=self.options
         )
+        refuse([*uneven, *repeated("name", self.name)])
         return self
 
 
@@ -199,9 +201,10 @@ class ClairvoyantBound(Strict):
 
         Raises
         ------
-        ValueError
-            For a time that is not above 0 and finite.
+        TypeError, ValueError
+            For what is no number, and a time that is not above 0 and finite.
         """
+        require("mean_completion_s", mean_completion_s, (Real,), "a number")
         if not 0 < mean_completion_s < math.inf:
             raise ValueError(f"mean_completion_s: must be above 0 and finite, got {mean_completion_s:g}")
         total_s = mean_completion_s * len(self.jobs.name)
@@ -218,7 +221,7 @@ def _uneven(first: str, **columns: list[object] | list[str] | list[int] | list[f
     if not rows:
         return [f"{first}: has no rows"]
     return [
-        f"{name}: has {len(column)} rows, '{first}' has {rows}"
+        f"{name}: is of length {len(column)}, '{first}' of {rows}"
         for name, column in columns.items()
         if len(column) != rows
     ]

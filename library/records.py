@@ -44,6 +44,7 @@ PROVEN_GAP = 1e-4
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class Finder(Strict):
@@ -56,7 +57,7 @@ class Finder(Strict):
     formulation: str
     solver: str
     version: str
-    seconds: Finite
+    seconds: Seconds
     decided_by: str = ""
 
     @classmethod
@@ -105,7 +106,7 @@ class Record(Strict):
     bound: Finite | None = None
     gap: Finite | None = None
     difficulty: Class = "open"
-    solved_by: dict[str, Finite] = Field(default_factory=dict)
+    solved_by: dict[str, Seconds] = Field(default_factory=dict)
     decision_by: Finder
     bound_by: Finder | None = None
     result: dict[str, Any] | None = None
@@ -160,9 +161,19 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
     for i, record in enumerate(found.records):
         if record.name not in known or record.digest != known[record.name].digest:
             yield f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
+        elif (told := (record.sense, record.objective_name)) != (own := _goal(record.name)):
+            yield f"records[{i}]: '{record.name}' says '{' '.join(told)}', the objective is '{' '.join(own)}'"
         if record.result is None:
             yield f"records[{i}]: '{record.name}' has no result, which proves it"
+        elif (found_value := record.result.get("objective")) != record.objective:
+            value = shown(found_value)
+            yield f"records[{i}]: '{record.name}' is worth {record.objective:.10g}, its result says {value}"
     yield from (f"records: '{name}' is there {times} times" for name, times in named.items() if times > 1)
+
+
+def _goal(name: str) -> tuple[str, str]:
+    """Sense and objective of an entry."""
+    return shipped()[name].sense, shipped()[name].objective_name
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
@@ -237,13 +248,20 @@ def merged(first: Result, second: Result) -> Result:
     return decided.model_copy(update=stated).as_proven()
 
 
+def bettered(result: Result, record: Record) -> tuple[bool, bool]:
+    """Whether the decision, and the proven bound, of a checked result are better than those of a record."""
+    sign = 1.0 if record.sense == "min" else -1.0
+    proven = None if result.certificate is None else result.certificate.bound
+    return _better(sign, result.objective, record.objective), _better(-sign, proven, record.bound)
+
+
 def betters(result: Result, record: Record) -> Iterator[str]:
     """What of a record a checked result betters, in words."""
-    sign = 1.0 if record.sense == "min" else -1.0
-    if _better(sign, result.objective, record.objective):
+    decision, bound = bettered(result, record)
+    if decision:
         yield f"the decision is worth {result.objective:.10g}, was {record.objective:.10g}"
-    proven = None if result.certificate is None else result.certificate.bound
-    if _better(-sign, proven, record.bound):
+    if bound and result.certificate is not None:
+        proven = result.certificate.bound
         was = "nothing was" if record.bound is None else f"was {record.bound:.10g}"
         yield f"a bound of {proven:.10g} is proven, {was}"
 

@@ -116,6 +116,8 @@ def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
         return _cbc
     if first.startswith(("#", "=obj=")):
         return _gurobi
+    if not first:
+        raise ValueError("is empty")
     forms = "the forms of HiGHS (raw), SCIP, CBC, GLPK (of -w and of -o), and Gurobi"
     raise ValueError(f"is no solution that is known here, which are {forms}")
 
@@ -181,9 +183,7 @@ def _glpk(lines: list[str], columns: Sequence[str]) -> SolutionFile:
             if not 1 <= place <= len(columns):
                 raise ValueError(f"GLPK's line '{' '.join(part):.80}' names no column")
             rows.append([columns[place - 1], part[at]])
-    if len(rows) != len(columns):
-        raise ValueError(f"the file ends early: {len(rows)} of {len(columns)} columns are there")
-    return SolutionFile("glpk", _values("GLPK", rows), _number("GLPK", head[-1]))
+    return SolutionFile("glpk", _all_values(rows, len(columns)), _number("GLPK", head[-1]))
 
 
 def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
@@ -208,9 +208,7 @@ def _glpk_report(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     stated = next((line.partition(":")[2].split()[:1] for line in lines if line.startswith("Columns:")), [])
     if stated and stated[0].isdigit() and int(stated[0]) != len(columns):
         raise ValueError(f"it is of a program with {stated[0]} columns, this one has {len(columns)}")
-    if len(rows) != len(columns):
-        raise ValueError(f"the file ends early: {len(rows)} of {len(columns)} columns are there")
-    return SolutionFile("glpk", _values("GLPK", rows), _number("GLPK", told[0]) if told else None)
+    return SolutionFile("glpk", _all_values(rows, len(columns)), _number("GLPK", told[0]) if told else None)
 
 
 def _gurobi(lines: list[str], columns: Sequence[str]) -> SolutionFile:
@@ -234,9 +232,20 @@ def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
         name, value = row
         if name in values:
             raise ValueError(f"column '{name:.80}' stands there twice")
-        values[name] = _number(solver, value)
+        try:
+            values[name] = _number(solver, value)
+        except ValueError as error:
+            raise ValueError(f"column '{name:.80}': {error}") from None
         if not math.isfinite(values[name]):
             raise ValueError(f"column '{name:.80}' has no finite value: {value:.80}")
+    return values
+
+
+def _all_values(rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]:
+    """Columns by name of GLPK, which writes all of them."""
+    values = _values("GLPK", rows)
+    if len(values) < columns:
+        raise ValueError(f"the file ends early: {len(values)} of {columns} columns are there")
     return values
 
 

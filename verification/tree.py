@@ -90,14 +90,17 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
             raise ValueError(f"node {number} of the tree must be an object")
         if strangers := sorted(map(str, node.keys() - FIELDS)):
             raise ValueError(f"node {number} of the tree: {strangers[0]!r:.80} is not a field of it")
-        if isinstance(prices := node.get("prices"), dict) and node.get("split") is None:
+        prices, split = node.get("prices"), node.get("split")
+        if prices is not None and split is not None:
+            raise ValueError(f"node {number} of the tree has 'prices' and a 'split'; it is a leaf or none")
+        if isinstance(prices, dict):
             splits += len(taken)
             if splits > MOST_SPLITS_IN_ALL:
                 told = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
                 raise ValueError(f"the leaves of the tree are below {told}")
             yield number, prices, taken
             continue
-        if not isinstance(split := node.get("split"), dict):
+        if not isinstance(split, dict):
             raise ValueError(f"node {number} of the tree needs 'prices' or a 'split'")
         if len(taken) >= MOST_SPLITS:
             raise ValueError(f"node {number} of the tree is below {MOST_SPLITS:,} splits; no more are read")

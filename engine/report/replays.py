@@ -35,6 +35,8 @@ def tables_of(found: Summaries) -> list[Told]:
 
 
 SHARES = "(its jobs share GPUs)"
+ROUNDED = 8
+"""Digits of the part by which a policy is above a bound; bounds are rounded to the safe side."""
 
 
 def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str], bool]) -> list[Told]:
@@ -57,7 +59,8 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
             return [told(float(np.mean(reached))), SHARES, ""]
         above = ""
         if min(least) > 0.0:
-            above = percent(float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0)
+            over = float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0
+            above = percent(round(over, ROUNDED) + 0.0)
         return [told(float(np.mean(reached))), told(float(np.mean(least))), above]
 
     columns = [">no schedule below", ">above it"]

@@ -17,8 +17,8 @@ LONGEST = 1e15
 MOST_REASONS = 5
 LONGEST_LIST = 160
 """Characters of names in a row: two lines of most terminals."""
-NEARLY = 1 - 1e-9
-"""From this part of a larger unit on, amounts are written in it: the last digits of a sum must not matter."""
+NEARLY = 1 - 1e-6
+"""From this part of a larger unit on, amounts are written in it: what is not shown must not matter."""
 
 TOTALS = {"carbon_g": "CO2", "gpus_used": "GPUs"}
 """Totals that are called otherwise than their names say."""

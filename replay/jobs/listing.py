@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.inputs import Row, csv_lines, listed, rows_of
+from wattsched.inputs import SMALLEST, Row, csv_lines, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -107,11 +107,9 @@ def _job(row: Row, tables: Mapping[str, OptionTable], profiles: Profiles) -> Job
     )
     if least is not None and most is not None and least > most:
         raise row.fault("min_gpus", f"is {least}, above max_gpus {most}")
-    if not (work := row.number("work")):
-        raise row.fault("work", "must be above 0, got 0")
     return Job(
         name=row.text("job"),
-        remaining_work=work,
+        remaining_work=row.number("work", least=SMALLEST),
         model=model or None,
         options=table or None,
         min_gpus=least,

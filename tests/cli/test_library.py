@@ -102,6 +102,37 @@ def test_run_and_submit_keep_what_is_better(run, tmp_path):
     assert "is no file of records" in twice.stderr
 
 
+def test_who_has_decided_and_who_could_not_is_said(run):
+    known = run("library", "run", "sharing-gpus-30-power7", "--solver", "greedy")
+    assert known.exit_code == 0, known.stderr
+    assert "not by 'greedy', which had no better decision, but by 'eaco': sharing-gpus-30" in known.stdout
+    some = run("library", "run", ONE, "sharing-gpus-30-power7", "--solver", "powerflow")
+    assert some.exit_code == 0, some.stderr
+    assert "skipped: " in some.stdout
+    unknown = run("library", "run", ONE, "--solver", "pyomo:nosuch", "-o", "out")
+    assert unknown.exit_code == 2
+    assert "solver 'nosuch' is not installed, or unknown to Pyomo" in unknown.stderr
+    assert not Path("out").exists()
+
+
+def test_records_that_contradict_their_results_are_refused(run):
+    run("library", "run", OTHER, "-o", "out")
+    document = json.loads(run("library", "list", OTHER, "--json").stdout)[0]
+    result = json.loads(Path(f"out/{OTHER}.json").read_text())
+    record = {"name": OTHER, "digest": document["digest"], "result": result, **document["best_known"]}
+    for change, told in (
+        ({"sense": "max"}, f"'{OTHER}' says 'max total-completion', the objective is 'min total-completion'"),
+        ({"objective": 1.0}, f"'{OTHER}' is worth 1, its result says "),
+        ({"solved_by": {"me": -1.0}}, "must be greater than or equal to 0"),
+    ):
+        forged = {"format": "wattsched-best-known/1", "library": "1", "records": [record | change]}
+        Path("out.json").write_text(json.dumps(forged))
+        for command in ("list", "run", "verify"):
+            found = run("library", command, OTHER, "--best", "out.json")
+            assert found.exit_code == 2
+            assert told in found.stderr
+
+
 def test_verify_ends_with_1_where_a_record_does_not_hold(run):
     run("library", "run", OTHER, "-o", "out")
     Path("out.json").write_text('{"format": "wattsched-best-known/1", "library": "1", "records": []}')

@@ -135,6 +135,29 @@ def test_a_bound_may_be_limited_in_time(replay: Run) -> None:
     assert short.stderr.startswith("seed 0: --bound-limit left no time for bounds on energy\n")
 
 
+LONE = '{"t": {"gpus": [1], "pool": ["A100"], "power_w": [%s], "rate": [1]}}'
+
+
+@pytest.mark.parametrize(("work", "power_w", "options"), [("1e12", 200, ["--bound"]), ("9", 0, ["--bound"])])
+def test_every_trace_has_a_bound_or_is_refused_before_it_is_replayed(
+    run: Run, tmp_path: Path, work: str, power_w: int, options: list[str]
+) -> None:
+    jobs, tables, out = tmp_path / "jobs.csv", tmp_path / "t.json", tmp_path / "out"
+    jobs.write_text(f"job,arrival_s,work,requested_gpus,table\na,0,{work},1,t\n")
+    tables.write_text(LONE % power_w)
+    command = ["replay", jobs, "--tables", tables, "--nodes", 1, "--gpus-per-node", 2, "--round", 0]
+    found = run(*command, "--policy", "fifo", *options, "--json", "-o", out)
+    assert found.exit_code == 0, found.stderr
+    assert json.loads(found.stdout)["bounds"][0]["mean_completion_s"] == pytest.approx(float(work))
+    assert run("check", out / "bound-0.json").exit_code == 0
+    energy = run(*command, "--policy", "fifo", "--energy-bound", "-o", tmp_path / "energy")
+    if power_w:
+        assert energy.exit_code == 0, energy.stderr
+    else:
+        refused(energy, "job 'a': power_w is below that of its GPUs when idle: there is no bound")
+        assert not (tmp_path / "energy").exists()
+
+
 def test_a_bound_of_the_same_replay_is_taken_and_any_other_refused(
     replay: Run, run: Run, tmp_path: Path
 ) -> None:
@@ -155,6 +178,10 @@ def test_a_bound_of_the_same_replay_is_taken_and_any_other_refused(
     refused(replay("--bounds-from", tmp_path / "none"), "bound-0.json: no such file or directory\n")
     refused(replay("--bounds-from", out, "--bound"), "takes the place of --bound and --energy-bound\n")
     forged = json.loads((out / "bound-0.json").read_text())
+    forged["proofs"][0]["bound_s"] = -1e300
+    (out / "bound-0.json").write_text(json.dumps(forged))
+    nothing = replay("--policy", "sizing", "--bounds-from", out, "--json")
+    assert json.loads(nothing.stdout)["bounds"][0]["mean_completion_s"] == 0
     forged["jobs"]["work"][0] *= 1.5
     (out / "bound-0.json").write_text(json.dumps(forged))
     refused(replay("--bounds-from", out), "bound-0.json: jobs.work[0]: ")
@@ -415,7 +442,7 @@ def test_savings_refuses_a_price_that_nobody_learns(run: Run, write: Callable[..
         (LIST.split("\n")[0] + "\n", "has no job"),
         (LIST + "a,0,1,1,bert,,\n", "line 5, column 'job': the job 'a' occurs twice"),
         (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
-        (LIST + "d,0,0,1,bert,,\n", "column 'work': must be above 0"),
+        (LIST + "d,0,0,1,bert,,\n", "column 'work': must be at least 1e-12, got 0"),
         (LIST + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
         (LIST + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1,000,000,000,000, got 1e13"),
         (LIST + "d,0,1,8,bert,,4\n", "column 'requested_gpus': is 8, above max_gpus 4"),

@@ -198,7 +198,11 @@ HIGHS = "Model status\n{}\n\n# Primal solution values\nFeasible\nObjective {}\n#
         (HIGHS.format("Optimal", 1, 1, "\uff11"), "'\uff11' is not a number"),
         (HIGHS.format("Optimal", 1, 2, 1), "the file ends early: 2 columns are said to follow, there are 1"),
         (HIGHS.format("Optimal", 1, 0, 1), "^0 columns are said to follow, there are 1"),
+        (HIGHS.format("Optimal", 1, 1, "abc"), "column 'x': 'abc' is not a number, as HiGHS writes them"),
         ("solution status: infeasible\nobjective value: 1\nx 1\n", "the solver said 'infeasible'"),
+        ("s mip 1 1 o 1\nj 1 1\nj 1 1\n", "column 'x' stands there twice"),
+        ("s mip 1 1 o 1\n", "the file ends early: 0 of 1 columns are there"),
+        ("\n \n", "is empty"),
     ],
 )
 def test_what_a_file_says_of_itself_is_believed_where_it_speaks_against_it(text, told):
@@ -231,7 +235,7 @@ def test_damaged_files_are_refused_in_a_sentence(knapsack, form, data):
     assert all(fault and "Traceback" not in fault for fault in faults)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "x 1\ny 2\n", "<?xml?>\n", "NAME wattsched FREE\nROWS\n"])
+@pytest.mark.parametrize("text", ["{}", "x 1\ny 2\n", "<?xml?>\n", "NAME wattsched FREE\nROWS\n"])
 def test_other_files_are_refused(text):
     with pytest.raises(ValueError, match="the forms of HiGHS"):
         read_solution(text, ["x", "y"])

@@ -49,7 +49,7 @@ def test_more_than_the_prices_prove_is_refused(document: dict[str, Any], proof: 
 @pytest.mark.parametrize("beyond", [1e-10, 2e-9, 5e-9, 9e-9])
 @pytest.mark.parametrize("joule_price", [1e-3, 1e-9, 1e-20, 5e-324])
 def test_no_energy_follows_from_what_a_claim_is_above_its_proof(beyond: float, joule_price: float) -> None:
-    """A single job on GPUs of its own, whose least energy is known; a price of joules divides what is claimed."""
+    """A single job, whose least energy is known; a price of joules divides what is claimed."""
     trace = trace_by_hand(cluster_of(2), (100.0, 1_000.0, 2, linear(2)))
     bound = clairvoyant(trace, completion_s=[500.0])
     first = bound.proofs[0]
@@ -85,7 +85,8 @@ def test_whatever_the_prices_are_the_bound_is_true(document: dict[str, Any], dat
         (lambda d: d["proofs"][0]["gpus"]["G"].__setitem__(0, -1.0), "G[0]: must be greater than or equal"),
         (lambda d: d["proofs"][0]["gpus"]["G"].__setitem__(0, float("nan")), "gpus.G[0]"),
         (lambda d: d.update(budget=None), "proofs[0].budget: has prices, but there is no budget"),
-        (lambda d: d["jobs"]["work"].pop(), "work: has 2 rows, 'name' has 3"),
+        (lambda d: d["jobs"]["work"].pop(), "work: is of length 2, 'name' of 3"),
+        (lambda d: d["jobs"]["name"].__setitem__(0, d["jobs"]["name"][1]), "jobs: duplicate name"),
         (lambda d: d["jobs"]["options"].__setitem__(0, "x"), "jobs names the unknown options 'x'"),
         (lambda d: d["options"]["kind 0"]["pool"].__setitem__(0, "x"), "names the unknown pool 'x'"),
         (lambda d: d["slot_edges_s"].__setitem__(1, -5.0), "slot_edges_s: -5 does not come after 0"),
