@@ -47,7 +47,7 @@ bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; 
 library: $(VENV)/bench $(VENV)/package  ## Six solvers on the library of instances, hours, resumed: LIBRARY='--limit 30 --dask local:2'
 	$(BIN)/python benchmarks/library.py --folder $(VENV)/library --write $(LIBRARY)
 
-results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some three hours, resumed; needs WATTSCHED_DATA
+results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some ninety minutes, resumed; needs WATTSCHED_DATA
 	$(BIN)/python benchmarks/results.py --folder $(VENV)/results
 
 site: $(VENV)/tools $(VENV)/package  ## Build the documentation into site/; a broken link or reference is an error
