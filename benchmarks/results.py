@@ -30,6 +30,7 @@ PROGRAMS = (
     ("replay_bounds.py", "--write", "--jobs", "1"),
     ("grounds.py", "--write"),
     ("elastic.py", "--headline", "--write"),
+    ("elastic.py", "--write"),
     ("elastic_values.py", "--write"),
     ("eaco.py", "--write"),
 )
