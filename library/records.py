@@ -28,6 +28,7 @@ from wattsched.documents import result_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
 from wattsched.library.entries import Class, Entry, entries, library
+from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.solvers.solution import relative_gap
 from wattsched.topology.fields import Name, Strict
@@ -161,7 +162,7 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
     for i, record in enumerate(found.records):
         if record.name not in known or record.digest != known[record.name].digest:
             yield f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
-        elif (told := (record.sense, record.objective_name)) != (own := _goal(record.name)):
+        elif (told := (record.sense, record.objective_name)) != (own := _goal(known[record.name])):
             yield f"records[{i}]: '{record.name}' says '{' '.join(told)}', the objective is '{' '.join(own)}'"
         if record.result is None:
             yield f"records[{i}]: '{record.name}' has no result, which proves it"
@@ -171,9 +172,9 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
     yield from (f"records: '{name}' is there {times} times" for name, times in named.items() if times > 1)
 
 
-def _goal(name: str) -> tuple[str, str]:
+def _goal(entry: Entry) -> tuple[str, str]:
     """Sense and objective of an entry."""
-    return shipped()[name].sense, shipped()[name].objective_name
+    return problem(entry.problem).objectives[entry.objective], entry.objective
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
