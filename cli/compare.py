@@ -28,7 +28,7 @@ from wattsched.cli.parameters import (
 )
 from wattsched.comparisons.statistics import SHIFT_S
 from wattsched.extras import missing
-from wattsched.report.terminal import Cell, console, heading, line, table
+from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
 from wattsched.report.wording import LONGEST, count, listed, printable
 
 if TYPE_CHECKING:
@@ -246,8 +246,7 @@ def _print_skipped(out: Console, runs: Sequence[Run]) -> None:
     for run in runs:
         if run.status == "skipped":
             skipped[run.pair, run.detail].append(run.instance)
-    for (pair, why), instances in skipped.items():
-        line(out, (f"skipped: {pair} on {listed(instances)}: {why}", "dim"))
+    print_skipped(out, skipped)
 
 
 def _print_summaries(out: Console, comparison: Comparison) -> None:

@@ -25,7 +25,7 @@ from wattsched.cli.files import (
 from wattsched.cli.outputs import FC, Command, folder_option, json_option, output_option
 from wattsched.cli.parameters import Limits, Number, filling, limit_options
 from wattsched.library import OWN
-from wattsched.report.terminal import Cell, console, line, table
+from wattsched.report.terminal import Cell, console, line, print_skipped, table
 from wattsched.report.wording import count, gap_text, listed
 
 if TYPE_CHECKING:
@@ -232,17 +232,18 @@ def running(
                 Path(output).mkdir(exist_ok=True)
                 write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
     if skipped and not rows:
-        (pair, why), _ = next(iter(skipped.items()))
+        pair, why = next(iter(skipped))
         raise BadInput(f"--solver {asked.solver}: {pair}: {why}")
     _require_some(bool(rows))
-    columns = ["instance", "ended", ">objective", ">off the best", ">gap", ">gap proven", ">seconds"]
     out = console()
-    table(out, columns, rows)
+    table(out, OUTCOME, rows)
     for by, some in others.items():
         told = f"not by '{asked.solver}', which had no better decision, but by '{by}': {listed(some)}"
         line(out, (told, "dim"))
-    for (pair, why), some in skipped.items():
-        line(out, (f"skipped: {pair} on {listed(some)}: {why}", "dim"))
+    print_skipped(out, skipped)
+
+
+OUTCOME = ("instance", "ended", ">objective", ">off the best", ">gap", ">gap proven", ">seconds")
 
 
 def _outcome(entry: Entry, result: Result, record: Record | None) -> list[Cell]:

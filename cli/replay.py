@@ -31,7 +31,7 @@ from wattsched.cli.parameters import (
     filling,
     refuse_given,
 )
-from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, require_boundable, stated
+from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, refuse_unbounded, stated
 from wattsched.cli.replay_options import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
@@ -196,7 +196,7 @@ def command(
     if bounds_from_dir is not None:
         bounds = bounds_from(Path(bounds_from_dir), traces, settings)
     elif bound or energy_bound:
-        require_boundable(traces, settings, energy=energy_bound)
+        refuse_unbounded(traces, settings, energy=energy_bound)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.trace import Trace
 
 
-def require_boundable(traces: Mapping[int, Trace], settings: ReplaySettings, *, energy: bool) -> None:
+def refuse_unbounded(traces: Mapping[int, Trace], settings: ReplaySettings, *, energy: bool) -> None:
     """Refuse traces without a bound before they are replayed."""
-    from wattsched.replay_bounds import require_boundable as required
+    from wattsched.replay_bounds import require_boundable
 
     with refusing():
         for trace in traces.values():
-            required(trace, settings, energy=energy)
+            require_boundable(trace, settings, energy=energy)
 
 
 def bounds_of(

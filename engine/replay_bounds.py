@@ -15,7 +15,7 @@ from wattsched.arguments import require_types
 from wattsched.documents import read_document
 from wattsched.instances.clairvoyant import FORMAT, ClairvoyantBound
 from wattsched.instances.errors import InputError, require_range, shown, validated
-from wattsched.replay.jobs.bound.clairvoyant import Parts, clairvoyant, parts_of
+from wattsched.replay.jobs.bound.clairvoyant import Parts, bound_of, parts_of
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replay_settings import ReplaySettings, Scene
 from wattsched.verification.clairvoyant import proven_again
@@ -60,12 +60,9 @@ def replay_bound(
     for mean_s in completion_s:
         require_range(0 < mean_s < math.inf, "completion_s", "above 0 and finite", mean_s)
     require_range(time_limit is None or time_limit > 0, "time_limit", "above 0", time_limit)
-    scene = Scene.of(trace, settings or ReplaySettings())
     until = math.inf if time_limit is None else time.monotonic() + time_limit
-    return clairvoyant(
-        trace,
-        scene.context.budget,
-        scene.sleep,
+    return bound_of(
+        _parts(trace, settings, energy=len(completion_s) > 0),
         completion_s,
         until=until,
         progress=lambda total_s, slots: progress(total_s / len(trace), slots),
@@ -118,14 +115,15 @@ def read_replay_bound(
     """
     require_types(read_replay_bound, locals())
     require_range(trace is not None or settings is None, "settings", "given with a trace", "alone")
-    bound, faults = proven_again(replay_bound_of(read_document(path), str(path)))
+    bound, unlike = replay_bound_of(read_document(path), str(path)), list[str]()
     if trace is not None:
         own = _parts(trace, settings, energy=len(bound.proofs) > 1)
-        faults += chain.from_iterable(_unlike(getattr(bound, name), part, name) for name, part in own.items())
-        if not faults:  # Of numbers that differ in last digits those of the trace count.
-            bound, _ = proven_again(bound.model_copy(update=dict(own)))
-    if faults:
-        raise InputError(faults, str(path))
+        unlike += chain.from_iterable(_unlike(getattr(bound, name), part, name) for name, part in own.items())
+        if not unlike:  # Of numbers that differ in last digits those of the trace count.
+            bound = bound.model_copy(update=dict(own))
+    bound, faults = proven_again(bound)
+    if faults or unlike:
+        raise InputError([*faults, *unlike], str(path))
     return bound
 
 
@@ -149,8 +147,7 @@ def require_boundable(trace: Trace, settings: ReplaySettings | None = None, *, e
 
 def _parts(trace: Trace, settings: ReplaySettings | None, *, energy: bool) -> Parts:
     scene = Scene.of(trace, settings or ReplaySettings())
-    budget = scene.context.budget
-    return parts_of(trace, budget, scene.sleep, energy=energy or budget is not None)
+    return parts_of(trace, scene.context.budget, scene.sleep, energy=energy)
 
 
 def _unlike(stated: Any, own: Any, place: str) -> Iterator[str]:

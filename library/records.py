@@ -31,7 +31,7 @@ from wattsched.library.entries import Class, Entry, entries, library
 from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.solvers.solution import relative_gap
-from wattsched.topology.fields import Name, Strict
+from wattsched.topology.fields import Name, NonNegative, Strict
 from wattsched.version import __version__
 
 FORMAT = "wattsched-best-known/1"
@@ -45,7 +45,6 @@ PROVEN_GAP = 1e-4
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class Finder(Strict):
@@ -58,7 +57,7 @@ class Finder(Strict):
     formulation: str
     solver: str
     version: str
-    seconds: Seconds
+    seconds: NonNegative
     decided_by: str = ""
 
     @classmethod
@@ -107,7 +106,7 @@ class Record(Strict):
     bound: Finite | None = None
     gap: Finite | None = None
     difficulty: Class = "open"
-    solved_by: dict[str, Seconds] = Field(default_factory=dict)
+    solved_by: dict[str, NonNegative] = Field(default_factory=dict)
     decision_by: Finder
     bound_by: Finder | None = None
     result: dict[str, Any] | None = None

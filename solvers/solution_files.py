@@ -232,10 +232,7 @@ def _values(solver: str, rows: Iterable[Sequence[str]]) -> dict[str, float]:
         name, value = row
         if name in values:
             raise ValueError(f"column '{name:.80}' stands there twice")
-        try:
-            values[name] = _number(solver, value)
-        except ValueError as error:
-            raise ValueError(f"column '{name:.80}': {error}") from None
+        values[name] = _number(solver, value, f"column '{name:.80}': ")
         if not math.isfinite(values[name]):
             raise ValueError(f"column '{name:.80}' has no finite value: {value:.80}")
     return values
@@ -249,14 +246,14 @@ def _all_values(rows: Sequence[Sequence[str]], columns: int) -> dict[str, float]
     return values
 
 
-def _number(solver: str, text: str) -> float:
+def _number(solver: str, text: str, place: str = "") -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     # Python takes more for a number than solvers write: underscores, and digits of other scripts.
     if math.isnan(number) or "_" in text or not text.isascii():
-        raise ValueError(f"'{text:.80}' is not a number, as {solver} writes them")
+        raise ValueError(f"{place}'{text:.80}' is not a number, as {solver} writes them")
     return number
 
 

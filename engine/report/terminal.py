@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from wattsched.report.wording import printable
+from wattsched.report.wording import listed, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -107,6 +107,12 @@ def line(out: Console, *parts: str | tuple[str, str], indent: int = 0) -> None:
     text = Text.assemble(*(printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts))
     for part in _folded(out, text, _room(out, indent)):
         _print(out, part, indent)
+
+
+def print_skipped(out: Console, skipped: Mapping[tuple[str, str], Sequence[str]]) -> None:
+    """Print which instances were skipped, by formulation with solver and by reason."""
+    for (pair, why), instances in skipped.items():
+        line(out, (f"skipped: {pair} on {listed(instances)}: {why}", "dim"))
 
 
 def table(

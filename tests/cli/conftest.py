@@ -18,6 +18,13 @@ from wattsched.cli import main
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.json"
 Run = Callable[..., Result]
 
+JOBS = (
+    "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
+    "a,0,400000,2,resnet50,,8\nb,100,90,1,,mine,\nc,200,300000,4,bert,,\n"
+)
+TABLES = {"mine": {"gpus": [1, 2], "pool": ["A100", "A100"], "rate": [1.0, 1.5], "power_w": [200.0, 380.0]}}
+"""Of a small replay."""
+
 
 @pytest.fixture(scope="session")
 def run() -> Run:
@@ -75,3 +82,24 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return written
+
+
+@pytest.fixture
+def replay(run: Run, tmp_path: Path) -> Run:
+    """Replay a small file, which can be replaced."""
+
+    def replayed(*options: object, trace: str = JOBS, tables: Any = TABLES) -> Result:
+        (tmp_path / "trace.csv").write_text(trace)
+        (tmp_path / "tables.json").write_text(json.dumps(tables))
+        own = () if "--format" in options else ("--tables", tmp_path / "tables.json")
+        return run("replay", tmp_path / "trace.csv", *own, *options)
+
+    return replayed
+
+
+def refused(result: Result, fault: str, lines: int = 1) -> None:
+    """Hold that a command has refused its input with this, in so many lines."""
+    assert result.exit_code == 2, result.output
+    assert fault in result.stderr
+    assert len(result.stderr.splitlines()) == lines
+    assert result.stdout == ""

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pandas as pd
 import pytest
 from click.testing import Result
 from rich.console import Console
 
-LIST = (
-    "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
-    "a,0,400000,2,resnet50,,8\nb,100,90,1,,mine,\nc,200,300000,4,bert,,\n"
-)
-TABLES = {"mine": {"gpus": [1, 2], "pool": ["A100", "A100"], "rate": [1.0, 1.5], "power_w": [200.0, 380.0]}}
+from .conftest import JOBS, Run, refused
+
 ITP = "job_id,submission_time,duration,num_gpu\nx,5000,4000,1\ny,5500,2000,8\nz,200000,100,2\nw,5600,100,0\n"
 PHILLY = "timestamp,duration,num_gpus,cluster\n2017-10-09 07:01:55,600,2,v\n2017-10-09 07:05:00,60,1,w\n"
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def replay(run: Run, tmp_path: Path) -> Run:
-    """Replay a small file, which can be replaced."""
-
-    def replayed(*options: object, trace: str = LIST, tables: Any = TABLES) -> Result:
-        (tmp_path / "trace.csv").write_text(trace)
-        (tmp_path / "tables.json").write_text(json.dumps(tables))
-        own = () if "--format" in options else ("--tables", tmp_path / "tables.json")
-        return run("replay", tmp_path / "trace.csv", *own, *options)
-
-    return replayed
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -78,130 +58,6 @@ def test_json_holds_the_figures(replay: Run) -> None:
     assert found["energy_j"] > found["jobs_energy_j"] > 0
     assert found["gap_max"] is None
     assert found["rho_max"] == pytest.approx(1.0)
-
-
-def test_a_bound_is_told_written_and_checked_alone(replay: Run, run: Run, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    replayed = replay("--policy", "sizing,eaco", "--bound", "--json", "-o", out)
-    assert replayed.exit_code == 0, replayed.output
-    document = json.loads(replayed.stdout)
-    (stated,) = document["bounds"]
-    mean_s = document["policies"]["sizing"][0]["jct_mean_s"]
-    assert 0 < stated["mean_completion_s"] <= mean_s
-    assert stated["energy_j"] == {}
-    checked = run("check", out / "bound-0.json")
-    assert checked.exit_code == 0
-    assert "no schedule of 3 jobs on 16 GPUs completes them in less than" in " ".join(checked.stdout.split())
-    digest = hashlib.sha256((tmp_path / "trace.csv").read_bytes()).hexdigest()
-    told = f"the jobs are said to be of trace.csv, SHA-256 {digest}, seed 0"
-    assert told in " ".join(checked.stdout.split())
-    gapless = run("check", out / "bound-0.json", "--require-gap", "0")
-    assert gapless.exit_code == 2
-    assert "--require-gap needs RESULT" in gapless.stderr
-    as_json = json.loads(run("check", out / "bound-0.json", "--json").stdout)
-    assert as_json["proven_bound"] == stated["mean_completion_s"]
-
-    forged = json.loads((out / "bound-0.json").read_text())
-    jsonschema.validate(forged, json.loads(run("schema", "bound").stdout))
-    forged["proofs"][0]["bound_s"] += 100.0
-    (out / "forged.json").write_text(json.dumps(forged))
-    refused = run("check", out / "forged.json")
-    assert refused.exit_code == 1
-    assert "proofs[0].bound_s: claims" in refused.stdout
-
-
-def test_energy_is_bounded_at_the_mean_of_each_policy_that_shares_no_gpus(
-    replay: Run, tmp_path: Path
-) -> None:
-    page = tmp_path / "page.html"
-    result = replay("--policy", "sizing,eaco", "--energy-bound", "--report", page)
-    assert result.exit_code == 0, result.output
-    for title in ("Against every schedule", "Energy against every schedule"):
-        rows = result.stdout.partition(f"\n{title}")[2].splitlines()[2:4]
-        (_, *sizing), (_, *eaco) = ([cell for cell in row.split("  ") if cell.strip()] for row in rows)
-        assert len(sizing) == 3
-        assert eaco[1:] == ["(its jobs share GPUs)"]
-    assert "Against every schedule" in page.read_text()
-
-
-def test_a_bound_may_be_limited_in_time(replay: Run) -> None:
-    limited = replay("--bound", "--bound-limit", 0.001, "--json")
-    assert json.loads(limited.stdout)["bounds"][0]["mean_completion_s"] > 0
-    assert "left no time" not in limited.stderr
-    refused(replay("--bound-limit", 5), "needs --bound or --energy-bound, which it belongs to\n")
-    short = replay("--policy", "fifo", "--energy-bound", "--bound-limit", 1e-6)
-    assert short.exit_code == 0
-    assert "Energy against every schedule" not in short.stdout
-    assert short.stderr.startswith("seed 0: --bound-limit left no time for bounds on energy\n")
-
-
-LONE = '{"t": {"gpus": [1], "pool": ["A100"], "power_w": [%s], "rate": [1]}}'
-
-
-@pytest.mark.parametrize(("work", "power_w", "options"), [("1e12", 200, ["--bound"]), ("9", 0, ["--bound"])])
-def test_every_trace_has_a_bound_or_is_refused_before_it_is_replayed(
-    run: Run, tmp_path: Path, work: str, power_w: int, options: list[str]
-) -> None:
-    jobs, tables, out = tmp_path / "jobs.csv", tmp_path / "t.json", tmp_path / "out"
-    jobs.write_text(f"job,arrival_s,work,requested_gpus,table\na,0,{work},1,t\n")
-    tables.write_text(LONE % power_w)
-    command = ["replay", jobs, "--tables", tables, "--nodes", 1, "--gpus-per-node", 2, "--round", 0]
-    found = run(*command, "--policy", "fifo", *options, "--json", "-o", out)
-    assert found.exit_code == 0, found.stderr
-    assert json.loads(found.stdout)["bounds"][0]["mean_completion_s"] == pytest.approx(float(work))
-    assert run("check", out / "bound-0.json").exit_code == 0
-    energy = run(*command, "--policy", "fifo", "--energy-bound", "-o", tmp_path / "energy")
-    if power_w:
-        assert energy.exit_code == 0, energy.stderr
-    else:
-        refused(energy, "job 'a': power_w is below that of its GPUs when idle: there is no bound")
-        assert not (tmp_path / "energy").exists()
-
-
-def test_a_bound_of_the_same_replay_is_taken_and_any_other_refused(
-    replay: Run, run: Run, tmp_path: Path
-) -> None:
-    out, other = tmp_path / "out", tmp_path / "other"
-    first = replay("--policy", "sizing", "--energy-bound", "--json", "-o", out)
-    (stated,) = json.loads(first.stdout)["bounds"]
-    again = replay("--policy", "sizing,fifo", "--bounds-from", out, "--json", "-o", other)
-    (taken,) = json.loads(again.stdout)["bounds"]
-    assert taken["mean_completion_s"] == stated["mean_completion_s"]
-    assert taken["energy_j"]["sizing"] == stated["energy_j"]["sizing"]
-    assert taken["energy_j"]["fifo"] > 0
-    assert (other / "bound-0.json").read_text() == (out / "bound-0.json").read_text()
-    into = replay("--policy", "fifo", "--bounds-from", out, "-o", out)
-    assert into.exit_code == 0, into.stderr
-
-    less = replay("--bounds-from", out, "--budget", "energy_j=1e9")
-    refused(less, "bound-0.json: budget: none in the file, one in this replay\n")
-    refused(replay("--bounds-from", tmp_path / "none"), "bound-0.json: no such file or directory\n")
-    refused(replay("--bounds-from", out, "--bound"), "takes the place of --bound and --energy-bound\n")
-    forged = json.loads((out / "bound-0.json").read_text())
-    forged["proofs"][0]["bound_s"] = -1e300
-    (out / "bound-0.json").write_text(json.dumps(forged))
-    nothing = replay("--policy", "sizing", "--bounds-from", out, "--json")
-    assert json.loads(nothing.stdout)["bounds"][0]["mean_completion_s"] == 0
-    forged["jobs"]["work"][0] *= 1.5
-    (out / "bound-0.json").write_text(json.dumps(forged))
-    refused(replay("--bounds-from", out), "bound-0.json: jobs.work[0]: ")
-
-
-def test_what_is_no_bound_is_not_checked_alone(run: Run, replay: Run, tmp_path: Path) -> None:
-    assert run("generate", "uniform", "--jobs", 2, "-o", tmp_path / "round.json").exit_code == 0
-    result = run("check", tmp_path / "round.json")
-    assert result.exit_code == 2
-    assert "is no bound of replay --bound, which is checked alone; give RESULT, too" in result.stderr
-    newer = tmp_path / "newer.json"
-    newer.write_text('{"format": "wattsched-replay-bound/9"}')
-    told = "format: expected 'wattsched-replay-bound/1', found 'wattsched-replay-bound/9'"
-    assert told in run("check", newer).stderr
-    damaged = tmp_path / "damaged.json"
-    damaged.write_text('{"format": "wattsched-replay-bound/1", "jobs": 3}')
-    result = run("check", damaged)
-    assert result.exit_code == 2
-    assert "jobs" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_carbon_over_time(replay: Run, write: Callable[..., Path]) -> None:
@@ -430,7 +286,7 @@ def test_options_that_are_refused(replay: Run, options: tuple[str, ...], fault: 
 
 
 def test_savings_refuses_a_price_that_nobody_learns(run: Run, write: Callable[..., Path]) -> None:
-    priced = run("savings", write(LIST, "jobs.csv"), "--policy", "powerflow", "--pacing", "price")
+    priced = run("savings", write(JOBS, "jobs.csv"), "--policy", "powerflow", "--pacing", "price")
     refused(priced, "--pacing price needs the policy sizing")
 
 
@@ -438,20 +294,20 @@ def test_savings_refuses_a_price_that_nobody_learns(run: Run, write: Callable[..
     ("trace", "fault"),
     [
         ("job,arrival_s,work\n", "line 1: the column 'requested_gpus' is missing"),
-        ("job," + LIST, "line 1: the column 'job' occurs twice"),
-        (LIST.split("\n")[0] + "\n", "has no job"),
-        (LIST + "a,0,1,1,bert,,\n", "line 5, column 'job': the job 'a' occurs twice"),
-        (LIST + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
-        (LIST + "d,0,0,1,bert,,\n", "column 'work': must be at least 1e-12, got 0"),
-        (LIST + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
-        (LIST + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1,000,000,000,000, got 1e13"),
-        (LIST + "d,0,1,8,bert,,4\n", "column 'requested_gpus': is 8, above max_gpus 4"),
-        (LIST + "d,0,1,32,bert,,\n", "column 'requested_gpus': is 32, the cluster has 16 GPUs"),
-        (LIST + "d,0,1,1,,,\n", "give a model or a table"),
-        (LIST + "d,0,1,1,bert,mine,\n", "give a model or a table"),
-        (LIST + "d,0,1,1,alexnet,,\n", "'alexnet' is not in the catalogue"),
-        (LIST + "d,0,1,1,,yours,\n", "there is no table 'yours', there are mine"),
-        (LIST + "d,0,1,1,yolov3,,\n", "job 'd' has the model 'yolov3', which no profile describes on A100"),
+        ("job," + JOBS, "line 1: the column 'job' occurs twice"),
+        (JOBS.split("\n")[0] + "\n", "has no job"),
+        (JOBS + "a,0,1,1,bert,,\n", "line 5, column 'job': the job 'a' occurs twice"),
+        (JOBS + "d,-1,1,1,bert,,\n", "column 'arrival_s': must be at least 0, got -1"),
+        (JOBS + "d,0,0,1,bert,,\n", "column 'work': must be at least 1e-12, got 0"),
+        (JOBS + "d,0,1,0,bert,,\n", "column 'requested_gpus': must be at least 1, got 0"),
+        (JOBS + "d,1e13,1,1,bert,,\n", "column 'arrival_s': must be at most 1,000,000,000,000, got 1e13"),
+        (JOBS + "d,0,1,8,bert,,4\n", "column 'requested_gpus': is 8, above max_gpus 4"),
+        (JOBS + "d,0,1,32,bert,,\n", "column 'requested_gpus': is 32, the cluster has 16 GPUs"),
+        (JOBS + "d,0,1,1,,,\n", "give a model or a table"),
+        (JOBS + "d,0,1,1,bert,mine,\n", "give a model or a table"),
+        (JOBS + "d,0,1,1,alexnet,,\n", "'alexnet' is not in the catalogue"),
+        (JOBS + "d,0,1,1,,yours,\n", "there is no table 'yours', there are mine"),
+        (JOBS + "d,0,1,1,yolov3,,\n", "job 'd' has the model 'yolov3', which no profile describes on A100"),
     ],
 )
 def test_lists_that_are_refused(replay: Run, trace: str, fault: str) -> None:
@@ -493,10 +349,3 @@ def test_a_cluster_of_several_pools(replay: Run, write: Callable[..., Path]) -> 
 def test_jobs_tuned_by_zeus(replay: Run) -> None:
     plain = document(replay("--policy", "fifo,fifo+zeus", "--json"))
     assert plain["fifo+zeus"][0]["jobs_energy_j"] < plain["fifo"][0]["jobs_energy_j"]
-
-
-def refused(result: Result, fault: str) -> None:
-    assert result.exit_code == 2, result.output
-    assert fault in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""

@@ -7,13 +7,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-Run = Callable[..., Result]
+from .conftest import Run, refused
+
 HEAD = "job,arrival_s,work,requested_gpus,model,max_gpus\n"
 MODELS = ("resnet50", "bert", "deepspeech2")
 
@@ -166,10 +166,3 @@ def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -
     # Without --resume everything begins again.
     assert run(*command).exit_code == 0
     assert run(*command, "--resume").exit_code == 0
-
-
-def refused(result: Result, fault: str, lines: int = 1) -> None:
-    assert result.exit_code == 2, result.output
-    assert fault in result.stderr
-    assert len(result.stderr.splitlines()) == lines
-    assert result.stdout == ""

@@ -67,14 +67,13 @@ def clairvoyant(
     ValueError
         For a row that draws less than its GPUs when idle, where energy counts.
     """
-    energy = budget is not None or len(completion_s) > 0
-    parts = parts_of(trace, budget, sleep, energy=energy)
+    parts = parts_of(trace, budget, sleep, energy=len(completion_s) > 0)
     return bound_of(parts, completion_s, until=until, progress=progress)
 
 
 def workload_of(trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None) -> Workload:
     """Jobs of a trace as the bound takes them; raises what `clairvoyant` does."""
-    return Workload.of(**parts_of(trace, budget, sleep, energy=budget is not None))
+    return Workload.of(**parts_of(trace, budget, sleep))
 
 
 def bound_of(
@@ -126,11 +125,11 @@ def _priced(
     return new
 
 
-def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool) -> Parts:
-    """What the bound is of, as `ClairvoyantBound` has it."""
+def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool = False) -> Parts:
+    """What the bound is of, as `ClairvoyantBound` has it; a budget counts energy, too."""
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
-    if energy and len(below):
+    if (energy or budget is not None) and len(below):
         job = trace.names[int(np.flatnonzero(rows.of_job == rows.kind[below[0]])[0])]
         told = "power_w is below that of its GPUs when idle: there is no bound on its energy"
         raise ValueError(f"job '{job}': {told}")
