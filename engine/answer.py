@@ -156,6 +156,8 @@ class Evidence:
                 found = "infeasibility was proved" if math.isinf(b) else found
                 failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
         bound = _best_bound(cost, bounds)
+        if certificate is not None and call.sign * certificate.bound > _highest(cost):
+            certificate = None  # which the decision refutes
         if certificate is not None:
             proven = min(cost, call.sign * certificate.bound)
             # What anybody can verify is better than a finer bound on the solver's word.
@@ -172,7 +174,7 @@ class Evidence:
             decided_by="" if chosen.of == call.solver else chosen.of,
             solver_answer=self._own(cost if chosen.of == call.solver else None),
             unsupported=self._unsupported,
-            faults=[*failed, *earlier],
+            faults=list(dict.fromkeys([*failed, *earlier])),
             checked=True,
             totals=report.totals,
             certificate=certificate,

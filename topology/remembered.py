@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
         known = found.get(key)
         # What another object left may still be there: a thread that is given up forgets nothing in its end.
         if known is None or known[0]() is not thing:
-            gone = weakref.ref(thing, lambda gone: _forget(found, key, gone))
+            gone = weakref.ref(thing, partial(_forget, found, key))
             known = found[key] = gone, function(thing)
         return known[1]
 

@@ -219,7 +219,8 @@ class Judge:
                 for first in range(0, len(block) - size + 1, size)
                 if gpus <= set(block[first : first + size])
             ]
-            if not around and not kept:
+            whole = [block for block in around if not any(g in self.nodes[n].unavailable for n, g in block)]
+            if not whole and not kept:
                 return False
             taken.append((kept, gpus, around[0] if around else gpus))
         pairs = [(one, other) for i, one in enumerate(taken) for other in taken[:i]]

@@ -59,10 +59,21 @@ def price_of_move(instance: Instance, job: Job, objective: str) -> float:
 
 
 def displaced(instance: Instance, job: Job) -> bool:
-    """Whether a job holds a GPU that takes no job any more: it has to move, which costs nothing."""
+    """Whether a job holds a GPU, or a block with one, that takes no job any more: a move costs nothing."""
     gone = {(n.name, g) for n in instance.cluster.nodes for g in n.unavailable}
-    held = {} if job.current is None else job.current.nodes
-    return any((node, g) in gone for node, gpus in held.items() for g in gpus)
+    if job.current is None or not any(job.current.nodes.values()):
+        return False
+    held = {(node, g) for node, gpus in job.current.nodes.items() for g in gpus}
+    kind, size = _current_kind(instance, job), next_power(job.current.gpus)
+    assert kind is not None
+    if held & gone or capacity_of(instance, kind) != "blocks":
+        return bool(held & gone)
+    for block in structural_blocks(instance, kinds(instance)[kind]):
+        for start in range(0, len(block) - size + 1, size):
+            around = set(block[start : start + size])
+            if held <= around and around & gone:
+                return True
+    return False
 
 
 def _can_keep(instance: Instance, job: Job, blocks: dict[Kind, list[list[Gpu]]]) -> bool:

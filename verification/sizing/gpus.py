@@ -22,8 +22,9 @@ Told = tuple[int, int, str, int, str]
 def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     """Every job's GPUs exist, are its own, and lie where the pool lets a job have them.
 
-    In pools of blocks that is an aligned block that no other job reaches into; in pools of nodes one node, or
-    whole nodes and at most one part of another. Of the jobs that share their GPUs the first counts.
+    In pools of blocks that is an aligned block that no other job reaches into, all of whose GPUs are
+    available; in pools of nodes one node, or whole nodes and at most one part of another. Of the jobs that
+    share their GPUs the first counts.
 
     Parameters
     ----------
@@ -174,8 +175,10 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
         size = block_of(assigned.gpus[assigned.users[user]])
         told = f"job '{_name(assigned, user)}' is not inside one aligned block of {size} GPUs"
         yield user, 5, "", 0, told
-    # Whose GPUs are scattered takes only them.
     line = places.line[assigned.pool[place]]
+    whole = np.flatnonzero(aligned & ~kept[place])
+    yield from _broken(assigned, used, users[whole], (line + begin)[whole])
+    # Whose GPUs are scattered takes only them.
     apart = np.zeros(len(assigned.users), dtype=bool)
     apart[users[~aligned]] = True
     scattered = used.take(apart[used.user])
@@ -191,6 +194,27 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
             pool = assigned.records[int(b)].pool
             told = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
             yield mine, 6, names[0], 0, told
+
+
+def _broken(assigned: Assigned, used: _Used, users: IntArray, first: IntArray) -> Iterator[Told]:
+    """GPUs of users' blocks that are unavailable, besides those that they use, of which others tell.
+
+    Parameters
+    ----------
+    first : int array, shape (n_users,)
+        Where their blocks begin on the lines.
+    """
+    places, size = assigned.places, block_of(assigned.gpus[assigned.users[users]])
+    broken = places.broken_before[first + size] - places.broken_before[first]
+    for place in np.flatnonzero(broken).tolist():
+        user = int(users[place])
+        block = places.on_lines[first[place] : first[place] + size[place]]
+        others = np.setdiff1d(block[~places.available[block]], used.number[used.user == user])
+        for number in others[:1].tolist():
+            node = int(np.searchsorted(places.first, number, side="right")) - 1
+            name, gpu = assigned.node_names[node], number - int(places.first[node])
+            of = f"GPU {gpu} of node '{name}' in its block of {size[place]} is unavailable"
+            yield user, 5, name, gpu, f"job '{_name(assigned, user)}': {of}"
 
 
 def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:

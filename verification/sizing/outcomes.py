@@ -18,6 +18,7 @@ from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
 from wattsched.verification.sizing.grouping import ranges
+from wattsched.verification.sizing.pools import block_of
 
 WAITS, UNSAID = -1, -2
 """What a job may do instead of an assignment."""
@@ -86,11 +87,20 @@ class Outcomes:
 
     @cached_property
     def displaced(self) -> BoolArray:
-        """Jobs that run and hold a GPU that takes no job any more."""
-        asked, _ = self._known
+        """Jobs that run and hold a GPU, or a block with one, that takes no job any more."""
+        displaced, places = np.zeros(len(self.jobs), dtype=bool), self.assigned.places
+        asked, size = self._known
+        if places.available.all() or not len(asked):
+            return displaced
         holder, numbers = self._held(asked)
-        displaced = np.zeros(len(self.jobs), dtype=bool)
-        displaced[asked[holder[~self.assigned.places.available[numbers]]]] = True
+        displaced[asked[holder[~places.available[numbers]]]] = True
+        start = np.cumsum(size) - size
+        pool = places.home[numbers[start]]
+        begin, aligned = places.reserved(numbers, start, size)
+        blocks = np.flatnonzero(aligned & np.array([one == "blocks" for one in places.capacity])[pool])
+        first = (places.line[pool] + begin)[blocks]
+        broken = places.broken_before[first + block_of(size[blocks])] > places.broken_before[first]
+        displaced[asked[blocks[broken]]] = True
         return displaced
 
     @cached_property

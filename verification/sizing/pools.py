@@ -113,6 +113,23 @@ class Places:
         broken, gpu = nodes.broken
         self.available[self.first[broken] + gpu] = False
 
+    @cached_property
+    def on_lines(self) -> IntArray:
+        """Number of the GPU at each position of all lines, which follow each other; shape (n_gpus,)."""
+        found = np.empty(len(self.position), dtype=np.int64)
+        found[self.line[self.home] + self.position] = np.arange(len(found))
+        return found
+
+    @cached_property
+    def home(self) -> IntArray:
+        """Number of each GPU's pool, shape (n_gpus,)."""
+        return np.repeat(self.pool, self.size)
+
+    @cached_property
+    def broken_before(self) -> IntArray:
+        """How many unavailable GPUs are before each position of all lines; one entry more for the end."""
+        return np.append(0, np.cumsum(~self.available[self.on_lines]))
+
     def gpus(self, nodes: dict[str, list[int]]) -> IntArray:
         """Numbers of GPUs that exist."""
         listed = [self.first[self.node[name]] + gpu for name, gpus in nodes.items() for gpu in gpus]

@@ -210,6 +210,34 @@ def test_power_domains_pools_and_unavailable_gpus() -> None:
     assert broken.faults == ["job 'train' uses GPU 1 of node 'n0', which is unavailable"]
 
 
+def test_all_of_a_block_is_available_also_what_its_job_leaves_idle() -> None:
+    table = {"gpus": [3], "pool": ["A"], "power_w": [300.0], "completion_s": [100.0]}
+    three = {"name": "three", "options": table, "remaining_work": 1.0}
+    nodes = [{"name": name, "gpu_type": "A", "gpus": 4} for name in ("n0", "n1")]
+    cluster = {"gpu_types": {"A": {"idle_power_w": 10.0}}, "nodes": nodes}
+    nodes[0]["unavailable"] = [3]
+    on_three = runs("three", 3, "A", {"n0": [0, 1, 2]})
+    lacking = "job 'three': GPU 3 of node 'n0' in its block of 4 is unavailable"
+    assert check(instance(three, cluster=cluster), decision(on_three)).faults == [lacking]
+    across = decision(runs("three", 3, "A", {"n0": [1, 2, 3]}))
+    told = ["job 'three' uses GPU 3 of node 'n0', which is unavailable"]
+    assert check(instance(three, cluster=cluster), across).faults == told
+    assert (
+        check(instance(three, cluster=cluster), decision(runs("three", 3, "A", {"n1": [0, 1, 2]}))).faults
+        == []
+    )
+    # A job that keeps its GPUs keeps them, and to one that may not stay a move is free.
+    held = {**three, "current": {"gpus": 3, "pool": "A", "nodes": {"n0": [0, 1, 2]}}, "change_cost": 7.0}
+    kept = instance({**held, "preemptible": False}, cluster=cluster)
+    assert check(kept, decision(on_three)).faults == []
+    moved = check(instance(held, cluster=cluster), decision(runs("three", 3, "A", {"n1": [0, 1, 2]})))
+    assert moved.faults == []
+    assert (moved.totals["migrations"], moved.totals["change_cost"]) == (1, 0.0)
+    nodes[0]["unavailable"] = []
+    paid = check(instance(held, cluster=cluster), decision(runs("three", 3, "A", {"n1": [0, 1, 2]})))
+    assert paid.totals["change_cost"] == 7.0
+
+
 def test_jobs_with_a_model_use_the_profile_that_stands_in() -> None:
     cluster = copy.deepcopy(CLUSTER)
     cluster["gpu_types"]["A"] |= {"profile": "A100", "speed_factor": 0.5, "power_factor": 0.25}
