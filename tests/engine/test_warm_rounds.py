@@ -19,6 +19,7 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.column import Coded
 
 GAP = 1e-6
@@ -42,6 +43,32 @@ def next_round(instance: Instance, decision: Decision, choice: np.random.Generat
     freeze(columns["current"].columns)
     freeze(columns)
     return instance.model_copy(update={"jobs": JobColumns(columns)})
+
+
+def of_odd_sizes(instance: Instance) -> Instance:
+    """The round with jobs of 3 GPUs in blocks of 4, none of which runs yet."""
+    content = instance.model_dump()
+    content["cluster"]["capacity"] = "blocks"
+    for job in content["jobs"]:
+        job |= {"current": None, "preemptible": True}
+        gpus = [3 if gpus in (2, 4) else gpus for gpus in job["options"]["gpus"]]
+        job["options"] |= {"gpus": gpus}
+    return Instance.model_validate(content)
+
+
+def on_broken_gpus(instance: Instance, decision: Decision, choice: np.random.Generator) -> Instance:
+    """The next round of the same jobs, where GPUs are unavailable: of those left idle, or of all not kept."""
+    kept = [job.current for job in instance.jobs if job.current is not None and not job.preemptible]
+    used = [*kept, *(decision.jobs if choice.integers(2) else ())]
+    spared = {(node, gpu) for one in used for node, gpus in one.nodes.items() for gpu in gpus}
+    content = instance.cluster.model_dump()
+    for node in content["nodes"]:
+        able = [gpu for gpu in range(node["gpus"]) if (node["name"], gpu) not in spared]
+        node["unavailable"] = sorted(choice.permutation(able)[: choice.integers(len(able) + 1)].tolist())
+    columns = JobColumns.from_records(instance.jobs).columns
+    columns = {**columns, "current": AssignmentColumns.from_records(decision.jobs)}
+    update = {"jobs": JobColumns(columns), "cluster": Cluster.model_validate(content)}
+    return instance.model_copy(update=update)
 
 
 def freeze(columns: dict[str, Any]) -> None:
@@ -81,6 +108,29 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
         assert warm.objective == pytest.approx(other.objective, rel=2 * GAP, abs=1e-9)
         assert warm.bound == pytest.approx(other.bound, rel=2 * GAP, abs=1e-9)
     assert not wattsched.check(second, warm).faults
+
+
+@settings(max_examples=150)
+@given(
+    small_instances(max_jobs=4) | small_instances(max_jobs=4).map(of_odd_sizes),
+    st.sampled_from(sorted(OBJECTIVES)),
+    st.integers(0, 2**32 - 1),
+)
+def test_where_gpus_break_jobs_go_on_as_well_as_if_nothing_was_decided_before(
+    instance: Instance, objective: str, seed: int
+) -> None:
+    first = wattsched.solve(instance, objective=objective, gap=GAP)
+    assume(first.decision is not None)
+    second = on_broken_gpus(instance, first.decision, np.random.default_rng(seed))
+    warm = wattsched.solve(second, objective=objective, gap=GAP, initial_solution=first)
+    cold = wattsched.solve(second, objective=objective, gap=GAP)
+    assert warm.termination.reason == cold.termination.reason
+    assert (warm.decision is None) == (cold.decision is None)
+    assert not warm.faults or warm.decided_by != "initial_solution"
+    if cold.decision is not None and not second.by_column().numbers("change_cost").any():
+        assert warm.objective == pytest.approx(cold.objective, rel=2 * GAP, abs=1e-9)
+        assert warm.bound == pytest.approx(cold.bound, rel=2 * GAP, abs=1e-9)
+    assert warm.decision is None or not wattsched.check(second, warm).faults
 
 
 def test_what_the_decision_before_leaves_is_where_a_large_round_begins() -> None:
