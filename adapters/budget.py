@@ -10,14 +10,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from wattsched.instances.errors import InputError, validated
+from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import read_json
 from wattsched.topology.fields import Positive, Strict
 
 
 def _time(value: Any) -> Any:
     """A time of JSON, which is text there."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
 
 
 class Change(Strict):

@@ -14,6 +14,9 @@ from wattsched.instances.errors import InputError
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round
 
+SAVING = ("energy", "carbon", "money")
+"""Objectives that are best where nothing runs."""
+
 
 class UnansweredError(Exception):
     """The cluster did not answer, or refused; the message is one line."""
@@ -88,6 +91,18 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def round(self) -> ReportT:
         """Do one round."""
+
+
+def require_work(objective: str) -> None:
+    """Refuse objectives that do work only under a least goodput, which nobody states here.
+
+    Raises
+    ------
+    InputError
+    """
+    if objective in SAVING:
+        told = "lets every job wait that may; choose one that values work, under a cap of power"
+        raise InputError([f"objective: '{objective}' {told}"])
 
 
 def tell(

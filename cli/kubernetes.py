@@ -134,6 +134,7 @@ def command(
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
     from wattsched.adapters.kubernetes.options import KubernetesOptions
     from wattsched.adapters.options import stated_in
+    from wattsched.adapters.rounds import require_work
     from wattsched.serve.journal import Journal
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
@@ -146,6 +147,7 @@ def command(
         raise BadInput("--extender needs --apply, and cannot be combined with --once")
     else:
         require_extra("--extender", "serve")
+    require_work(asked.objective)
     if snapshot is None:
         require_extra("asking the API", "kubernetes")
     once = once or snapshot is not None

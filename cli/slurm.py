@@ -113,6 +113,7 @@ def command(
     """
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.options import stated_in
+    from wattsched.adapters.rounds import require_work
     from wattsched.adapters.slurm.actions import Actions
     from wattsched.adapters.slurm.lease import Lease, identity_of
     from wattsched.adapters.slurm.loop import Policy, Rounds
@@ -121,6 +122,7 @@ def command(
     from wattsched.serve.journal import Journal
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
+    require_work(asked.objective)
     once = once or snapshot is not None
     policy = Policy(
         ours=Ours(accounts, qos, partitions),

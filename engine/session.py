@@ -292,7 +292,7 @@ class Session:
         fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
         told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
         told |= {name: value for name, value in fields.items() if value is not None}
-        gone, back = named("down", down or ()), named("up", up or ())
+        gone, back = named("down", () if down is None else down), named("up", () if up is None else up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
         require("tenants", tenants, (Mapping, NoneType), "a mapping of names to quotas")

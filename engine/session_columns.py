@@ -29,7 +29,7 @@ def named(field: str, ids: Iterable[str]) -> list[str]:
     names: Any = ids
     for method in ("to_pylist", "tolist"):  # of Arrow and numpy
         names = getattr(ids, method)() if hasattr(ids, method) else names
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str | Mapping) or not isinstance(names, Iterable):
         raise TypeError(f"{field} must be a sequence of names, got {ids!r:.80}")
     found: list[Any] = list(names)
     for place, name in enumerate(found):

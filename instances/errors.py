@@ -108,10 +108,11 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
     Raises
     ------
     TypeError
-        That names the argument, and the type found.
+        That names the argument, and the type found, and the value where that is short.
     """
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}")
+        told = f" {value!r:.60}" if isinstance(value, str | float | int) else ""
+        raise TypeError(f"{name} must be {expected}, got {type(value).__name__}{told}")
 
 
 def require_range(holds: bool, name: str, expected: str, value: object) -> None:

@@ -135,7 +135,7 @@ def _tell_failures(app: FastAPI) -> None:
         faults = [f"{name}: {line}"[:200] for name, line in told]
         return Answer({"error": "; ".join(faults), "faults": faults}, 422)
 
-    for kind, _, _ in STATUSES:
+    for kind, _ in STATUSES:
         app.add_exception_handler(kind, answer)
     app.add_exception_handler(HTTPException, unknown)
     app.add_exception_handler(RequestValidationError, invalid)

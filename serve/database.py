@@ -133,6 +133,8 @@ class Database:
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = str(path)
+        if not self.path:
+            raise InputError(["the file name is empty"])
         self._using = Lock()
         self._require_file(read_only)
         lock = Path(f"{self.path}-lock")
@@ -289,8 +291,9 @@ def _unwritable(error: OSError, path: str) -> InputError:
 
 
 def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:
+    # A whole path is always a file: SQLite keeps what is called ":memory:" nowhere else.
     return sqlite3.connect(
-        f"file:{quote(path)}?mode={mode}",
+        f"file:{quote(os.path.abspath(path))}?mode={mode}",
         uri=True,
         isolation_level=None,
         timeout=patience_s,

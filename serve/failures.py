@@ -13,23 +13,23 @@ from wattsched.serve.workers import BusyError, LateError
 
 _log = logging.getLogger("wattsched.serve")
 
-STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (MissingRoundError, 404, ""),
-    (InputError, 422, ""),
-    (MissingError, 404, ""),
-    (ConflictError, 409, ""),
-    (BusyError, 503, "there is too much to do; nothing of this was done"),
-    (LateError, 503, ""),
-    (JournalError, 503, ""),
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (MissingRoundError, 404),
+    (InputError, 422),
+    (MissingError, 404),
+    (ConflictError, 409),
+    (BusyError, 503),
+    (LateError, 503),
+    (JournalError, 503),
 )
-"""What is said of each failure, and under which status."""
+"""Under which status each failure is told."""
 
 
 def failure_document(error: Exception) -> dict[str, Any]:
     """What is said of a failure."""
-    for kind, status, told in STATUSES:
+    for kind, status in STATUSES:
         if isinstance(error, kind):
             faults = {"faults": error.faults} if isinstance(error, InputError) else {}
-            return {"status": status, "error": told or str(error), **faults}
+            return {"status": status, "error": str(error), **faults}
     _log.error("a request failed", exc_info=error)
     return {"status": 500, "error": f"internal error: {type(error).__name__}"}

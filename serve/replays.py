@@ -7,6 +7,7 @@ from typing import Any
 
 from wattsched.documents import check
 from wattsched.engine import solve
+from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.serve.rounds import Round
 from wattsched.session_decision import SessionDecision, decision_of
@@ -114,10 +115,12 @@ def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
     Raises
     ------
     InputError, ValueError
-        Where the round cannot be asked so.
+        Where the round cannot be asked so, or the solver cannot take it.
     """
     instance = policy.applied_to(made.decision.instance)
     result = solve(instance, formulation=policy.formulation, solver=policy.solver, **limits)
+    if result.unsupported:  # the decision is then another one's
+        raise InputError([f"round {made.number}: solver '{policy.solver}': {result.unsupported}"])
     again = decision_of(instance, result)
     return Replayed(
         made.number, result.objective, *_figures(again), _worth(made, instance), *_figures(made.decision)

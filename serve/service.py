@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
+from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.documents import (
     decision_document,
@@ -277,7 +278,7 @@ class Service:
         """
         session = self._session(name)
         if self._streams >= self.limits.streams:
-            raise BusyError
+            raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")
         newest = session.last.number if session.last else 0
         # What comes after the newest one was seen of an earlier session of that name.
         last = newest if after is None else after if after <= newest else 0

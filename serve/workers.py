@@ -21,6 +21,9 @@ short decisions that take turns are both ready later than one after the other; a
 class BusyError(Exception):
     """There is too much to do; nothing of what was asked was done."""
 
+    def __init__(self, told: str = "there is too much to do; nothing of this was done") -> None:
+        super().__init__(told)
+
 
 class LateError(Exception):
     """There was no time left before it was begun, or it was not ready in time."""

@@ -348,8 +348,8 @@ def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
     node, gpu = nodes.broken
     names, gpus = nodes.names, nodes.counts("gpus")
     twice = (node[1:] == node[:-1]) & (gpu[1:] == gpu[:-1])
-    for i in dict.fromkeys(node[1:][twice].tolist()):
-        yield f"node '{names[i]}' lists an unavailable GPU twice"
+    for i, g in dict.fromkeys(zip(node[1:][twice].tolist(), gpu[1:][twice].tolist(), strict=True)):
+        yield f"node '{names[i]}' lists an unavailable GPU twice: {g}"
     for k in np.flatnonzero(gpu >= gpus[node]).tolist():
         yield f"node '{names[node[k]]}' has no GPU {gpu[k]}, it has {gpus[node[k]]}"
 

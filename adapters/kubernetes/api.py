@@ -291,7 +291,8 @@ def _settings(kubeconfig: str | None) -> Any:
         except config.ConfigException:
             config.load_kube_config(kubeconfig, client_configuration=settings)
     except OSError as error:
-        raise KubernetesError(f"no configuration of a cluster: {echo(error, '', 300)}") from None
+        told = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
+        raise KubernetesError(f"no configuration of a cluster: {echo(told, '', 300)}") from None
     except config.ConfigException as error:
         # What follows a brace is an entry of the file, which may hold a token.
         told = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)

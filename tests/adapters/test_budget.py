@@ -47,6 +47,7 @@ def test_a_file_is_read_anew_and_what_cannot_be_read_leaves_the_last_cap(tmp_pat
         file.write_text(spoilt)
         assert budget.cap_w(0.0) == 900
         assert "still counts" in budget.note
+    assert "changes[0].at: must be a time as 2027-01-31T17:00:00Z, got 'noon'" in budget.note
     file.write_text('{"power_w": 700}')
     assert (budget.cap_w(0.0), budget.note) == (700, "")
 

@@ -78,6 +78,8 @@ def test_rounds_are_decided_again(file: Path) -> None:
     assert "needs 'carbon_g_per_kwh'" in said(file, "--replay", "--objective", "carbon", code=2)
     assert "1 round without a decision" in said(file, "--replay", "--solver", "greedy")
     assert "needs --replay" in said(file, "--solver", "greedy", code=2)
+    told = said(file, "--replay", "--solver", "pyomo:zzz", code=2)
+    assert "round 1: solver 'pyomo:zzz': " in told
 
 
 def test_several_sessions_are_listed(file: Path) -> None:

@@ -35,6 +35,7 @@ def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
         (["--apply", "--snapshot", SNAPSHOT], "--snapshot: a saved snapshot can only be looked at"),
         (["--apply"], "--apply needs --journal FILE"),
         (["--shadow", "--power-w", 0], "--power-w"),
+        (["--shadow", "--objective", "energy"], "objective: 'energy' lets every job wait that may"),
         (["--shadow", "--power-w", 1, "--budget", "cap.json"], "--power-w: cannot be combined with --budget"),
         (["--shadow", "--budget", "nowhere.json"], "nowhere.json: no such file"),
         (["--shadow", "--options", "nowhere.json"], "nowhere.json: no such file"),

@@ -461,6 +461,8 @@ def test_numbers_of_numpy_are_recorded_as_they_are(journal: Journal, tmp_path: P
         (lambda s: s.upsert([{"name": "b", "weight": object()}]), r"^jobs\[0\].weight: cannot be written as"),
         (lambda s: s.solve(jobs=[{"name": "\ud800"}]), r"^jobs\[0\].name: holds a character that is not"),
         (lambda s: s.remove(["\udfff"]), r"^ids\[0\]: holds a character"),
+        (lambda s: s.update(down=["n0"], up=0), "^up must be a sequence of names, got 0"),
+        (lambda s: s.update(power_w=7.0, down={}), "^down must be a sequence of names, got {}"),
         (lambda s: s.begin_action("k", {"x": [math.nan]}), r"^document.x\[0\]: must be a finite number"),
         (lambda s: s.begin_action(math.nan, {}), "^key must be a text"),
         (lambda s: s.end_action("k", {"x": math.inf}), "^document.x: must be a finite number"),
@@ -475,6 +477,21 @@ def test_what_cannot_be_recorded_is_named(journal: Journal, call: Any, told: str
         call(session)
     assert session.session.to_instance() == before
     assert session.actions() == []
+
+
+@pytest.mark.parametrize("name", [":memory:", "file::memory:?x=1", "a b#c?d%41.db"])
+def test_a_journal_is_a_file_whatever_it_is_called(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Journal(name) as journal:
+        journal.create("s", DOCUMENT)
+    assert (tmp_path / name).stat().st_size > 0
+    with Journal(name, read_only=True) as journal:
+        assert journal.sessions() == ["s"]
+    with pytest.raises(InputError, match="the file name is empty"):
+        Journal("")
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith("-")]
 
 
 def test_a_journal_keeps_at_least_a_round(tmp_path: Path) -> None:

@@ -372,6 +372,19 @@ def test_a_stream_of_a_session_that_was_made_again_begins_with_its_first_round(s
     assert b"id: 1\n" in lines
 
 
+def test_more_streams_than_may_be_open_are_refused_by_the_name_of_their_limit(
+    serve: Serve, tmp_path: Path
+) -> None:
+    with serve(tmp_path / "j.db", Limits(streams=1)) as ask:
+        ask("PUT", "/v1/sessions/s", DOCUMENT)
+        connection = http.client.HTTPConnection("127.0.0.1", ask.port, timeout=20)
+        connection.request("GET", "/v1/sessions/s/decisions")
+        assert connection.getresponse().status == 200
+        refused = ask("GET", "/v1/sessions/s/decisions")
+        connection.close()
+    assert refused == (503, {"error": "at most 1 stream may be open (--streams)"})
+
+
 @pytest.mark.parametrize("busy", [True, False])
 def test_a_stream_ends_that_cannot_go_on(
     serve: Serve,
