@@ -204,7 +204,13 @@ def faulty(folder: Path, requests: int) -> str:
 
 
 def damaged(rng: random.Random) -> tuple[str, str, bytes]:
-    update = {"power_w": 5e3, "down": ["n0"], "reserved_w": {"n1": 5.0}, "unavailable": {"n2": [0]}}
+    update = {
+        "power_w": 5e3,
+        "down": ["n0"],
+        "up": ["n1"],
+        "reserved_w": {"n1": 5.0},
+        "unavailable": {"n2": [0]},
+    }
     asked: list[tuple[str, str, Any]] = [
         ("PUT", "s", document(2)),
         ("PUT", "u", document(2)),

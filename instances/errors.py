@@ -111,7 +111,8 @@ def require(name: str, value: object, kinds: tuple[type, ...], expected: str) ->
         That names the argument, and the type found, and the value where that is short.
     """
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        told = f" {value!r:.60}" if isinstance(value, str | float | int) else ""
+        short = isinstance(value, str | float) or (isinstance(value, int) and abs(value) < LARGEST_WHOLE)
+        told = f" {value!r:.60}" if short else ""
         raise TypeError(f"{name} must be {expected}, got {type(value).__name__}{told}")
 
 

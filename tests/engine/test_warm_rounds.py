@@ -9,7 +9,9 @@ import pytest
 from brute_force.agreement import solve_by_kind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.instances import instances_with_sets, small_instances
+from strategies.decisions import decisions
+from strategies.instances import instances_with_sets, sleeping, small_instances
+from strategies.priced import OBJECTIVE, with_objective
 
 import wattsched
 import wattsched.solvers.by_kind as solved_by_kind
@@ -131,6 +133,33 @@ def test_where_gpus_break_jobs_go_on_as_well_as_if_nothing_was_decided_before(
         assert warm.objective == pytest.approx(cold.objective, rel=2 * GAP, abs=1e-9)
         assert warm.bound == pytest.approx(cold.bound, rel=2 * GAP, abs=1e-9)
     assert warm.decision is None or not wattsched.check(second, warm).faults
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.data(),
+    small_instances(max_jobs=4)
+    | small_instances(max_jobs=4).map(of_odd_sizes)
+    | instances_with_sets()
+    | sleeping(small_instances(max_jobs=4)),
+    OBJECTIVE,
+)
+def test_whatever_a_round_begins_with_its_answer_contradicts_nothing(
+    data: st.DataObject, instance: Instance, objective: str
+) -> None:
+    instance = with_objective(instance, objective)
+    begins = data.draw(decisions(instance))
+    assume(all(one.gpus == sum(map(len, one.nodes.values())) for one in begins.jobs))
+    known = wattsched.check(instance, begins).report
+    assert known is not None
+    result = wattsched.solve(instance, initial_solution=begins, gap=GAP)
+    assert not [
+        fault for fault in result.faults if not fault.startswith("the decision of 'initial_solution'")
+    ]
+    if not known.faults and known.objective is not None:
+        sign = 1.0 if result.sense == "min" else -1.0
+        assert result.objective is not None
+        assert sign * result.objective <= sign * known.objective + GAP * max(1.0, abs(known.objective))
 
 
 def test_what_the_decision_before_leaves_is_where_a_large_round_begins() -> None:
