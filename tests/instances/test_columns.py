@@ -143,7 +143,7 @@ def test_a_cluster_by_column_is_the_same(instance: Instance) -> None:
         ({"parent": [None, "x"]}, "cluster: node 'm' has the unknown parent 'x'"),
         ({"gpu_type": ["A", "B"]}, "cluster: node 'm' has the unknown gpu_type 'B'"),
         ({"unavailable": [[], [4]]}, "cluster: node 'm' has no GPU 4, it has 4"),
-        ({"unavailable": [[], [1, 0, 1]]}, "cluster: node 'm' lists an unavailable GPU twice"),
+        ({"unavailable": [[], [1, 0, 1]]}, "cluster: node 'm' lists an unavailable GPU twice: 1"),
         ({"name": ["n", "n"]}, "cluster: the name 'n' is used for more than one node or group"),
         ({"name": [], "gpu_type": [], "gpus": []}, "cluster.nodes: must not be empty"),
         ({"colour": ["red", "red"]}, "cluster.nodes.colour: is not a known field"),
