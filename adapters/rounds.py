@@ -51,7 +51,7 @@ class Report:
     def take(self, made: Round) -> None:
         """Say how a decision ended."""
         self.number, self.gap = made.number, made.decision.gap
-        self.reason = made.decision.result.termination.reason
+        self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
 
     def document(self) -> dict[str, Any]:

@@ -47,6 +47,8 @@ _NUMBER, _WHOLE = (float, int, Real), (int, Integral)
 _SHARDS = 2
 # What a call that is to stop may take to end by itself.
 _STOPPING_S = 0.25
+# A small round is done in a part of that but for its solver, which looks at the time, or is watched.
+_AMPLE_S = 1.0
 
 
 def solve(
@@ -188,11 +190,12 @@ def _watched(request: Request, stop: Event | None) -> Result:
 
 
 def _ends_when_told(request: Request) -> bool:
-    """Whether a call has no limit and looks soon enough by itself whether it is to stop: it needs no watch.
+    """Whether a call looks soon enough by itself whether it is to stop, or out of time: it needs no watch.
 
-    So do small rounds of a session, but for their solver, which is watched wherever it runs.
+    So do small rounds of a session, unless they have little time.
     """
-    ours = request.brief and request.formulation is None and request.limits.time_s is None
+    time_s = request.limits.time_s
+    ours = request.brief and request.formulation is None and (time_s is None or time_s >= _AMPLE_S)
     return ours and find_problem(request.instance.problem).size(request.instance) <= CHECKED_AT_ONCE
 
 

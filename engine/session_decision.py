@@ -71,6 +71,11 @@ class SessionDecision:
         """
         return changes_of(self.instance, self.assignments) if self.solved else {}
 
+    @property
+    def brief(self) -> Result:
+        """The `result` without its digest, and with assignments by column: both take time to make."""
+        return self._answer
+
     @cached_property
     def result(self) -> Result:
         """All of it, with the certificate, as `wattsched.solve` gives it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pydantic_core
 
+from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine
 
@@ -63,9 +64,8 @@ def jobs_document(session: RecordedSession, first: int, most: int) -> dict[str, 
 
 def decision_document(made: Round) -> dict[str, Any]:
     """A decision: what every job does, what that is worth, and what changes by it."""
-    decision, result = made.decision, made.decision.result
-    assignments = [] if result.decision is None else result.decision.jobs
-    running = {one.job: _assignment(one) for one in assignments}
+    decision, result = made.decision, made.decision.brief
+    running = _running(decision.assignments)
     return {
         "round": made.number,
         "time": made.time,
@@ -86,9 +86,15 @@ def decision_document(made: Round) -> dict[str, Any]:
     }
 
 
-def _assignment(one: Any) -> dict[str, Any]:
-    stated = {name: getattr(one, name) for name in _SETTINGS}
-    return {name: value for name, value in stated.items() if value is not None} | {"nodes": one.nodes}
+def _running(assignments: AssignmentColumns) -> dict[str, dict[str, Any]]:
+    """What every job that runs has, without the settings that it has not."""
+    fields = assignments.fields()
+    stated = [name for name in (*_SETTINGS, "nodes") if name in fields]
+    rows = zip(*(fields[name] for name in stated), strict=True)
+    return {
+        job: {name: value for name, value in zip(stated, row, strict=True) if value is not None}
+        for job, row in zip(assignments.names, rows, strict=True)
+    }
 
 
 def round_document(line: RoundLine) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
             {
                 "round": made.number,
                 "time": made.time,
-                "power_w": made.decision.result.totals.get("power_w"),
+                "power_w": made.decision.brief.totals.get("power_w"),
                 "changes": changes,
                 "counts": dict(Counter(changes.values())),
             }

@@ -236,7 +236,7 @@ class RecordedSession:
         self._events, self._events_bytes = len(events), sum(len(content) for *_, content in events)
         self.last = self.round(number) if (number := self._rounds.last()) else None
         if self.last is not None:
-            session.resume(self.last.decision.result)
+            session.resume(self.last.decision.brief)
         return session
 
     def _reopen(self) -> None:

@@ -77,7 +77,7 @@ class RoundLine:
 
 def summary_of(decision: SessionDecision) -> dict[str, Any]:
     """What a line says of a decision."""
-    result = decision.result
+    result = decision.brief
     return {
         "termination": result.termination.reason,
         "objective_name": result.objective_name,
@@ -145,7 +145,7 @@ class Rounds:
     @staticmethod
     def packed(decision: SessionDecision) -> Contents:
         """What is to be recorded of a decision."""
-        return packed(summary_of(decision)), packed(decision.instance), packed(decision.result)
+        return packed(summary_of(decision)), packed(decision.instance), packed(decision.brief)
 
     def add(
         self, file: sqlite3.Connection, contents: Contents, now_s: float, kept: int, *, applied: bool

@@ -323,7 +323,7 @@ class Service:
 
     def _decided(self, name: str, made: Round) -> None:
         """Count a decision, and tell those who listen; in the event loop."""
-        result = made.decision.result
+        result = made.decision.brief
         self.metrics.rounds.labels(result.termination.reason).inc()
         self.metrics.solve_s.observe(result.time_s.get("total", 0.0))
         self._tell(name)

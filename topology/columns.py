@@ -214,11 +214,11 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         """The records as a list where they are few."""
         if len(self) >= BY_COLUMN:
             return self
-        fields = self._fields()
+        fields = self.fields()
         rows = zip(*fields.values(), strict=True)
         return [self._record(dict(zip(fields, row, strict=True))) for row in rows]
 
-    def _fields(self) -> dict[str, list[Any]]:
+    def fields(self) -> dict[str, list[Any]]:
         """Every field with a column, for all records; one by one takes several times as long."""
         own = {name: column for name, column in self.columns.items() if name not in self.several}
         return {name: _listed(_form(type(self), name), column) for name, column in own.items()}

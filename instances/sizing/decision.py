@@ -89,10 +89,11 @@ class AssignmentColumns(RecordColumns[Assignment]):
         names = [node.values[code] for code in node.codes[entries].tolist()]
         return super()._made(j).model_copy(update={"nodes": by_node(names, self.gpu[entries].tolist())})
 
-    def _fields(self) -> dict[str, list[Any]]:
+    def fields(self) -> dict[str, list[Any]]:
+        """Every field that an assignment states, for all of them."""
         node, gpu, start = self.coded("node").tolist(), self.gpu.tolist(), self.start.tolist()
         nodes = [by_node(node[first:end], gpu[first:end]) for first, end in pairwise(start)]
-        return super()._fields() | {"nodes": nodes}
+        return super().fields() | {"nodes": nodes}
 
 
 def by_node(nodes: list[str], gpus: list[int]) -> dict[str, list[int]]:
