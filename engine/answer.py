@@ -105,10 +105,17 @@ class Evidence:
         for candidate in self.candidates:
             decision, report = self.call.decided(candidate)
             if decision is not None and not report.faults and report.objective is not None:
-                return self._with_decision(candidate, decision, report, failed[:1])
+                return self._with_decision(*self._best(candidate, decision, report), failed[:1])
             # An earlier decision that is no longer possible says nothing of this instance.
             failed += _failed(candidate.of, report) if candidate.of != EARLIER else []
         return self._without_decision(failed[:1])
+
+    def _best(self, candidate: Candidate, decision: Any, report: Report) -> tuple[Candidate, Any, Report]:
+        """A checked decision, or a better one that was checked before: no program says what moves cost."""
+        held, cost = self.call.held, self.call.sign * (report.objective or 0.0)
+        if held is None or held.report is None or held.cost >= cost - ROUNDING * max(1.0, abs(cost)):
+            return candidate, decision, report
+        return held, held.decision, held.report
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
         """State what the solvers have found, and prove as much of it as time allows."""
