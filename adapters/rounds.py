@@ -11,10 +11,11 @@ from threading import Event
 from typing import Any, Generic, TypeVar
 
 from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.instance import PER_KWH
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round
 
-SAVING = ("energy", "carbon", "money")
+SAVING = ("energy", *PER_KWH)
 """Objectives that are best where nothing runs."""
 
 

@@ -113,7 +113,7 @@ class Evidence:
     def _best(self, candidate: Candidate, decision: Any, report: Report) -> tuple[Candidate, Any, Report]:
         """A checked decision, or a better one that was checked before: no program says what moves cost."""
         held, cost = self.call.held, self.call.sign * (report.objective or 0.0)
-        if held is None or held.report is None or held.cost >= cost - ROUNDING * max(1.0, abs(cost)):
+        if held is None or held.report is None or cost <= _highest(held.cost):
             return candidate, decision, report
         return held, held.decision, held.report
 

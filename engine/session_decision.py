@@ -41,13 +41,15 @@ class SessionDecision:
         Jobs that wait because they have no option, and why.
     instance : Instance
         The round that it is of; that of the session may have changed meanwhile.
+    brief : Result
+        As `result`, but without its digest, and with assignments by column: these take time to make.
     """
 
     ids: list[str]
     assignments: AssignmentColumns
     reasons: dict[str, str]
     instance: Instance = field(repr=False)
-    _answer: Result = field(repr=False)
+    brief: Result = field(repr=False)
 
     @cached_property
     def option(self) -> IntArray:
@@ -71,47 +73,42 @@ class SessionDecision:
         """
         return changes_of(self.instance, self.assignments) if self.solved else {}
 
-    @property
-    def brief(self) -> Result:
-        """The `result` without its digest, and with assignments by column: both take time to make."""
-        return self._answer
-
     @cached_property
     def result(self) -> Result:
         """All of it, with the certificate, as `wattsched.solve` gives it."""
-        decision = self._answer.decision
+        decision = self.brief.decision
         listed = None if decision is None else decision.listed()
-        return self._answer.model_copy(update={"digest": digest_of(self.instance), "decision": listed})
+        return self.brief.model_copy(update={"digest": digest_of(self.instance), "decision": listed})
 
     @property
     def solved(self) -> bool:
         """Whether there is a decision."""
-        return self._answer.solved
+        return self.brief.solved
 
     @property
     def objective(self) -> float | None:
         """What the decision is worth; None where there is none."""
-        return self._answer.objective
+        return self.brief.objective
 
     @property
     def bound(self) -> float | None:
         """What no decision is better than."""
-        return self._answer.bound
+        return self.brief.bound
 
     @property
     def gap(self) -> float | None:
         """How far apart these are, relative to the objective."""
-        return self._answer.gap
+        return self.brief.gap
 
     @property
     def prices(self) -> dict[str, float]:
         """What one more unit of a capacity or budget would improve the objective by."""
-        return self._answer.prices
+        return self.brief.prices
 
     @property
     def time_s(self) -> dict[str, float]:
         """Seconds by phase."""
-        return self._answer.time_s
+        return self.brief.time_s
 
     @property
     def gpus_on_nodes(self) -> dict[str, int]:

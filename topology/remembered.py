@@ -19,9 +19,9 @@ def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
     def look(thing: T) -> R:
         key = id(thing)
         known = found.get(key)
-        # What another object left may still be there: a thread that is given up forgets nothing in its end.
         if known is None or known[0]() is not thing:
-            gone = weakref.ref(thing, partial(_forget, found, key))
+            # A call of C alone: what ends a thread, or the interpreter, cannot come between.
+            gone = weakref.ref(thing, partial(found.pop, key))
             known = found[key] = gone, function(thing)
         return known[1]
 
@@ -42,9 +42,3 @@ class Last(Generic[R]):
             known = words, found()
             last[:] = [known]
         return known[1]
-
-
-def _forget(found: dict[int, tuple[weakref.ref[Any], R]], key: int, gone: weakref.ref[Any]) -> None:
-    """Forget what was found of an object, unless its place is another one's by now."""
-    if (known := found.get(key)) is not None and known[0] is gone:
-        found.pop(key, None)

@@ -77,3 +77,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """One server for many requests."""
     with served(tmp_path_factory.mktemp("shared") / "j.db", Limits(body_mb=0.2)) as client:
         yield client
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "journal.db") as made:
+        yield made

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
-import socket
 import threading
 import time
 from pathlib import Path
@@ -15,23 +13,16 @@ import pytest
 from fastapi import APIRouter, Request
 
 import wattsched
-from wattsched import InputError
 from wattsched.serve import service
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.lines import VERBS
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Contents, Round, Rounds
-from wattsched.serve.tokens import Tokens, add_token
-from wattsched.serve.workers import BusyError
 from wattsched.session_decision import SessionDecision
 
 from .conftest import Client, Serve
-from .victim import CLUSTER, DOCUMENT
-
-
-def jobs(*names: str, **fields: Any) -> dict[str, Any]:
-    return {"jobs": [{"name": name, "options": "t", **fields} for name in names]}
+from .victim import CLUSTER, DOCUMENT, body_of
 
 
 def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
@@ -40,7 +31,7 @@ def test_a_session_from_beginning_to_end(serve: Serve, tmp_path: Path) -> None:
         assert ask("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
         assert ask("PUT", "/v1/sessions/s", {**DOCUMENT, "round_s": 1.0})[0] == 409
         assert ask("GET", "/v1/sessions")[1] == {"sessions": ["s"]}
-        assert ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b", "c"))[1] == {"upserted": 3, "jobs": 3}
+        assert ask("PUT", "/v1/sessions/s/jobs", body_of("a", "b", "c"))[1] == {"upserted": 3, "jobs": 3}
         assert ask("DELETE", "/v1/sessions/s/jobs", {"ids": ["c"]})[1] == {"removed": 1, "jobs": 2}
         assert ask("PATCH", "/v1/sessions/s", {"power_w": 5000, "down": ["n0"]})[0] == 200
         status, made = ask("POST", "/v1/sessions/s/solve", {"deadline_s": 10.0})
@@ -81,7 +72,7 @@ def test_the_round_as_it_is_now(serve: Serve, tmp_path: Path) -> None:
             "/v1/sessions/s",
             {"power_w": 3000.0, "reserved_w": {"n1": 70.0}, "unavailable": {"n2": [0]}},
         )
-        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b", "c"))
+        ask("PUT", "/v1/sessions/s/jobs", body_of("a", "b", "c"))
         status, found = ask("GET", "/v1/sessions/s/instance")
         assert (status, found["name"], found["budgets"]) == (200, "s", {"power_w": 3000.0})
         instance = wattsched.Instance.model_validate(found)
@@ -96,7 +87,7 @@ def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
     """Jobs that came, changed and went, the decision and its being applied: all of it, or nothing."""
     with serve(tmp_path / "j.db") as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)
-        first = ask("POST", "/v1/sessions/s/solve", {**jobs("a", "b"), "apply": True})[1]
+        first = ask("POST", "/v1/sessions/s/solve", {**body_of("a", "b"), "apply": True})[1]
         assert first["changes"] == {"a": "start", "b": "start"}
         for wrong, told in (
             ({"remove": ["c"]}, "remove: there is no job 'c'"),
@@ -106,10 +97,10 @@ def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
             ({"remove": "b"}, "remove: must be a list, got 'b'"),
             ({"jobs": [{"name": "a", "weight": -1.0}]}, "jobs[0].weight: must be"),
         ):
-            status, refused = ask("POST", "/v1/sessions/s/solve", {**jobs("a", weight=2.0), **wrong})
+            status, refused = ask("POST", "/v1/sessions/s/solve", {**body_of("a", weight=2.0), **wrong})
             assert (status, refused["faults"][0][: len(told)]) == (422, told)
         assert [job.get("weight") for job in ask("GET", "/v1/sessions/s/jobs")[1]["jobs"]] == [None, None]
-        second = ask("POST", "/v1/sessions/s/solve", {**jobs("c"), "remove": ["a"], "apply": True})[1]
+        second = ask("POST", "/v1/sessions/s/solve", {**body_of("c"), "remove": ["a"], "apply": True})[1]
         assert (set(second["options"]), second["changes"]) == ({"b", "c"}, {"c": "start"})
         known = ask("GET", "/v1/sessions/s/jobs")
     with serve(tmp_path / "j.db") as ask:
@@ -119,7 +110,7 @@ def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
 def test_a_restart_continues(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db") as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)
-        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b"))
+        ask("PUT", "/v1/sessions/s/jobs", body_of("a", "b"))
         made = ask("POST", "/v1/sessions/s/solve", {"apply": True})[1]
         before = ask("GET", "/v1/sessions/s/jobs")
     with serve(tmp_path / "j.db") as ask:
@@ -158,87 +149,6 @@ def test_metrics_and_health(shared: Client) -> None:
     text = shared("GET", "/metrics")[1].decode()
     assert 'wattsched_rounds_total{termination="optimal"}' in text
     assert "wattsched_request_seconds_bucket" in text
-
-
-def test_tokens(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    writer, reader = add_token(file, "slurm", "write"), add_token(file, "grafana", "read")
-    assert file.stat().st_mode & 0o077 == 0
-    assert writer not in file.read_text()
-    with pytest.raises(InputError, match="there is a token of 'slurm'"):
-        add_token(file, "slurm", "read")
-    with pytest.raises(InputError, match="name: must be"):
-        add_token(file, "a b", "read")
-    with serve(tmp_path / "j.db", tokens=Tokens(file)) as ask:
-        status, headers, _ = ask.whole("GET", "/v1/sessions")
-        assert (status, headers["www-authenticate"]) == (401, "Bearer")
-        for wrong in ("Bearer", "Bearer x", f"Basic {writer}", f"Bearer {writer}x", "Bearer é"):
-            ask.headers = {"Authorization": wrong.encode().decode("latin-1")}
-            assert ask("GET", "/v1/sessions")[0] == 401
-        assert ask("GET", "/healthz")[0] == 200
-        read, wrote = Client(ask.port, reader), Client(ask.port, writer)
-        assert wrote("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
-        assert read("GET", "/v1/sessions/s")[0] == 200
-        status, told = read("POST", "/v1/sessions/s/solve")
-        assert (status, told) == (403, {"error": "the token of 'grafana' is for reading only"})
-    (tmp_path / "bad").write_text("slurm write nodigest\n")
-    with pytest.raises(InputError, match="line 1: must be NAME"):
-        add_token(tmp_path / "bad", "other", "read")
-    assert (tmp_path / "bad").read_text() == "slurm write nodigest\n"
-    with pytest.raises(InputError, match="line 1: must be NAME"):
-        Tokens(tmp_path / "bad")
-
-
-def refused(shared: Client, body: Any, **options: Any) -> tuple[int, Any]:
-    """What is answered to a body that is not read to its end: its sender may be cut off before that."""
-    for _ in range(50):
-        connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
-        try:
-            connection.request("PUT", "/v1/sessions/x/jobs", body(), **options)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        except ConnectionError:
-            continue
-        finally:
-            connection.close()
-    raise AssertionError("nothing was answered")
-
-
-def test_requests_that_are_too_large(shared: Client) -> None:
-    told = (413, {"error": "the body is larger than 0.2 MB"})
-    assert refused(shared, lambda: b" " * 300_000) == told
-    chunked = {"encode_chunked": True, "headers": {"Transfer-Encoding": "chunked"}}
-    # Without a stated length.
-    assert refused(shared, lambda: iter([b" " * 100_000] * 4), **chunked) == told
-
-
-def test_a_head_without_end(shared: Client) -> None:
-    """It is not taken in, however much more comes."""
-    with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
-        with pytest.raises(ConnectionError):
-            connection.sendall(b"x" * 100_000_000)
-
-
-def test_a_half_written_request_changes_nothing(shared: Client) -> None:
-    shared("PUT", "/v1/sessions/half", DOCUMENT)
-    body = json.dumps(jobs("a")).encode()
-    head = f"PUT /v1/sessions/half/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    for sent in (head + body[:-1], head, head[:-2], b"\x00\xff\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", shared.port)) as connection:
-            connection.sendall(sent)
-    time.sleep(0.05)
-    assert shared("GET", "/v1/sessions/half")[1]["jobs"] == 0
-
-
-def test_rate(serve: Serve, tmp_path: Path) -> None:
-    with serve(tmp_path / "j.db", Limits(rate=5.0)) as ask:
-        answers = [ask.whole("GET", "/v1/sessions") for _ in range(100)]
-        assert [status for status, *_ in answers[:10]] == [200] * 10
-        refused = [headers for status, headers, _ in answers if status == 429]
-        assert refused
-        assert all(headers["retry-after"] == "1" for headers in refused)
-        assert ask("GET", "/healthz")[0] == 200
 
 
 OCCUPIED_S = 4.0
@@ -308,7 +218,7 @@ def test_a_decision_may_be_late_by_a_little(
         while ask("GET", "/v1/sessions/s")[1]["last_round"] < 3:  # it is recorded all the same
             time.sleep(0.05)
         takes_s[0] = 4.2  # beyond the deadline, half of which is left for the decision on a busy machine
-        changed = {"deadline_s": 4.0, **jobs("a", "b")}
+        changed = {"deadline_s": 4.0, **body_of("a", "b")}
         assert ask("POST", "/v1/sessions/s/solve", changed)[1]["changes"].keys() == {"a", "b"}
         gone = {"deadline_s": 4.0, "remove": ["a"]}
         assert ask("POST", "/v1/sessions/s/solve", gone)[1]["options"].keys() == {"b"}
@@ -336,89 +246,10 @@ def test_a_full_queue_refuses_and_keeps_what_it_promised(serve: Serve, tmp_path:
         assert len(ask("GET", "/v1/sessions/s/rounds")[1]["rounds"]) == 3
 
 
-def test_rounds_in_the_background_and_as_a_stream(serve: Serve, tmp_path: Path) -> None:
-    with serve(tmp_path / "j.db") as ask:
-        ask("PUT", "/v1/sessions/s", {**DOCUMENT, "every_s": 0.1})
-        ask("PUT", "/v1/sessions/s/jobs", jobs("a"))
-        connection = http.client.HTTPConnection("127.0.0.1", ask.port, timeout=20)
-        connection.request("GET", "/v1/sessions/s/decisions?after=0")
-        answer = connection.getresponse()
-        assert answer.headers["Content-Type"].startswith("text/event-stream")
-        rounds = []
-        while len(rounds) < 4:
-            line = answer.readline()
-            if line.startswith(b"data: "):
-                rounds.append(json.loads(line[6:])["round"])
-        connection.close()
-        assert rounds == [1, 2, 3, 4]
-    with serve(tmp_path / "j.db") as ask:  # goes on after a restart
-        before = ask("GET", "/v1/sessions/s")[1]["last_round"]
-        for _ in range(100):
-            if ask("GET", "/v1/sessions/s")[1]["last_round"] > before:
-                return
-            time.sleep(0.05)
-        pytest.fail("no round in the background after a restart")
-
-
-def test_a_stream_of_a_session_that_was_made_again_begins_with_its_first_round(shared: Client) -> None:
-    for rounds in (2, 1):
-        shared("DELETE", "/v1/sessions/again")
-        shared("PUT", "/v1/sessions/again", DOCUMENT)
-        for _ in range(rounds):
-            shared("POST", "/v1/sessions/again/solve")
-    connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=20)
-    connection.request("GET", "/v1/sessions/again/decisions", headers={"Last-Event-ID": "2"})
-    answer = connection.getresponse()
-    lines = [answer.readline() for _ in range(3)]
-    connection.close()
-    assert b"id: 1\n" in lines
-
-
-def test_more_streams_than_may_be_open_are_refused_by_the_name_of_their_limit(
-    serve: Serve, tmp_path: Path
-) -> None:
-    with serve(tmp_path / "j.db", Limits(streams=1)) as ask:
-        ask("PUT", "/v1/sessions/s", DOCUMENT)
-        connection = http.client.HTTPConnection("127.0.0.1", ask.port, timeout=20)
-        connection.request("GET", "/v1/sessions/s/decisions")
-        assert connection.getresponse().status == 200
-        refused = ask("GET", "/v1/sessions/s/decisions")
-        connection.close()
-    assert refused == (503, {"error": "at most 1 stream may be open (--streams)"})
-
-
-@pytest.mark.parametrize("busy", [True, False])
-def test_a_stream_ends_that_cannot_go_on(
-    serve: Serve,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    busy: bool,
-) -> None:
-    """Its session is dropped while it reads what was decided before, or there is too much to do."""
-    read = RecordedSession.round_after
-
-    def after(session: RecordedSession, number: int) -> Any:
-        if number == 1 and busy:
-            raise BusyError
-        if number == 1:
-            assert ask("DELETE", "/v1/sessions/s")[0] == 200
-        return read(session, number)
-
-    with serve(tmp_path / "j.db", Limits(workers=4)) as ask:
-        ask("PUT", "/v1/sessions/s", DOCUMENT)
-        for _ in range(4):
-            ask("POST", "/v1/sessions/s/solve")
-        monkeypatch.setattr(RecordedSession, "round_after", after)
-        status, _, content = ask.whole("GET", "/v1/sessions/s/decisions?after=0")
-        assert (status, content.count(b"event: decision")) == (200, 1)
-    assert not caplog.records
-
-
 def test_shadow_mode_applies_nothing_and_says_what_would_change(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db", shadow=True) as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)
-        ask("PUT", "/v1/sessions/s/jobs", jobs("a", "b"))
+        ask("PUT", "/v1/sessions/s/jobs", body_of("a", "b"))
         assert ask("POST", "/v1/sessions/s/solve", {"apply": True})[0] == 409
         ask("POST", "/v1/sessions/s/solve")
         assert ask("POST", "/v1/sessions/s/rounds/1/apply")[0] == 409
@@ -490,7 +321,7 @@ def test_many_clients_at_once(serve: Serve, tmp_path: Path) -> None:
             ask("PUT", f"/v1/sessions/{name}", DOCUMENT)
             for k in range(5):
                 answers = [
-                    ask("PUT", f"/v1/sessions/{name}/jobs", jobs(f"j{k}")),
+                    ask("PUT", f"/v1/sessions/{name}/jobs", body_of(f"j{k}")),
                     ask("POST", f"/v1/sessions/{name}/solve", {"apply": True, "deadline_s": 20.0}),
                 ]
                 failed.extend(told for status, told in answers if status != 200)

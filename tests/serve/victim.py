@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from wattsched.serve.journal import Journal
 
@@ -17,6 +18,16 @@ STANDING = 6
 """Jobs that are there at the same time."""
 
 
+def jobs(*names: str, **fields: Any) -> list[dict[str, Any]]:
+    """Records of jobs that share the table."""
+    return [{"name": name, "options": "t", **fields} for name in names]
+
+
+def body_of(*names: str, **fields: Any) -> dict[str, Any]:
+    """What a request says that tells of them."""
+    return {"jobs": jobs(*names, **fields)}
+
+
 def names_after(steps: int) -> list[str]:
     """Jobs after so many steps: in each one comes, and the oldest goes."""
     return [f"j{k}" for k in range(max(0, steps - STANDING), steps)]
@@ -28,11 +39,11 @@ def main(path: Path) -> None:
         budget_w = session.session.to_instance().budgets.power_w
         step = 0 if budget_w is None else int(budget_w - 10_000)
         # What was cut off in the middle of a step begins it again.
-        session.upsert([{"name": name, "options": "t"} for name in names_after(step)])
+        session.upsert(jobs(*names_after(step)))
         names = session.session.to_instance().by_column().names
         session.remove([name for name in names if name not in names_after(step)])
         while True:
-            session.upsert([{"name": f"j{step}", "options": "t"}])
+            session.upsert(jobs(f"j{step}"))
             if step >= STANDING:
                 session.remove([f"j{step - STANDING}"])
             step += 1

@@ -204,9 +204,11 @@ def _broken(assigned: Assigned, used: _Used, users: IntArray, first: IntArray) -
     first : int array, shape (n_users,)
         Where their blocks begin on the lines.
     """
-    places, size = assigned.places, block_of(assigned.gpus[assigned.users[users]])
-    broken = places.broken_before[first + size] - places.broken_before[first]
-    for place in np.flatnonzero(broken).tolist():
+    places = assigned.places
+    if places.available.all():
+        return
+    size = block_of(assigned.gpus[assigned.users[users]])
+    for place in np.flatnonzero(places.broken(first, size)).tolist():
         user = int(users[place])
         block = places.on_lines[first[place] : first[place] + size[place]]
         others = np.setdiff1d(block[~places.available[block]], used.number[used.user == user])

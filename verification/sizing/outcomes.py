@@ -99,8 +99,7 @@ class Outcomes:
         begin, aligned = places.reserved(numbers, start, size)
         blocks = np.flatnonzero(aligned & np.array([one == "blocks" for one in places.capacity])[pool])
         first = (places.line[pool] + begin)[blocks]
-        broken = places.broken_before[first + block_of(size[blocks])] > places.broken_before[first]
-        displaced[asked[blocks[broken]]] = True
+        displaced[asked[blocks[places.broken(first, block_of(size[blocks])) > 0]]] = True
         return displaced
 
     @cached_property

@@ -126,9 +126,13 @@ class Places:
         return np.repeat(self.pool, self.size)
 
     @cached_property
-    def broken_before(self) -> IntArray:
+    def _broken_before(self) -> IntArray:
         """How many unavailable GPUs are before each position of all lines; one entry more for the end."""
         return np.append(0, np.cumsum(~self.available[self.on_lines]))
+
+    def broken(self, first: IntArray, size: IntArray) -> IntArray:
+        """How many GPUs are unavailable of those from positions of all lines on."""
+        return np.asarray(self._broken_before[first + size] - self._broken_before[first])
 
     def gpus(self, nodes: dict[str, list[int]]) -> IntArray:
         """Numbers of GPUs that exist."""
