@@ -11,11 +11,12 @@ from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
     Launch,
+    complete,
     fields_of,
     groups_above,
     possible,
 )
-from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
+from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.kubernetes.site import domains_there
 from wattsched.adapters.options import OF_MODELS, expand_models
@@ -101,7 +102,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     """
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
-    left_out = load.stuck | load.surplus | dict(aside or {})
+    left_out = load.unfit | load.stuck | load.surplus | dict(aside or {})
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
@@ -143,34 +144,13 @@ def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob],
     return [Kept(tenant, gpus, power_w) for tenant, gpus, power_w in told if tenant is not None]
 
 
-def complete(job: KubeJob) -> KubeJob:
-    """A waiting job with as many pods as its gang has.
-
-    Raises
-    ------
-    InputError
-        Where it cannot be placed yet, or at all.
-    """
-    if odd := [pod.odd for pod in job.pods if pod.odd]:
-        raise InputError([odd[0]])
-    first = job.pods[0]
-    if not first.gang:
-        if GANG in first.annotations:
-            raise InputError([f"{GANG}: must be a label, and is an annotation"])
-        if first.gang_size:
-            raise InputError([f"{GANG_SIZE}: is stated without the label {GANG}"])
-        return job
-    if any(pod.gang_size != first.gang_size for pod in job.pods) or not first.gang_size:
-        raise InputError([f"{GANG_SIZE}: all pods of a gang have to state it, and the same"])
-    if len(job.pods) < first.gang_size:
-        raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
-    return KubeJob(job.name, tuple(sorted(job.oldest[: first.gang_size], key=lambda pod: pod.name)))
-
-
 def _fields(job: KubeJob, load: Load) -> dict[str, Any]:
     if not load.options.claims_on_any_node and any(pod.claims for pod in job.pods):
         raise InputError(["has volumes of persistent volume claims; see claims_on_any_node"])
-    pools = set.intersection(*(set(load.pools.for_pod(pod)) for pod in job.pods))
+    pools = load.pools.within(load.claims[job.name].hosts)
+    if not pools:
+        told = "of the nodes that it may have, jobs of several nodes that run or came before it have some"
+        raise InputError([f"{told}: waits for these"])
     return fields_of(job, load.options, load.pools.kind, sorted(pools))
 
 
