@@ -27,7 +27,7 @@ class Claim:
     nodes : int
         Nodes that it needs at once.
     gpus : int
-        GPUs that it needs on each.
+        GPUs that it needs on each of them at least.
     """
 
     hosts: frozenset[str]
@@ -60,7 +60,7 @@ def divided(
     apart : iterable of frozenset of str
         Nodes that administrators set apart, as by a reservation; divided first.
     free : mapping of str to int, optional
-        Free GPUs of each node that takes jobs; without it all nodes are free.
+        Free GPUs of each node that takes jobs, those about to be free among them; without it all are free.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def divided(
     wide: dict[tuple[int, int], float] = {}
     for claim in claims:
         if claim.nodes > 1:
-            able = mask(node for node in claim.hosts if free is None or node in free)
+            able = mask(node for node in claim.hosts if free is None or free.get(node, 0) >= claim.gpus)
             wide.setdefault((able, claim.nodes), claim.since_s)
     # Only what has room before counts as harmed.
     wide = {key: since_s for key, since_s in wide.items() if _has_room(*key, parts)}

@@ -275,12 +275,14 @@ def _divide(load: Load) -> None:
     """Divide pools by what jobs that can run may have."""
     for name, job in load.waiting.items():
         try:
-            said_by(job.pods[0])
-            load.claims[name] = claim_of(complete(job), load.site)
+            whole = complete(job)
+            said_by(whole.pods[0])
+            load.claims[name] = claim_of(whole, load.site)
         except InputError as error:
             load.unfit[name] = "; ".join(error.faults)
     together = [frozenset(pod.node for pod in job.pods) for job in load.ours.values()]
-    free = {node.name: load.free(node) for node in load.site.nodes.values() if node.ready}
+    later = load.without(load.leaving)
+    free = {node.name: later.free(node) for node in load.site.nodes.values() if node.ready}
     load.pools = pools_of_site(load.site, load.options, load.claims.values(), together, free)
 
 

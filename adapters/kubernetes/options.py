@@ -387,7 +387,7 @@ def claim_of(job: KubeJob, site: Site) -> Claim:
         told = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
         raise InputError([f"{told} have room for {there} of them when they are empty"])
     nodes = -(-len(job.pods) // (most // max(1, each)))
-    return Claim(hosts, job.pods[0].created_s, nodes, min(job.gpus, most))
+    return Claim(hosts, job.pods[0].created_s, nodes, each)
 
 
 def pools_of_site(
