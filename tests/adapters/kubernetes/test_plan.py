@@ -179,6 +179,8 @@ def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: An
             "pod affinity",
         ),
         ({"affinity": {"nodeAffinity": 3}}, "nodeAffinity: must be an object"),
+        ({"tolerations": [{"operator": "Exists"}] * 501}, "has more than 500 conditions on nodes"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "has resourceClaims"),
         ({"containers": [{"name": "main"}]}, "asks for no nvidia.com/gpu"),
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "9"}}}]}, "no node that it may have"),
     ],
