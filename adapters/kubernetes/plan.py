@@ -18,7 +18,8 @@ from wattsched.adapters.kubernetes.options import (
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
 from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.kubernetes.site import domains_there
-from wattsched.adapters.options import OF_MODELS, expand_models
+from wattsched.adapters.options import OF_MODELS, Expansion
+from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -85,7 +86,7 @@ class Plan:
     moved: list[str] = field(default_factory=list)
 
 
-def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
+def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
     """The round as a session takes it.
 
     Parameters
@@ -93,6 +94,8 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     load : Load
     aside : mapping of str to str, optional
         Jobs that are not to start now, and why.
+    clock : Clock, optional
+        The time that there is; jobs that are not looked at in it wait.
 
     Raises
     ------
@@ -106,26 +109,20 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
     empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
-    fields, whole = dict[str, dict[str, Any]](), dict[str, KubeJob]()
-    for name, job in load.waiting.items():
-        if name in left_out:
-            continue
-        try:
+    expansion = Expansion(cluster, load.options, clock or Clock())
+    whole, found = dict[str, KubeJob](), dict[str, dict[str, Any]]()
+    users = {name: job.pods[0].namespace for name, job in load.waiting.items() if name not in left_out}
+    for name in in_turn(users, load.site.time_s):
+        with alone(name, left_out):
+            job = load.waiting[name]
             whole[name] = complete(job)
             told = f"its gang has its {len(whole[name].pods)} pods without it"
             left_out |= {pod.key: told for pod in job.oldest[len(whole[name].pods) :]}
-            fields[name] = _fields(whole[name], load)
-        except InputError as error:
-            left_out[name] = "; ".join(error.faults)
-    left_out |= expand_models(fields, cluster, load.options)
-    for name, said in fields.items():
-        try:
-            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            said = expansion.with_table(_fields(whole[name], load), users[name])
             table = possible(whole[name], said["options"], said["pools"], load.pools)
-            record["options"] = with_room(whole[name], table, empty, now)
-            records.append(record)
-        except InputError as error:
-            left_out[name] = "; ".join(error.faults)
+            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
+    records += [found[name] for name in users if name in found]
     return Round(load, cluster, records, left_out, _under_quotas(records, whole, load))
 
 
@@ -234,10 +231,11 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
         return None
     (pool,) = pools
     launch = load.launches[job.pods[0].uid]
-    try:
-        said = fields_of(job, load.options, load.pools.kind, [pool])
-    except InputError:
-        return None
+    said = dict[str, Any]()
+    # What cannot be understood any more is what it was launched as.
+    for believe in (True, False):
+        with alone(job.name, {}):
+            said = said or fields_of(job, load.options, load.pools.kind, [pool], believe=believe)
     power_w = sum(load.launches[pod.uid].power_w for pod in job.pods)
     table = {"gpus": [job.gpus], "pool": [pool], "power_w": [power_w], "rate": [launch.rate]}
     table |= {name: [value] for name, value in launch.settings.items()}

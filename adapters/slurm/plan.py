@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wattsched.adapters.options import expand_models
+from wattsched.adapters.options import Expansion
+from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
 from wattsched.adapters.slurm.needs import parts_of
@@ -140,7 +141,13 @@ class _Places:
         return list({(one.gpu_type, one.gpus, one.cpus, one.memory_mib): one for one in nodes}.values())
 
 
-def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | None = None) -> Round:
+def round_of(
+    load: Load,
+    ours: Ours,
+    ahead_s: float,
+    aside: Mapping[int, str] | None = None,
+    clock: Clock | None = None,
+) -> Round:
     """The round as a session takes it.
 
     Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
@@ -149,6 +156,8 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     ----------
     aside : mapping of int to str, optional
         Jobs that let others go first, and why.
+    clock : Clock, optional
+        The time that there is; jobs that are not looked at in it wait.
 
     Raises
     ------
@@ -161,37 +170,39 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
     places, allowed = _Places(site), dict[int, frozenset[str]]()
     for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
+        with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
             allowed[job.id] = places.of(job)
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
     together = [frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1]
     pools = parts_of(pools_by_node(site, options), allowed.values(), together)
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
     cluster = cluster_of(load, pools, ahead_s, waiting)
-    fields = dict[int, dict[str, Any]]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
-            if job.id in allowed:
-                fields[job.id] = _fields(job, load, pools, allowed[job.id])
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
-    left_out |= expand_models(fields, cluster, options)
-    jobs = [
-        _running_record(
-            one, fields.get(one.job.id), pools, places.kinds(allowed.get(one.job.id, frozenset()))
-        )
-        for one in load.ours.values()
-    ]
-    for job in waiting:
-        try:
-            if job.id in fields:
-                jobs.append(record_of(fields[job.id], job, site, None, places.kinds(allowed[job.id])))
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
+    expansion = Expansion(cluster, options, clock or Clock())
+    records = dict[int, dict[str, Any]]()
+
+    def look_at(job: SlurmJob, *, believe: bool = True) -> None:
+        running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
+        fields = _fields(job, load, pools, allowed[job.id], believe=believe)
+        fields = expansion.with_table(fields, job.user)
+        if running is None:
+            records[job.id] = record_of(fields, job, site, None, kinds)
+        else:
+            records[job.id] = _running_record(running, fields, pools, kinds)
+
+    users = {job.id: job.user for job in waiting if job.id in allowed}
+    for number in [*(number for number in load.ours if number in allowed), *in_turn(users, site.time_s)]:
+        with alone(number, left_out):
+            look_at(site.jobs[number])
+    # What runs and cannot be understood any more is what it was launched as.
+    for number in [number for number in load.ours if number not in records]:
+        with alone(number, left_out):
+            look_at(site.jobs[number], believe=False)
+    for number, running in list(load.ours.items()):
+        if number not in records:
+            records[number] = _running_record(running, None, pools, ())
+    jobs = [records[number] for number in (*load.ours, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
     return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load))
 
@@ -223,14 +234,16 @@ def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
         raise InputError([aside[job.id]])
 
 
-def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
+def _fields(
+    job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str], *, believe: bool
+) -> dict[str, Any]:
     beyond = {pool for node, pool in pools.items() if node not in allowed}
     own = {pools[node] for node in allowed} - beyond
     if job.pending and not own:
         raise InputError(
             ["of the nodes that it may have, running jobs of several nodes have some: waits for these"]
         )
-    return fields_of(job, load.site, load.options, sorted(own))
+    return fields_of(job, load.site, load.options, sorted(own), believe=believe)
 
 
 def _running_record(

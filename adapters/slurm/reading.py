@@ -9,6 +9,7 @@ from datetime import datetime
 from math import inf
 from typing import Any
 
+from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.slurm.inventory import (
     Answer,
     Number,
@@ -52,6 +53,7 @@ class _JobRow(Answer):
     job_id: int
     job_state: Words
     name: str | None = ""
+    user_name: str | None = ""
     account: str | None = ""
     qos: str | None = ""
     partition: str | None = ""
@@ -139,6 +141,7 @@ class SlurmJob:
 
     id: int
     name: str
+    user: str
     account: str
     qos: str
     partitions: tuple[str, ...]
@@ -275,6 +278,7 @@ def _job(row: _JobRow) -> SlurmJob:
     return SlurmJob(
         id=row.job_id,
         name=row.name or "",
+        user=row.user_name or "",
         account=row.account or "",
         qos=row.qos or "",
         partitions=tuple((row.partition or "").split(",")),
@@ -301,7 +305,7 @@ def _job(row: _JobRow) -> SlurmJob:
 
 def marked(comment: str) -> Any:
     """Our part of a comment; None where there is none."""
-    if MARK not in comment:
+    if MARK not in comment or len(comment) > MOST_CHARACTERS:
         return None
     try:
         document = json.loads(comment)
