@@ -47,6 +47,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    clock : Clock
+        The time that the decision has.
     guarded : dict of str to str
         Jobs whose eviction would be refused, and why; they are not to be stopped.
     """
@@ -56,6 +58,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[str, str]
     kept: list[Kept]
+    clock: Clock = field(default_factory=Clock)
     guarded: dict[str, str] = field(default_factory=dict)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
@@ -109,7 +112,8 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
     empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
-    expansion = Expansion(cluster, load.options, clock or Clock())
+    clock = clock or Clock()
+    expansion = Expansion(cluster, load.options, clock)
     whole, found = dict[str, KubeJob](), dict[str, dict[str, Any]]()
     users = {name: job.pods[0].namespace for name, job in load.waiting.items() if name not in left_out}
     for name in in_turn(users, load.site.time_s):
@@ -123,7 +127,7 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
             record = {field: value for field, value in said.items() if field not in OF_MODELS}
             found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
     records += [found[name] for name in users if name in found]
-    return Round(load, cluster, records, left_out, _under_quotas(records, whole, load))
+    return Round(load, cluster, records, left_out, _under_quotas(records, whole, load), clock)
 
 
 def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob], load: Load) -> list[Kept]:

@@ -147,23 +147,23 @@ def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dic
 
 
 def fields_of(
-    job: SlurmJob, site: Site, options: SiteOptions, pools: list[str], *, believe: bool = True
+    said: dict[str, Any], job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request.
 
     Parameters
     ----------
+    said : dict
+        Of `said_of`.
     pools : list of str
         Those of its partitions.
-    believe : bool
-        Whether its comment counts.
 
     Raises
     ------
     InputError
         With why it can have no option.
     """
-    fields = said_of(job, options, believe=believe)
+    fields = said
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
     fields = _with_idle_watts(with_table(fields, options.tables), options)

@@ -17,6 +17,7 @@ from wattsched.adapters.slurm.options import (
     SiteOptions,
     fields_of,
     record_of,
+    said_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.slurm.site import behind
@@ -97,6 +98,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    clock : Clock
+        The time that the decision has.
     """
 
     load: Load
@@ -104,6 +107,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[int, str]
     kept: list[Kept]
+    clock: Clock = field(default_factory=Clock)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
         """What is left of the quotas of accounts, in a round of so many seconds."""
@@ -168,43 +172,49 @@ def round_of(
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    places, allowed = _Places(site), dict[int, frozenset[str]]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
+    places, clock = _Places(site), clock or Clock()
+    allowed, said = dict[int, frozenset[str]](), dict[int, dict[str, Any]]()
+    users = {job.id: job.user for job in waiting}
+    in_order = [*load.ours, *in_turn(users, site.time_s)]
+    for job in map(site.jobs.__getitem__, in_order):
         with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
-            allowed[job.id] = places.of(job)
+            hosts = places.of(job)
+            if job.id in load.ours:
+                allowed[job.id] = hosts
+            clock.require_time()
+            said[job.id] = said_of(job, options)
+            allowed[job.id] = hosts
     together = [frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1]
     pools = parts_of(pools_by_node(site, options), allowed.values(), together)
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
     cluster = cluster_of(load, pools, ahead_s, waiting)
-    expansion = Expansion(cluster, options, clock or Clock())
+    expansion = Expansion(cluster, options, clock)
     records = dict[int, dict[str, Any]]()
 
-    def look_at(job: SlurmJob, *, believe: bool = True) -> None:
+    def look_at(job: SlurmJob, said: dict[str, Any]) -> None:
         running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
-        fields = _fields(job, load, pools, allowed[job.id], believe=believe)
-        fields = expansion.with_table(fields, job.user)
+        fields = expansion.with_table(_fields(said, job, load, pools, allowed[job.id]), job.user)
         if running is None:
             records[job.id] = record_of(fields, job, site, None, kinds)
         else:
             records[job.id] = _running_record(running, fields, pools, kinds)
 
-    users = {job.id: job.user for job in waiting if job.id in allowed}
-    for number in [*(number for number in load.ours if number in allowed), *in_turn(users, site.time_s)]:
+    for number in (one for one in in_order if one in said and (one in load.ours or one in users)):
         with alone(number, left_out):
-            look_at(site.jobs[number])
+            look_at(site.jobs[number], said[number])
     # What runs and cannot be understood any more is what it was launched as.
     for number in [number for number in load.ours if number not in records]:
         with alone(number, left_out):
-            look_at(site.jobs[number], believe=False)
+            look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
     for number, running in list(load.ours.items()):
         if number not in records:
             records[number] = _running_record(running, None, pools, ())
     jobs = [records[number] for number in (*load.ours, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
-    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load))
+    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
 
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
@@ -235,7 +245,7 @@ def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
 
 
 def _fields(
-    job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str], *, believe: bool
+    said: dict[str, Any], job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]
 ) -> dict[str, Any]:
     beyond = {pool for node, pool in pools.items() if node not in allowed}
     own = {pools[node] for node in allowed} - beyond
@@ -243,7 +253,7 @@ def _fields(
         raise InputError(
             ["of the nodes that it may have, running jobs of several nodes have some: waits for these"]
         )
-    return fields_of(job, load.site, load.options, sorted(own), believe=believe)
+    return fields_of(said, job, load.site, load.options, sorted(own))
 
 
 def _running_record(
@@ -318,7 +328,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
-    stops |= {number: "waits" for number in ours if number not in decided}
+    # What could not be told to the session counts as others' load.
+    stops |= {number: "waits" for number in ours if number not in decided and number not in round.left_out}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 

@@ -167,7 +167,8 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
         ({"batch_sizes": "[32]"}, "wattsched.io/batch-sizes: is read with a model alone"),
         ({"weight": "-1"}, "wattsched.io/weight"),
         ({"max_gpus": "4"}, "request settles"),
-        ({"restart_s": "[" * 100_000}, "wattsched.io/restart-s"),
+        ({"restart_s": "[" * 10_000}, "wattsched.io/restart-s"),
+        ({"restart_s": "[" * 100_000}, "characters, the site allows 16,384"),
     ],
 )
 def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: Any, told: str) -> None:
