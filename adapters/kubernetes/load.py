@@ -12,17 +12,12 @@ from wattsched.adapters.kubernetes.options import (
     KubernetesOptions,
     Launch,
     PoolView,
-    claim_of,
-    complete,
     groups_above,
     job_key,
     pools_of_site,
-    said_by,
 )
 from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, KubeNode, KubePod, Site
 from wattsched.adapters.kubernetes.site import usable
-from wattsched.adapters.pools import Claim
-from wattsched.instances.errors import InputError
 
 Ours = Callable[[KubePod], bool]
 """Whether a pod is ours, such as by its scheduler's name."""
@@ -52,7 +47,7 @@ class Load:
     Attributes
     ----------
     pools : PoolView
-        Nodes by pool.
+        Nodes by pool; `plan.round_of` divides them.
     ours : dict of str to KubeJob
         Jobs of which pods that we bound are on nodes, and these pods.
     launches : dict of str to Launch
@@ -65,10 +60,6 @@ class Load:
         These pods, and where they may be bound.
     due : list of Binding
         Pods whose gang is on nodes already; they are counted as if they were, too.
-    claims : dict of str to Claim
-        Nodes that waiting jobs may have, of those that can run.
-    unfit : dict of str to str
-        The other waiting jobs, and why they cannot: they divide no pools.
     late : dict of str to KubeJob
         Jobs with other pods that wait while some of their gang are on nodes, and these pods.
     surplus : dict of str to str
@@ -96,8 +87,6 @@ class Load:
     announced: dict[str, KubeJob] = field(default_factory=dict)
     coming: list[Binding] = field(default_factory=list)
     due: list[Binding] = field(default_factory=list)
-    claims: dict[str, Claim] = field(default_factory=dict)
-    unfit: dict[str, str] = field(default_factory=dict)
     late: dict[str, KubeJob] = field(default_factory=dict)
     surplus: dict[str, str] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
@@ -264,26 +253,10 @@ def load_of(
     jobs = {name: _job(name, pods) for name, pods in missing.items()}
     load.late = {name: job for name, job in jobs.items() if name in load.ours}
     load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
-    _divide(load)
     for name, job in load.late.items():
         coming = [held[pod.uid].node for pod in announced.get(name, ())]
         _join(load, job, load.ours[name], coming)
     return load
-
-
-def _divide(load: Load) -> None:
-    """Divide pools by what jobs that can run may have."""
-    for name, job in load.waiting.items():
-        try:
-            whole = complete(job)
-            said_by(whole.pods[0])
-            load.claims[name] = claim_of(whole, load.site)
-        except InputError as error:
-            load.unfit[name] = "; ".join(error.faults)
-    together = [frozenset(pod.node for pod in job.pods) for job in load.ours.values()]
-    later = load.without(load.leaving)
-    free = {node.name: later.free(node) for node in load.site.nodes.values() if node.ready}
-    load.pools = pools_of_site(load.site, load.options, load.claims.values(), together, free)
 
 
 def _job(name: str, pods: list[KubePod]) -> KubeJob:

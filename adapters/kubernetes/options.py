@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from wattsched.adapters.allowed import believed
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
 from wattsched.adapters.options import (
     PLAIN_S,
@@ -170,17 +171,19 @@ def job_key(pod: KubePod) -> str:
     return f"{pod.namespace}/gang:{pod.gang}" if pod.gang else pod.key
 
 
-def said_by(pod: KubePod) -> JobOptions:
+def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
     """What the annotations of a pod say; values are JSON, and bare words texts.
 
     Raises
     ------
     InputError
-        With every fault.
+        With every fault, and for what the site does not allow.
     """
     document: dict[str, Any] = {}
-    for name, text in pod.annotations.items():
-        if not name.startswith(PREFIX) or name in _WRITTEN:
+    own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
+    options.allow.require_short(*own, *own.values())
+    for name, text in own.items():
+        if name in _WRITTEN:
             continue
         field = name.removeprefix(PREFIX).replace("-", "_")
         if field in _FIXED:
@@ -191,8 +194,10 @@ def said_by(pod: KubePod) -> JobOptions:
             if text.lstrip()[:1] in ("{", "["):
                 raise InputError([f"{name}: is no JSON: {shown(text)}"]) from None
             document[field] = text
+    if document.get("preemptible") is False:
+        del document["preemptible"]  # as all pods are that do not say otherwise
     try:
-        return validated(JobOptions, document)
+        return believed(validated(JobOptions, document), options, lambda pool: kind_of.get(pool, pool))
     except InputError as error:
         raise InputError([_as_annotation(fault) for fault in error.faults]) from None
 
@@ -204,7 +209,12 @@ def _as_annotation(fault: str) -> str:
 
 
 def fields_of(
-    job: KubeJob, options: KubernetesOptions, kind_of: Mapping[str, str], pools: Sequence[str]
+    job: KubeJob,
+    options: KubernetesOptions,
+    kind_of: Mapping[str, str],
+    pools: Sequence[str],
+    *,
+    believe: bool = True,
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of its pods or, where nothing is, their plain request.
 
@@ -214,6 +224,8 @@ def fields_of(
         GPU type of every pool.
     pools : sequence of str
         Those that have nodes for its pods.
+    believe : bool
+        Whether its annotations count.
 
     Raises
     ------
@@ -221,9 +233,10 @@ def fields_of(
         With why it can have no option.
     """
     first, *others = job.pods
-    own = said_by(first)
+    said = [said_by(pod, options, kind_of) for pod in job.pods] if believe else [JobOptions()]
+    own = said[0]
     # Whether a pod may be stopped is asked of each.
-    if any(said_by(pod).model_copy(update={"preemptible": own.preemptible}) != own for pod in others):
+    if any(one.model_copy(update={"preemptible": own.preemptible}) != own for one in said):
         raise InputError(["its pods differ in their annotations"])
     if not first.gpus:
         raise InputError([f"asks for no {GPU}"])

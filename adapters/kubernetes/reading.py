@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
+from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.constraints import Constraints, Taint, constraints_of
 from wattsched.adapters.kubernetes.objects import Container, Node, Nodes, Pod, PodSpec
 from wattsched.instances.errors import InputError, shown, validated
@@ -19,9 +20,6 @@ GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 
 UNLABELLED = "gpu"
 """Product of GPUs that no label names."""
-
-MOST_TEXT = 16_384
-"""Characters of an annotation of ours that are read."""
 
 HOST_PORT, _MOST_PORTS = "host port", 100
 _MOST_GPUS, _MOST_AMOUNT = 1_000_000, 1e18
@@ -267,9 +265,9 @@ def _pod(row: Pod) -> KubePod:
         odd = f"asks for {len(ports):,} host ports, and {_MOST_PORTS} are looked at"
         needs = {what: amount for what, amount in needs.items() if what not in ports}
     texts = {name: text for name, text in metadata.annotations.items() if name.startswith(PREFIX)}
-    if long := next((name for name, text in texts.items() if len(text) > MOST_TEXT), ""):
-        odd = f"{shown(long)}: has {len(texts[long]):,} characters, and at most {MOST_TEXT:,} are read"
-        texts = {name: text for name, text in texts.items() if len(text) <= MOST_TEXT}
+    if long := next((name for name, text in texts.items() if len(text) > MOST_CHARACTERS), ""):
+        odd = f"{shown(long)}: has {len(texts[long]):,} characters, and at most {MOST_CHARACTERS:,} are read"
+        texts = {name: text for name, text in texts.items() if len(text) <= MOST_CHARACTERS}
     size = metadata.labels.get(GANG_SIZE) or texts.get(GANG_SIZE) or "0"
     if not re.fullmatch(r"\d{1,6}", size):
         size, odd = "0", f"{GANG_SIZE}: must be a whole number, got {shown(size)}"

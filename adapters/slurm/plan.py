@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wattsched.adapters.options import expand_models
+from wattsched.adapters.options import Expansion
 from wattsched.adapters.pools import Claim, divided
+from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
 from wattsched.adapters.slurm.options import (
@@ -95,6 +96,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    clock : Clock
+        The time that the decision has.
     """
 
     load: Load
@@ -102,6 +105,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[int, str]
     kept: list[Kept]
+    clock: Clock = field(default_factory=Clock)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
         """What is left of the quotas of accounts, in a round of so many seconds."""
@@ -159,7 +163,13 @@ class _Places:
         return list({(one.gpu_type, one.gpus, one.cpus, one.memory_mib): one for one in nodes}.values())
 
 
-def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | None = None) -> Round:
+def round_of(
+    load: Load,
+    ours: Ours,
+    ahead_s: float,
+    aside: Mapping[int, str] | None = None,
+    clock: Clock | None = None,
+) -> Round:
     """The round as a session takes it.
 
     Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
@@ -168,6 +178,8 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     ----------
     aside : mapping of int to str, optional
         Jobs that let others go first, and why.
+    clock : Clock, optional
+        The time that there is; jobs that are not looked at in it wait.
 
     Raises
     ------
@@ -178,18 +190,24 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    places, allowed, claims = _Places(site), dict[int, frozenset[str]](), list[Claim]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
+    places, clock, claims = _Places(site), clock or Clock(), list[Claim]()
+    allowed, said = dict[int, frozenset[str]](), dict[int, dict[str, Any]]()
+    users = {job.id: job.user for job in waiting}
+    in_order = [*load.ours, *in_turn(users, site.time_s)]
+    for job in map(site.jobs.__getitem__, in_order):
+        with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
             hosts = places.of(job)
-            if job.pending and job.id not in load.ours:
-                said_of(job, options)
-                claims.append(claim := places.claim(job, hosts))
-                hosts = claim.hosts
-            allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
+            if job.id in load.ours:
+                allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
+                clock.require_time()
+                said[job.id] = said_of(job, options)
+                continue
+            claim = places.claim(job, hosts)
+            clock.require_time()
+            said[job.id] = said_of(job, options)
+            allowed[job.id] = claim.hosts
+            claims.append(claim)
     pools = divided(
         pools_by_node(site, options),
         claims,
@@ -201,28 +219,30 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
     cluster = cluster_of(load, pools, ahead_s)
-    fields = dict[int, dict[str, Any]]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
-            if job.id in allowed:
-                fields[job.id] = _fields(job, load, pools, allowed[job.id])
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
-    left_out |= expand_models(fields, cluster, options)
-    jobs = [
-        _running_record(
-            one, fields.get(one.job.id), pools, places.kinds(allowed.get(one.job.id, frozenset()))
-        )
-        for one in load.ours.values()
-    ]
-    for job in waiting:
-        try:
-            if job.id in fields:
-                jobs.append(record_of(fields[job.id], job, site, None, places.kinds(allowed[job.id])))
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
+    expansion = Expansion(cluster, options, clock)
+    records = dict[int, dict[str, Any]]()
+
+    def look_at(job: SlurmJob, said: dict[str, Any]) -> None:
+        running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
+        fields = expansion.with_table(_fields(said, job, load, pools, allowed[job.id]), job.user)
+        if running is None:
+            records[job.id] = record_of(fields, job, site, None, kinds)
+        else:
+            records[job.id] = _running_record(running, fields, pools, kinds)
+
+    for number in (one for one in in_order if one in said and (one in load.ours or one in users)):
+        with alone(number, left_out):
+            look_at(site.jobs[number], said[number])
+    # What runs and cannot be understood any more is what it was launched as.
+    for number in [number for number in load.ours if number not in records]:
+        with alone(number, left_out):
+            look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
+    for number, running in list(load.ours.items()):
+        if number not in records:
+            records[number] = _running_record(running, None, pools, ())
+    jobs = [records[number] for number in (*load.ours, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
-    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load))
+    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
 
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
@@ -252,14 +272,16 @@ def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
         raise InputError([aside[job.id]])
 
 
-def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
+def _fields(
+    said: dict[str, Any], job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]
+) -> dict[str, Any]:
     beyond = {pool for node, pool in pools.items() if node not in allowed}
     own = {pools[node] for node in allowed} - beyond
     if job.pending and not own:
         raise InputError(
             ["of the nodes that it may have, jobs of several nodes that run or came first have some: waits"]
         )
-    return fields_of(job, load.site, load.options, sorted(own))
+    return fields_of(said, job, load.site, load.options, sorted(own))
 
 
 def _running_record(
@@ -334,7 +356,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
-    stops |= {number: "waits" for number in ours if number not in decided}
+    # What could not be told to the session counts as others' load.
+    stops |= {number: "waits" for number in ours if number not in decided and number not in round.left_out}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 

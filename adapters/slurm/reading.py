@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import starmap
 from math import inf
 from typing import Any
 
+from wattsched.adapters.allowed import MOST_CHARACTERS
+from wattsched.adapters.quarantine import why
 from wattsched.adapters.slurm.inventory import (
     Answer,
     Number,
@@ -25,7 +28,7 @@ from wattsched.adapters.slurm.inventory import (
 from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
-from wattsched.instances.errors import InputError
+from wattsched.instances.errors import InputError, validated
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 ON_NODES = frozenset(
@@ -52,6 +55,7 @@ class _JobRow(Answer):
     job_id: int
     job_state: Words
     name: str | None = ""
+    user_name: str | None = ""
     account: str | None = ""
     qos: str | None = ""
     partition: str | None = ""
@@ -92,7 +96,14 @@ class _JobRow(Answer):
 
 
 class _Jobs(Answer):
-    jobs: list[_JobRow]
+    jobs: list[Any]
+
+
+_CORE = (
+    *("job_id", "job_state", "nodes", "gres_detail", "node_count", "comment", "admin_comment", "restart_cnt"),
+    *("priority", "requeue", "batch_flag", "start_time"),
+)
+"""What is looked at of a job whose record cannot be read: what Slurm itself writes of what it has."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,7 @@ class SlurmJob:
 
     id: int
     name: str
+    user: str
     account: str
     qos: str
     partitions: tuple[str, ...]
@@ -227,7 +239,7 @@ def read(snapshot: Snapshot) -> Site:
     Raises
     ------
     InputError
-        Where an output is not what Slurm prints. A job that cannot be read is no reason to go on without it.
+        Where an output is not what Slurm prints. A job that cannot be read is odd, and the others go on.
     """
     try:
         time_s = float(snapshot["time"])
@@ -242,7 +254,7 @@ def read(snapshot: Snapshot) -> Site:
         return Site(
             time_s=time_s,
             nodes=nodes,
-            jobs={row.job_id: _job(row) for row in jobs},
+            jobs={job.id: job for job in starmap(_any_job, enumerate(jobs))},
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
@@ -250,6 +262,16 @@ def read(snapshot: Snapshot) -> Site:
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
+
+
+def _any_job(place: int, row: Any) -> SlurmJob:
+    """A job, whatever its user had Slurm write of it."""
+    try:
+        return _job(validated(_JobRow, row))
+    except Exception as error:
+        core = {name: row[name] for name in _CORE if name in row} if isinstance(row, dict) else row
+        job = _job(validated(_JobRow, core, f"squeue --json: jobs[{place}]"))
+        return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 
 def _job(row: _JobRow) -> SlurmJob:
@@ -275,6 +297,7 @@ def _job(row: _JobRow) -> SlurmJob:
     return SlurmJob(
         id=row.job_id,
         name=row.name or "",
+        user=row.user_name or "",
         account=row.account or "",
         qos=row.qos or "",
         partitions=tuple((row.partition or "").split(",")),
@@ -301,7 +324,7 @@ def _job(row: _JobRow) -> SlurmJob:
 
 def marked(comment: str) -> Any:
     """Our part of a comment; None where there is none."""
-    if MARK not in comment:
+    if MARK not in comment or len(comment) > MOST_CHARACTERS:
         return None
     try:
         document = json.loads(comment)

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from adapters.kubernetes.test_room import PREFIX, Cluster
 
-from wattsched.adapters.kubernetes.reading import MOST_TEXT, read
+from wattsched.adapters.allowed import MOST_CHARACTERS
+from wattsched.adapters.kubernetes.reading import read
 
 CASES, SEED = int(os.environ.get("HOSTILE_CASES", "60")), int(os.environ.get("HOSTILE_SEED", "0"))
 GPU = "nvidia.com/gpu"
@@ -85,7 +86,7 @@ def hostile(cluster: Cluster, rng: random.Random, name: str) -> None:
                 spec["containers"] = [{"resources": {"limits": {GPU: "1"} | limits}}]
             case 1:
                 field = rng.choice(FIELDS).replace("_", "-")
-                about["annotations"][PREFIX + field] = rng.choice([*TEXTS, "y" * (MOST_TEXT + 1)])
+                about["annotations"][PREFIX + field] = rng.choice([*TEXTS, "y" * (MOST_CHARACTERS + 1)])
             case 2:
                 about["labels"] |= {PREFIX + "gang": rng.choice(["g", "", "\n"])}
                 about["annotations"][PREFIX + "gang-size"] = rng.choice(["2", "999999", "-1", "x"])

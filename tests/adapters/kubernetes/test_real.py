@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from kubernetes import client
 
 from wattsched.adapters.budget import Budget
@@ -47,7 +48,7 @@ def rounds(api: Api, mirror: Mirror, tmp_path: Path) -> Iterator[Rounds]:
 
 
 def rounds_on(api: Api, mirror: Mirror, journal: Journal) -> Rounds:
-    policy = Policy(KubernetesOptions(), apply=True)
+    policy = Policy(KubernetesOptions.model_validate(trusting()), apply=True)
     return Rounds(policy, Budget(20_000.0), journal, mirror.snapshot, lambda of: Actions(api, mirror, of))
 
 

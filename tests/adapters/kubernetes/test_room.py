@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ class Cluster:
 
     def rounds(self, apply: bool = True, options: Any = None) -> Rounds:
         server: Any = self
-        policy = Policy(KubernetesOptions.model_validate(options or {}), apply=apply)
+        policy = Policy(KubernetesOptions.model_validate(trusting(options)), apply=apply)
         return Rounds(
             policy,
             self.budget,
@@ -82,7 +83,7 @@ class Cluster:
     def extended(self) -> Rounds:
         """Rounds of an extender, whose scheduler binds at once what it is told."""
         server: Any = self
-        policy = Policy(KubernetesOptions(), apply=True)
+        policy = Policy(KubernetesOptions.model_validate(trusting()), apply=True)
         extender = Extender(lambda pod: policy.ours(read_pod(pod)), 1e6)
         return Rounds(
             policy,
