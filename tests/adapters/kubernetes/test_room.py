@@ -263,7 +263,7 @@ def test_a_gang_of_which_one_pod_is_guarded_is_not_evicted_in_part(cluster: Clus
     assert cluster.running() == {"guarded-0", "guarded-1"}
     assert "t/guarded-1: a disruption budget forbids it now" in " ".join(report.notes)
     cluster.budget.power_w = idle_w + 7 * 350
-    assert "nothing more can be done" in " ".join(rounds.round().notes)
+    assert "nothing more can be done" in " ".join(rounds.round().alarms)
     assert cluster.running() == {"guarded-0", "guarded-1"}
 
 
