@@ -99,7 +99,7 @@ class Load:
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     _under: dict[str, list[str]] = field(default_factory=dict)
-    _foreign_w: Counter[str] = field(default_factory=Counter)
+    _foreign_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def running(self) -> int:

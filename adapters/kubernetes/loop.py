@@ -74,7 +74,7 @@ class Rounds(RoundLoop[Report]):
     """
 
     scheduler = "kubernetes"
-    report, key = Report, str
+    report = Report
 
     def __init__(
         self,
@@ -127,6 +127,10 @@ class Rounds(RoundLoop[Report]):
         return load
 
     # -- deciding ----------------------------------------------------------------------------------------
+
+    def key(self, name: str) -> str:
+        """Our name of a job that a session has."""
+        return name
 
     def waiting(self, load: Load) -> list[str]:
         """Jobs of ours that wait."""

@@ -76,7 +76,7 @@ class Rounds(RoundLoop[Report]):
     """
 
     scheduler, job = "slurm", "job "
-    report, key = Report, int
+    report = Report
 
     def __init__(
         self,
@@ -154,6 +154,10 @@ class Rounds(RoundLoop[Report]):
 
     # -- deciding ----------------------------------------------------------------------------------------
 
+    def key(self, name: str) -> int:
+        """Our name of a job that a session has."""
+        return int(name)
+
     def waiting(self, load: Load) -> list[int]:
         """Jobs of ours that wait."""
         waiting = [job.id for job in load.site.jobs.values() if job.pending and self.policy.ours.has(job)]
@@ -181,9 +185,9 @@ class Rounds(RoundLoop[Report]):
         """Requeue a job, or take its release back; '' or why not."""
         job = load.site.jobs[name]
         if job.pending:
-            return self.actions.hold(job, why)
+            return str(self.actions.hold(job, why))
         self._stopped[name] = job
-        return self.actions.stop(job, why)
+        return str(self.actions.stop(job, why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
         """Release a job if its nodes have room for it, and it is not too much."""
