@@ -154,6 +154,12 @@ class RoundLoop(ABC, Generic[ReportT]):
             except JournalError as error:
                 why = f"{error}: nothing starts, and the cap is kept"
                 report.alarms.append(why)
+            except (UnansweredError, InputError):
+                raise
+            except Exception as error:
+                # Whatever it is: the cap is to be kept in the next round, too.
+                why = f"there is no decision ({type(error).__name__}: {error}): nothing starts"
+                report.alarms.append(why)
         if plan is not None:
             return plan
         stops = self._stops_to_fit(load, cap.soon_w, report)
