@@ -8,9 +8,10 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob, complete
-from wattsched.adapters.kubernetes.plan import Plan, Round, Start
+from wattsched.adapters.kubernetes.plan import Round, Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
+from wattsched.adapters.rounds import Plan
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
@@ -19,7 +20,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
     What is leaving or to be stopped counts as gone. Who has room where it was decided goes first; where that
     leaves some without and the others would find room after these, these do.
     """
-    later = _later(plan, load)
+    later = load.after(plan.stops)
     there, astray = list[Start](), list[Start]()
     for start in plan.starts:
         bindings, why = placed(start, later)
@@ -38,7 +39,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
     """Why jobs that were told to the session are not among the starts of a plan."""
     load = round.load
-    later, starting = _later(plan, load), {start.job.name for start in plan.starts}
+    later, starting = load.after(plan.stops), {start.job.name for start in plan.starts}
     for start in plan.starts:
         placed(start, later)
     room, spare_w = Room(later), _spare_w(later, cap_w)
@@ -76,12 +77,6 @@ def _spare_w(load: Load, cap_w: float) -> dict[str, dict[str, float]]:
         pool: above | {f"cap of '{name}'": left_w[name] for name in load.domains_of(node.name)}
         for pool, node in load.pools.sample.items()
     }
-
-
-def _later(plan: Plan, load: Load) -> Load:
-    """What is there when what is leaving, or to be stopped, has gone."""
-    stopped = [pod for name in plan.stops for pod in load.ours[name].pods]
-    return load.without([*load.leaving, *stopped])
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:

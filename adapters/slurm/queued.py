@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import gpu_type_of
 from wattsched.adapters.slurm.load import Load
 from wattsched.adapters.slurm.options import Ours
-from wattsched.adapters.slurm.plan import Plan, Round
+from wattsched.adapters.slurm.plan import Round
 from wattsched.adapters.slurm.reading import MARK, Site
 from wattsched.adapters.slurm.site import behind
 
