@@ -131,14 +131,16 @@ class Trial:
         except (ValueError, KeyError):
             self.unanswered += 1
             return True
-        present = [row for row in rows if {row["job_state"]} & {"RUNNING", "COMPLETING", "CONFIGURING"}]
+        for row in rows:  # a list since 23.11, of which the last word is what comes after it
+            row["job_state"] = [row["job_state"]] if isinstance(row["job_state"], str) else row["job_state"]
+        present = [row for row in rows if {"RUNNING", "COMPLETING", "CONFIGURING"} & {*row["job_state"]}]
         watts, used, nodes_of = 0.0, 0, {}
         for row in present:
             gpus = [int(n) for text in row["gres_detail"] for n in re.findall(r"A100:(\d+)", text)]
             wattsched = json.loads(row["admin_comment"] or "{}").get("wattsched")
             if wattsched is not None:
                 watts, used = watts + wattsched["power_w"], used + wattsched["gpus"]
-                if row["job_state"] == "RUNNING":
+                if row["job_state"] == ["RUNNING"]:
                     nodes_of[row["job_id"], row["restart_cnt"]] = list(wattsched["nodes"])
             else:
                 watts, used = watts + MOST_W * sum(gpus), used + sum(gpus)
@@ -147,8 +149,8 @@ class Trial:
         now_s = time.time()
         self.samples.append(Sample(now_s, power_w, self.scheduler.cap_w(now_s), nodes_of))
         known = set(self.jobs)
-        done = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
-        return any(row["job_id"] in known and row["job_state"] not in done for row in rows)
+        done = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}
+        return any(row["job_id"] in known and not done & {*row["job_state"]} for row in rows)
 
     # -- the scheduler -----------------------------------------------------------------------------------
 
@@ -184,12 +186,13 @@ def run(
     seed: int,
     limit_s: float = 1_200.0,
     seconds: tuple[int, int] = (4, 16),
+    root: Path | None = None,
 ) -> dict[str, Any]:
     """Run everything; what came of it."""
     settings = folder / "settings"
     prolog = f'[ -f "{settings}/$SLURM_JOB_ID" ] && . "{settings}/$SLURM_JOB_ID" && '
     prolog += f'echo "$SLURM_JOB_ID $WATTSCHED_FREQUENCY_MHZ" >> {folder}/prolog.log'
-    with emulated_slurm(folder, nodes, prolog=prolog) as cluster:
+    with emulated_slurm(folder, nodes, prolog=prolog, root=root) as cluster:
         trial = Trial(cluster, seed)
         (folder / "options.json").write_text(json.dumps(OPTIONS))
         idle_w = nodes * (BASE_W + GPUS * IDLE_W)

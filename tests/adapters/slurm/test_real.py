@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -254,8 +253,10 @@ def test_slurm_that_does_not_answer_is_no_empty_cluster(cluster: Any, rounds: Ro
     wait_for(lambda: rounds.round() and now().jobs[number].running)
 
 
-def test_everything_at_once(emulated: ModuleType, load_script: Any, folder: Path) -> None:
-    found = load_script("slurm").run(folder, nodes=4, jobs=20, seed=3, limit_s=90.0, seconds=(1, 4))
+@pytest.mark.usefixtures("emulated")
+def test_everything_at_once(root: Path | None, load_script: Any, folder: Path) -> None:
+    script = load_script("slurm")
+    found = script.run(folder, nodes=4, jobs=20, seed=3, limit_s=90.0, seconds=(1, 4), root=root)
     exact = ("lost", "revived", "above the cap", "started on drained nodes", "exit code")
     assert {name: found[name] for name in exact} == dict.fromkeys(exact, 0)
     # Jobs of seconds, of which slurmctld may hear too late that they are done (docs/slurm.md, limits).
