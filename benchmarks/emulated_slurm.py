@@ -4,8 +4,8 @@ Needs root and Debian's packages `slurmctld`, `slurmd`, `slurm-client` and `mung
 foreground and end with it. GPUs are null devices. Everything is in one folder, which others do not share.
 
 Other releases of Slurm run, too: WATTSCHED_SLURM_ROOTS names the root folders of other Debians that have
-these packages (as `debootstrap` makes them), with colons between. Each process sees such a root through mounts
-of its own, which nobody else sees and which are gone when it ends.
+these packages (as `debootstrap` makes them), with colons between. Each process sees such a root by mounts of
+its own, which nobody else sees and which are gone when it ends.
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json, write_atomically
 
 COMMANDS = {
-    "nodes": ("scontrol", "--json", "show", "node"),
-    "jobs": ("squeue", "--json"),
-    "partitions": ("scontrol", "--oneliner", "show", "partition"),
+    "nodes": ("scontrol", "--all", "--json", "show", "node"),
+    "jobs": ("squeue", "--all", "--json"),
+    "partitions": ("scontrol", "--all", "--oneliner", "show", "partition"),
     "reservations": ("scontrol", "--oneliner", "show", "reservation"),
     "topology": ("scontrol", "--oneliner", "show", "topology"),
 }
 """Part of a snapshot -> the command whose output it is."""
 
-BEFORE_23_02 = ("sinfo", "--json")
+BEFORE_23_02 = ("sinfo", "--all", "--json")
 """What tells nodes where scontrol does not know ``--json``: the same, until 23.02 gave it another shape."""
 
 OPTIONAL = ("topology",)
