@@ -33,22 +33,9 @@ RELEASES = [
     "25.11.1",
     "26.05.5",
 ]
-NUMBERS = frozenset(
-    [
-        "node_count",
-        "max_nodes",
-        "tasks",
-        "priority",
-        "time_limit",
-        "start_time",
-        "submit_time",
-        "eligible_time",
-        "cpus",
-        "het_job_id",
-        "minimum_cpus_per_node",
-        "memory_per_node",
-        "memory_per_cpu",
-    ]
+NUMBERS = (
+    *("node_count", "max_nodes", "tasks", "priority", "time_limit", "start_time", "submit_time"),
+    *("eligible_time", "cpus", "het_job_id", "minimum_cpus_per_node", "memory_per_node", "memory_per_cpu"),
 )
 """Of a job in the queue, those that newer releases wrap."""
 
