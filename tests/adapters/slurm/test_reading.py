@@ -77,35 +77,6 @@ def test_gres(text: str | None, found: list[object]) -> None:
     assert gpus_in(text) == found
 
 
-def newer(snapshot: Snapshot) -> Snapshot:
-    """As newer versions write the same: numbers in objects, states in lists, comments by who made them."""
-
-    def number(value: object) -> object:
-        return {"set": value is not None, "infinite": False, "number": value or 0}
-
-    jobs, nodes = json.loads(snapshot["jobs"]), json.loads(snapshot["nodes"])
-    wrapped = (
-        "node_count",
-        "max_nodes",
-        "priority",
-        "time_limit",
-        "start_time",
-        "submit_time",
-        "eligible_time",
-    )
-    for job in jobs["jobs"]:
-        job |= {name: number(job[name]) for name in wrapped}
-        job["job_state"] = [job["job_state"]]
-    for node in nodes["nodes"]:
-        node["state"] = [node["state"].upper(), *node.pop("state_flags")]
-    return {**snapshot, "jobs": json.dumps(jobs), "nodes": json.dumps(nodes)}
-
-
-def test_the_numbers_of_newer_versions_are_read_alike() -> None:
-    old, new = read(SNAPSHOT), read(newer(SNAPSHOT))
-    assert (new.nodes, new.jobs) == (old.nodes, old.jobs)
-
-
 def test_saved_snapshots_are_read_again(tmp_path: Path) -> None:
     save(tmp_path / "again.json", SNAPSHOT)
     assert load(tmp_path / "again.json") == SNAPSHOT
@@ -121,12 +92,12 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_job_without_a_number_or_a_state_is_no_reason_to_go_on_without_it() -> None:
     document = json.loads(SNAPSHOT["jobs"])
     document["jobs"][0]["job_id"] = "many"
-    with pytest.raises(InputError, match=r"jobs\[0\]: job_id"):
+    with pytest.raises(InputError, match=r"jobs\[0\]\.job_id"):
         read({**SNAPSHOT, "jobs": json.dumps(document)})
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("dependency", 3), ("features", ["a"]), ("excluded_nodes", "g[1-"), ("name", {})]
+    ("field", "value"), [("dependency", 3), ("features", ["a"]), ("excluded_nodes", "g[1-"), ("name", [])]
 )
 def test_a_job_whose_record_cannot_be_read_waits_or_runs_alone(field: str, value: object) -> None:
     before = load_of(read(SNAPSHOT), SiteOptions(), Ours())
