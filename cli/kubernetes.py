@@ -103,6 +103,9 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--kubeconfig", type=FileName(), metavar="FILE", help="In place of the usual configuration.")
 @click.option("--extender", metavar="[HOST:]PORT", help="Answer the default scheduler, and bind nothing.")
 @click.option("--tokens", metavar="FILE", help="Who may ask the extender; needed beyond loopback.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that the extender is asked by."
+)
 @click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
 @click.option(
@@ -118,6 +121,7 @@ def command(
     kubeconfig: str | None,
     extender: str | None,
     tokens: str | None,
+    hosts: tuple[str, ...],
     all_pods: bool,
     journal: str | None,
     snapshot: str | None,
@@ -139,7 +143,7 @@ def command(
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     if extender is None:
-        refuse_given(("tokens", "all_pods"), "needs --extender")
+        refuse_given(("tokens", "hosts", "all_pods"), "needs --extender")
         if do_apply and asked.scheduler_name == DEFAULT_SCHEDULER:
             told = "binds these pods, too, so that two would; give another name, or --extender"
             raise BadInput(f"--scheduler-name: '{DEFAULT_SCHEDULER}' {told}")
@@ -173,7 +177,7 @@ def command(
             actions = cluster.actions
             if extender is not None:
                 actions = partial(
-                    actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
+                    actions, extender=stack.enter_context(_extending(extender, tokens, hosts, kept, policy))
                 )
             if cluster.api is not None and journal is not None and do_apply:
                 tell = partial(click.echo, err=True)
@@ -244,7 +248,9 @@ def _scheduler_name(asked: Asked, extender: str | None) -> str:
 
 
 @contextmanager
-def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) -> Iterator[Extender]:
+def _extending(
+    at: str, tokens: str | None, hosts: tuple[str, ...], journal: Journal, policy: Policy
+) -> Iterator[Extender]:
     """Answer the scheduler, in a thread."""
     host, _, port = at.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
@@ -262,7 +268,8 @@ def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) ->
     extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
     extender.publish({})  # pods wait for the first round
     known = None if tokens is None else Tokens(tokens)
-    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING)
+    names = [*hosts, host]
+    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING, hosts=names)
     watch(extender, app.state.service.metrics)
     try:
         bound = listening(host, int(port))

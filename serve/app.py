@@ -63,6 +63,7 @@ def create(
     shadow: bool = False,
     fixed: bool = False,
     asking: Collection[str] = (),
+    hosts: Collection[str] = (),
 ) -> FastAPI:
     """Make the application.
 
@@ -81,6 +82,8 @@ def create(
         Let nobody change a session: the program that serves them does.
     asking : collection of str
         Paths of `routers` where POST changes nothing.
+    hosts : collection of str
+        Names that the service is asked by, besides ``localhost`` and its addresses.
 
     Returns
     -------
@@ -107,7 +110,13 @@ def create(
     )
     app.state.service, app.state.tokens = service, tokens is not None
     app.add_middleware(
-        Guard, limits=service.limits, tokens=tokens, metrics=service.metrics, fixed=fixed, asking=asking
+        Guard,
+        limits=service.limits,
+        tokens=tokens,
+        metrics=service.metrics,
+        fixed=fixed,
+        asking=asking,
+        hosts=hosts,
     )
     _tell_failures(app)
     app.include_router(_of_the_service(service))

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError, shown
+from wattsched.serve.permissions import keep_private, private_file
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
@@ -141,8 +142,13 @@ class Database:
         new = not read_only and _made(lock, self.path)
         self._guard = None if read_only else self._guarded(lock)
         try:
-            self._file = self._looking() if read_only else _opened(self.path, "rwc")
+            if not (read_only or os.path.exists(self.path)):
+                _made(Path(self.path), self.path)  # SQLite gives its other files the same mode
+            self._file = self._looking() if read_only else _opened(self.path, "rw")
             self._prepare(read_only)
+            for part in () if read_only else ("", "-wal", "-shm"):
+                if os.path.lexists(self.path + part):
+                    keep_private(self.path + part)
         except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
             if new:
                 # Who waits for it in this moment refuses the same file.
@@ -278,12 +284,9 @@ def _made(lock: Path, path: str) -> bool:
         Where the folder cannot be written to.
     """
     try:
-        lock.touch(exist_ok=False)
-    except FileExistsError:
-        return False
+        return private_file(lock)
     except OSError as error:
         raise _unwritable(error, path) from None
-    return True
 
 
 def _unwritable(error: OSError, path: str) -> InputError:

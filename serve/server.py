@@ -15,6 +15,7 @@ from typing import BinaryIO
 import uvicorn
 from fastapi import FastAPI
 
+from wattsched.serve.connections import Connection, affordable
 from wattsched.serve.lines import serve_lines
 from wattsched.serve.service import Service
 from wattsched.serve.standard_input import StandardInput
@@ -36,18 +37,27 @@ class Server(uvicorn.Server):
         self._service: Service = app.state.service
         self._ending: asyncio.AbstractEventLoop | None = None
         limits = self._service.limits
+        app.state.connections = affordable(limits.connections)
         super().__init__(
             uvicorn.Config(
                 app,
-                # Refuses a head without end, whatever is installed; that of httptools takes it all in.
-                http="h11",
+                http=Connection,
+                ws="none",
+                proxy_headers=False,  # a client would choose the address that its rate is counted by
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                limit_concurrency=limits.connections,
                 timeout_graceful_shutdown=int(limits.deadline_s + _PATIENCE_S),
             )
         )
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look every second for connections whose time is over."""
+        if counter % 10 == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.expire()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let streams end first, or they would be waited for."""

@@ -55,10 +55,13 @@ def serving(path: Path) -> tuple[subprocess.Popen[str], Callable[..., http.clien
     )  # fmt: skip
     assert child.stderr is not None
     port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", child.stderr.readline())[0])
+    assert child.stderr.readline().startswith(f"Token: {path}-token")
+    token = Path(f"{path}-token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def ask(method: str, where: str, body: Any = None) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request(method, where, None if body is None else json.dumps(body))
+        connection.request(method, where, None if body is None else json.dumps(body), headers)
         return connection.getresponse()
 
     return child, ask
