@@ -120,6 +120,7 @@ def command(
     from wattsched.adapters.slurm.options import Ours, SiteOptions
     from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, load, save, take
     from wattsched.serve.journal import Journal
+    from wattsched.serve.permissions import published_folder
 
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     require_work(asked.objective)
@@ -147,7 +148,7 @@ def command(
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
         kept = stack.enter_context(Journal(Path(folder) / "journal" if journal is None else Path(journal)))
-        actions = partial(Actions, settings=None if settings is None else Path(settings))
+        actions = partial(Actions, settings=None if settings is None else published_folder(settings))
         if do_apply and journal is not None:
             try:
                 lease = Lease(identity_of(journal), partial(click.echo, err=True))

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError, shown
-from wattsched.serve.permissions import keep_private, private_file
+from wattsched.serve.permissions import keep_private, private_file, require_own
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
@@ -144,11 +144,12 @@ class Database:
         try:
             if not (read_only or os.path.exists(self.path)):
                 _made(Path(self.path), self.path)  # SQLite gives its other files the same mode
+            for part in self._parts(read_only):
+                require_own(part)
             self._file = self._looking() if read_only else _opened(self.path, "rw")
             self._prepare(read_only)
-            for part in () if read_only else ("", "-wal", "-shm"):
-                if os.path.lexists(self.path + part):
-                    keep_private(self.path + part)
+            for part in self._parts(read_only):
+                keep_private(part)
         except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
             if new:
                 # Who waits for it in this moment refuses the same file.
@@ -172,6 +173,11 @@ class Database:
                 os.close(os.open(self.path, os.O_RDWR))
             except OSError as error:
                 raise _unwritable(error, self.path) from None
+
+    def _parts(self, read_only: bool) -> list[str]:
+        """Files that are there and written to."""
+        every = [] if read_only else [self.path + end for end in ("", "-wal", "-shm")]
+        return [part for part in every if os.path.lexists(part)]
 
     def _looking(self) -> sqlite3.Connection:
         """The file to be read, in a folder that cannot be written to as well.

@@ -20,14 +20,8 @@ def keep_private(path: str | Path) -> bool:
     InputError
         For a file of another user, who could read it, write it, or keep it locked.
     """
-    if os.name != "posix":
-        return False
-    found = os.lstat(path)
-    _require_owner(found, path)
-    if stat.S_ISLNK(found.st_mode):
-        found = os.stat(path)
-        _require_owner(found, path)
-    if not found.st_mode & 0o077:
+    require_own(path)
+    if os.name != "posix" or not os.stat(path).st_mode & 0o077:
         return False
     os.chmod(path, FILE)
     return True
@@ -60,7 +54,32 @@ def private_file(path: str | Path) -> bool:
     return True
 
 
-def _require_owner(found: os.stat_result, path: str | Path) -> None:
-    if found.st_uid not in (0, os.geteuid()):
-        told = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
-        raise InputError([told], str(path))
+def published_folder(path: str | Path) -> Path:
+    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so.
+
+    Raises
+    ------
+    InputError
+        For a folder of another user, and where none can be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        require_own(folder)
+        folder.chmod(0o755)
+    except OSError as error:
+        raise InputError([f"cannot be used: {(error.strerror or str(error)).lower()}"], str(path)) from None
+    return folder
+
+
+def require_own(path: str | Path) -> None:
+    """Refuse a file or a link that another user made.
+
+    Raises
+    ------
+    InputError
+    """
+    for found in (os.lstat(path), os.stat(path)) if os.name == "posix" else ():
+        if found.st_uid not in (0, os.geteuid()):
+            told = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
+            raise InputError([told], str(path))
