@@ -54,6 +54,8 @@ class Report:
         self.number, self.gap = made.number, made.decision.gap
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
+        if made.unwritten:
+            self.notes.append(f"{made.unwritten}: the cap is kept, and nothing is started")
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -132,6 +134,7 @@ def tell(
     InputError
         For anything else: without a job that runs, its GPUs would be taken to be free.
     """
+    session.goes_on = True  # the cap is kept also where nothing can be written
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
     session.update(

@@ -19,7 +19,7 @@ from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output, require_extra
-from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 from wattsched.cli.serve import is_loopback
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ SECONDS = Number(above=0, most=MOST_S)
 )
 @click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@journal_quota
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without a cluster."
 )
@@ -124,6 +125,7 @@ def command(
     hosts: tuple[str, ...],
     all_pods: bool,
     journal: str | None,
+    journal_quota: float,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -171,9 +173,8 @@ def command(
             budget = _budget(asked, cluster)
             budget.cap_w(time.time())  # a file that cannot be read is refused before anything is done
             folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
-            kept = stack.enter_context(
-                Journal(Path(folder) / "journal" if journal is None else Path(journal))
-            )
+            path = Path(folder) / "journal" if journal is None else Path(journal)
+            kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
             actions = cluster.actions
             if extender is not None:
                 actions = partial(

@@ -13,7 +13,7 @@ import click
 from wattsched.cli.failures import BadInput, reason
 from wattsched.cli.files import stray_output_to_stderr
 from wattsched.cli.outputs import Command, require_extra
-from wattsched.cli.parameters import Whole, filling, refuse_given
+from wattsched.cli.parameters import Whole, filling, journal_quota, refuse_given
 from wattsched.report.wording import printable
 from wattsched.serve.limits import Limits
 
@@ -53,6 +53,7 @@ DEFAULT_PORT = 8765
     show_default=True,
     help="Newest rounds that the journal keeps.",
 )
+@journal_quota
 @filling("limits", Limits)
 def command(
     journal_file: str,
@@ -66,6 +67,7 @@ def command(
     stdio: bool,
     shadow: bool,
     kept_rounds: int,
+    journal_quota: float,
     limits: Limits,
 ) -> None:
     """Serve the sessions of JOURNAL, a file that is made where it is not there.
@@ -95,7 +97,8 @@ def command(
         raise BadInput(f"--tokens: '{tokens}' has no token, so nobody could ask; add one with --add-token")
     # No journal is made where nobody could ask.
     listening = nullcontext() if stdio else _listening(host, port)
-    with listening as bound, Journal(journal_file, kept_rounds=kept_rounds) as journal:
+    kept = {"kept_rounds": kept_rounds, "quota_mb": journal_quota}
+    with listening as bound, Journal(journal_file, **kept) as journal:
         for name in journal.sessions():
             journal.open(name)
         if bound is None:

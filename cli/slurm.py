@@ -16,7 +16,7 @@ from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput
 from wattsched.cli.following import Jobs, follow, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
-from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 
 if TYPE_CHECKING:
     from wattsched.adapters.slurm.loop import Report
@@ -87,6 +87,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Its jobs are ours.")
 @click.option("--settings", type=Output(), metavar="DIR", help="Files with clocks and limits for the prolog.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@journal_quota
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without Slurm."
 )
@@ -102,6 +103,7 @@ def command(
     partitions: tuple[str, ...],
     settings: str | None,
     journal: str | None,
+    journal_quota: float,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -147,7 +149,8 @@ def command(
 
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
-        kept = stack.enter_context(Journal(Path(folder) / "journal" if journal is None else Path(journal)))
+        path = Path(folder) / "journal" if journal is None else Path(journal)
+        kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
         actions = partial(Actions, settings=None if settings is None else published_folder(settings))
         if do_apply and journal is not None:
             try:

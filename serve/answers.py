@@ -30,9 +30,10 @@ class HealthAnswer(Strict):
 
 
 class ReadyAnswer(Strict):
-    """Whether requests are taken on."""
+    """Whether requests are taken on, and if the journal cannot be written, why."""
 
     ready: bool
+    error: str = ""
 
 
 class SessionsAnswer(Strict):

@@ -173,6 +173,8 @@ def _of_the_service(service: Service) -> APIRouter:
         openapi_extra=open_to_all,
     )
     async def readyz() -> Response:
+        if error := await service.journal_fault():
+            return Answer({"ready": False, "error": error}, 503)
         return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
 
     @router.get(

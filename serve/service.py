@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
+from wattsched.serve.database import JournalError
 from wattsched.serve.documents import (
     decision_document,
     jobs_document,
@@ -75,6 +77,7 @@ class Service:
         self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
         self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
         self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
+        self.metrics.watch_journal(journal)
 
     # -- the service itself ------------------------------------------------------------------------------
 
@@ -106,6 +109,13 @@ class Service:
     def ready(self) -> bool:
         """Whether requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
+
+    async def journal_fault(self) -> str:
+        """Why the journal cannot be written, where that was so a moment ago and is so still."""
+        if self._journal.fault:
+            with suppress(JournalError):
+                await asyncio.to_thread(self._journal.retry)
+        return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
         """Do something short in a thread, for a request; once it is begun, it is waited for.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
 from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.serve.database import JournalError
 from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
@@ -80,7 +82,7 @@ class Actions:
             "launch": bindings[0].launch.model_dump(exclude_none=True, exclude={"uid"}),
         }
         bound, refused = list[Binding](), list[str]()
-        with _Action(self, "start", bindings[0].pod, about) as action:
+        with suppress(JournalError), _Action(self, "start", bindings[0].pod, about) as action:
             for one in bindings:
                 try:
                     self._bind(one)
@@ -92,7 +94,8 @@ class Actions:
                     if not bound:
                         break
             action.outcome = "; ".join(refused) or "done"
-        return bound, "; ".join(refused)
+            return bound, "; ".join(refused)
+        return [], "the journal cannot be written"
 
     def _bind(self, binding: Binding) -> None:
         pod = binding.pod
@@ -203,7 +206,7 @@ class _Action:
         self._key = f"{pod.uid}-{kind}-round{actions.number}-{time.time_ns()}"
 
     def __enter__(self) -> _Action:
-        self._journal.begin_action(self._key, self._about)
+        self._journal.begin_action(self._key, self._about, required=self._about["action"] == "start")
         return self
 
     def __exit__(self, *_: object) -> None:

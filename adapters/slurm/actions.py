@@ -19,6 +19,7 @@ from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.io import write_atomically
+from wattsched.serve.database import JournalError
 from wattsched.serve.recorded import RecordedSession
 
 _MOST, _AGAIN_S = 20, 60.0
@@ -126,7 +127,10 @@ class Actions:
     def _done(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
         """Ask Slurm, with a line in the journal before and after."""
         self.require()
-        self.journal.begin_action(key, about)
+        try:
+            self.journal.begin_action(key, about, required=about["action"] == "start")
+        except JournalError as error:
+            return str(error)
         outcome = ""
         try:
             for command in commands:
