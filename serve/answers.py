@@ -204,6 +204,7 @@ REFUSALS: Responses = {
         405: "The address does not take this method",
         408: "The request did not come in time",
         409: "It contradicts what is there, or this is shadow mode",
+        412: "The session is not as `If-Match` says: somebody has changed it",
         413: "The body is too large",
         415: "The body is not said to be JSON",
         422: "A field is wrong; `faults` names each, and the value",

@@ -28,6 +28,7 @@ from wattsched.version import __version__
 
 Name = Annotated[str, Path(description="Name of a session")]
 Number = Annotated[int, Path(ge=1, lt=2**63, description="Number of a round")]
+IfMatch = Annotated[str | None, Header(description="Versions, as `ETag` has them, of which it must be one")]
 Most = Annotated[int, Query(ge=1, le=10_000)]
 First = Annotated[int, Query(ge=0, lt=2**63)]
 
@@ -232,19 +233,21 @@ def _of_sessions(service: Service) -> APIRouter:
         responses=answering("SessionAnswer"),
     )
     async def create(name: Name, request: Request) -> Response:
-        return Answer(await service.create(name, await document_of(request)))
+        document = await service.create(name, await document_of(request))
+        return Answer(document, headers={"ETag": service.version(name)})
 
     @router.get("/sessions/{name}", summary="A session as it is now", responses=answering("SessionAnswer"))
     async def describe(name: Name) -> Response:
-        return Answer(await service.describe(name))
+        version = {"ETag": service.version(name)}
+        return Answer(await service.describe(name), headers=version)
 
     @router.delete(
         "/sessions/{name}",
         summary="Forget a session and all that it decided",
         responses=answering("DroppedAnswer"),
     )
-    async def drop(name: Name) -> Response:
-        return Answer(await service.drop(name))
+    async def drop(name: Name, if_match: IfMatch = None) -> Response:
+        return Answer(await service.drop(name, if_match))
 
     @router.patch(
         "/sessions/{name}",
@@ -252,8 +255,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("UpdateRequest"),
         responses=answering("SessionAnswer"),
     )
-    async def update(name: Name, request: Request) -> Response:
-        return Answer(await service.update(name, await document_of(request)))
+    async def update(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.update(name, await document_of(request), if_match))
 
     @router.get(
         "/sessions/{name}/instance",
@@ -261,11 +264,13 @@ def _of_sessions(service: Service) -> APIRouter:
         responses=answering("Instance"),
     )
     async def now(name: Name) -> Response:
-        return Response(await service.now(name), media_type="application/json")
+        version = {"ETag": service.version(name)}
+        return Response(await service.now(name), media_type="application/json", headers=version)
 
     @router.get("/sessions/{name}/jobs", summary="Jobs as files have them", responses=answering("JobsAnswer"))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
-        return Answer(await service.jobs(name, first, most))
+        version = {"ETag": service.version(name)}
+        return Answer(await service.jobs(name, first, most), headers=version)
 
     @router.put(
         "/sessions/{name}/jobs",
@@ -273,8 +278,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("JobsRequest"),
         responses=answering("UpsertedAnswer"),
     )
-    async def upsert(name: Name, request: Request) -> Response:
-        return Answer(await service.upsert(name, await document_of(request)))
+    async def upsert(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.upsert(name, await document_of(request), if_match))
 
     @router.delete(
         "/sessions/{name}/jobs",
@@ -282,8 +287,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("IdsRequest"),
         responses=answering("RemovedAnswer"),
     )
-    async def remove(name: Name, request: Request) -> Response:
-        return Answer(await service.remove(name, await document_of(request)))
+    async def remove(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.remove(name, await document_of(request), if_match))
 
     router.include_router(_of_decisions(service))
     return router
@@ -298,9 +303,9 @@ def _of_decisions(service: Service) -> APIRouter:
         openapi_extra=_taking("SolveRequest"),
         responses=answering("SolvedAnswer"),
     )
-    async def solve(name: Name, request: Request) -> Response:
+    async def solve(name: Name, request: Request, if_match: IfMatch = None) -> Response:
         body = await request.body()
-        return Answer(await service.solve(name, parse_json(body) if body else None))
+        return Answer(await service.solve(name, parse_json(body) if body else None, if_match))
 
     @router.post(
         "/cancel",
@@ -324,9 +329,9 @@ def _of_decisions(service: Service) -> APIRouter:
         summary="Take a decision for what runs now",
         responses=answering("AppliedAnswer"),
     )
-    async def apply(name: Name, number: Number, request: Request) -> Response:
+    async def apply(name: Name, number: Number, request: Request, if_match: IfMatch = None) -> Response:
         require_nothing(await request.body())
-        return Answer(await service.apply(name, number))
+        return Answer(await service.apply(name, number, if_match))
 
     @router.get(
         "/rounds/{number}/instance",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, NamedTuple
 
 from wattsched.engine import limits_of, proof_seconds, seconds_of
@@ -50,6 +50,10 @@ class Action:
     ended: dict[str, Any] | None
 
 
+class ChangedError(Exception):
+    """A session that was to be changed as somebody knew it has been changed by another one."""
+
+
 class _Event(NamedTuple):
     """A change as the journal has it."""
 
@@ -83,13 +87,32 @@ class RecordedSession:
         self.name = name
         self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
         self._rounds = Rounds(file, number)
-        self._changing, self._deciding = Lock(), Lock()
+        self._changing, self._deciding = RLock(), Lock()
         self.last: Round | None = None
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
         self._pending: list[_Event] = []
         self._stale, self._losses, self._unwritten = False, 0, ""
         self.session = self._open()
+
+    @property
+    def version(self) -> str:
+        """Another one after every change; also of a session that is made again under the same name."""
+        return f'"{self._id}.{self._event}"'
+
+    @contextmanager
+    def known_as(self, versions: str | None) -> Iterator[None]:
+        """Change it within, if it is of one of some versions between commas; None and ``*`` are any.
+
+        Raises
+        ------
+        ChangedError
+            Where it is not.
+        """
+        with self._changing:
+            if versions not in (None, "*") and self.version not in map(str.strip, str(versions).split(",")):
+                raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
+            yield
 
     # -- changes -----------------------------------------------------------------------------------------
 
@@ -304,6 +327,7 @@ class RecordedSession:
         gap: float = 1e-4,
         prove: float | None = 0.0,
         apply: bool = False,
+        versions: str | None = None,
     ) -> Round:
         """Decide what every job does next, and record it, as `Session.solve`.
 
@@ -315,11 +339,13 @@ class RecordedSession:
             As of `Session.solve`.
         apply : bool
             Take the decision, if there is one, for what runs now.
+        versions : str, optional
+            As of `known_as`.
 
         Raises
         ------
-        InputError
-            For wrong arguments.
+        ChangedError, InputError
+            For another version; for wrong arguments.
         JournalError
             Where the decision, or what changed before it, cannot be recorded.
         """
@@ -328,7 +354,7 @@ class RecordedSession:
             proof_seconds(prove)
         # One after the other, so that none is applied that knows less than the one before.
         with self._deciding:
-            with self._changing:
+            with self.known_as(versions):
                 before = self._losses
                 if jobs or remove:
                     self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
