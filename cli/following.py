@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.interrupts import ending_soon
 
 if TYPE_CHECKING:
     from wattsched.adapters.rounds import Report
+    from wattsched.serve.journal import Journal
 
 _DONE = {"start": "started", "stop": "stopped", "hold again": "held again"}
 """What is done to jobs -> how the line of a round counts it."""
@@ -42,18 +43,15 @@ def require_sense(shadow: bool, do_apply: bool, journal: str | None, snapshot: s
 
 
 @contextmanager
-def stopping(stop: Event) -> Iterator[None]:
-    """End after the action in progress on SIGINT and SIGTERM."""
+def stopping(stop: Event, journal: Journal) -> Iterator[None]:
+    """End after the action in progress on SIGINT and SIGTERM, and a decision with what it has."""
 
-    def end(*_: object) -> None:
+    def end() -> None:
         stop.set()
+        journal.cancel()
 
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with ending_soon(end):
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def follow(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -175,6 +176,8 @@ def command(
             folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
             path = Path(folder) / "journal" if journal is None else Path(journal)
             kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
+            stop = Event()
+            stack.enter_context(stopping(stop, kept))
             actions = cluster.actions
             if extender is not None:
                 actions = partial(
@@ -190,7 +193,7 @@ def command(
             if do_apply or not once:
                 stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
-            stack.enter_context(stopping(rounds.stop))
+            rounds.stop = stop
             return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
     except KubernetesError as error:
         click.echo(f"no round: {error}", err=True)

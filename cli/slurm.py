@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -151,6 +152,8 @@ def command(
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
         path = Path(folder) / "journal" if journal is None else Path(journal)
         kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
+        stop = Event()
+        stack.enter_context(stopping(stop, kept))
         actions = partial(Actions, settings=None if settings is None else published_folder(settings))
         if do_apply and journal is not None:
             try:
@@ -160,7 +163,7 @@ def command(
                 click.echo(f"no round: {error}", err=True)
                 return NO_SOLUTION
         rounds = Rounds(policy, budget, kept, actions, look)
-        stack.enter_context(stopping(rounds.stop))
+        rounds.stop = stop
         return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
 
 

@@ -122,6 +122,11 @@ class Journal:
         """A session that is open already, without a look at the file."""
         return self._opened.get(name)
 
+    def cancel(self) -> None:
+        """End the decisions that are being made with what they have; from another thread."""
+        for session in list(self._opened.values()):
+            session.cancel()
+
     def document(self, name: str) -> dict[str, Any]:
         """Arguments that a session was made with."""
         _, document = self._known(name)

@@ -95,9 +95,7 @@ class Service:
 
     def cancel_all(self) -> None:
         """End the decisions that are being made with what they have."""
-        for name in self._every_s:
-            if (session := self._journal.opened(name)) is not None:
-                session.cancel()
+        self._journal.cancel()
 
     async def stop(self) -> None:
         """Finish what was promised."""
