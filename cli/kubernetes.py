@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.completion import named
-from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
-from wattsched.cli.following import Jobs, follow, require_sense, stopping
+from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.cli.following import Jobs, follow, listening_at, measured, metrics_at, require_sense, stopping
 from wattsched.cli.outputs import Command, Output, require_extra
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 from wattsched.cli.serve import is_loopback
@@ -110,6 +109,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
 @journal_quota
+@metrics_at
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without a cluster."
 )
@@ -127,6 +127,7 @@ def command(
     all_pods: bool,
     journal: str | None,
     journal_quota: float,
+    metrics: str | None,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -194,7 +195,8 @@ def command(
                 stack.enter_context(cluster.watched())
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             rounds.stop = stop
-            return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+            note = stack.enter_context(measured(metrics, kept))
+            return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
     except KubernetesError as error:
         click.echo(f"no round: {error}", err=True)
         return NO_SOLUTION
@@ -256,17 +258,14 @@ def _extending(
     at: str, tokens: str | None, hosts: tuple[str, ...], journal: Journal, policy: Policy
 ) -> Iterator[Extender]:
     """Answer the scheduler, in a thread."""
-    host, _, port = at.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise BadInput(f"--extender: must be [HOST:]PORT, got '{at}'")
+    host = at.rpartition(":")[0].strip("[]") or "127.0.0.1"
     if tokens is None and not is_loopback(host):
         raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
     from wattsched.adapters.kubernetes.extender import Extender
     from wattsched.adapters.kubernetes.reading import read_pod
     from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
     from wattsched.serve.app import create
-    from wattsched.serve.server import listening, served_beside
+    from wattsched.serve.server import served_beside
     from wattsched.serve.tokens import Tokens
 
     extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
@@ -275,12 +274,7 @@ def _extending(
     names = [*hosts, host]
     app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING, hosts=names)
     watch(extender, app.state.service.metrics)
-    try:
-        bound = listening(host, int(port))
-    except OSError as error:
-        raise BadInput(f"--extender: cannot listen on {host}, port {port}: {reason(error)}") from None
-    click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
-    with bound, served_beside(app, bound):
+    with listening_at("--extender", at) as bound, served_beside(app, bound):
         yield extender
 
 

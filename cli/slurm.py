@@ -15,7 +15,7 @@ import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput
-from wattsched.cli.following import Jobs, follow, require_sense, stopping
+from wattsched.cli.following import Jobs, follow, measured, metrics_at, require_sense, stopping
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 
@@ -89,6 +89,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--settings", type=Output(), metavar="DIR", help="Files with clocks and limits for the prolog.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
 @journal_quota
+@metrics_at
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without Slurm."
 )
@@ -105,6 +106,7 @@ def command(
     settings: str | None,
     journal: str | None,
     journal_quota: float,
+    metrics: str | None,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -164,7 +166,8 @@ def command(
                 return NO_SOLUTION
         rounds = Rounds(policy, budget, kept, actions, look)
         rounds.stop = stop
-        return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+        note = stack.enter_context(measured(metrics, kept))
+        return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
 
 
 def _require_sense(

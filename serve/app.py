@@ -65,6 +65,7 @@ def create(
     fixed: bool = False,
     asking: Collection[str] = (),
     hosts: Collection[str] = (),
+    sessions: bool = True,
 ) -> FastAPI:
     """Make the application.
 
@@ -84,7 +85,9 @@ def create(
     asking : collection of str
         Paths of `routers` where POST changes nothing.
     hosts : collection of str
-        Names that the service is asked by, besides ``localhost`` and its addresses.
+        Names that the service is asked by, besides ``localhost``, its machine's name and its addresses.
+    sessions : bool
+        Answer also for sessions; else for the health and the figures of the process alone.
 
     Returns
     -------
@@ -121,7 +124,8 @@ def create(
     )
     _tell_failures(app)
     app.include_router(_of_the_service(service))
-    app.include_router(_of_sessions(service), prefix="/v1")
+    if sessions:
+        app.include_router(_of_sessions(service), prefix="/v1")
     for router in routers:
         app.include_router(router)
     return app

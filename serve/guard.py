@@ -7,6 +7,7 @@ import ipaddress
 import json
 import logging
 import math
+import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
@@ -55,8 +56,8 @@ class Guard:
     asking : collection of str
         Paths where POST changes nothing.
     hosts : collection of str
-        Names that the service has, besides ``localhost`` and its addresses. A page whose own name was made
-        to lead here is asked for by that name, and an address is no name.
+        Names that the service has, besides ``localhost``, its machine's name and its addresses. A page whose
+        own name was made to lead here is asked for by that name, and an address is no name.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Guard:
     ) -> None:
         self._app, self._limits, self._tokens, self._metrics = app, limits, tokens, metrics
         self._fixed, self._asking = fixed, frozenset(asking)
-        self._hosts = {"localhost", *(name.lower() for name in hosts)}
+        self._hosts = {"localhost", *(name.lower() for name in (socket.gethostname(), *hosts))}
         self._rate = Rate(limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
