@@ -131,7 +131,7 @@ class Actions(RecordedActions):
         if self.settings is None:
             return
         self.settings.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.settings / str(number), settings_text(launch).encode())
+        write_atomically(self.settings / str(number), settings_text(launch).encode(), mode=0o644)
 
 
 def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:
