@@ -146,7 +146,8 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
     from wattsched.report.wording import spoken, total_label
 
     if verdict.infeasible:
-        yield "no decision: prices prove that there is none"
+        by_prices = document.get("certificate") is not None
+        yield f"no decision: {'prices prove' if by_prices else 'a look at each job proves'} that there is none"
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")
