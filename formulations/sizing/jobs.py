@@ -312,9 +312,7 @@ def _job_set_options(
     )
 
 
-def _usable(
-    instance: Instance, declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]
-) -> list[int]:
+def _usable(instance: Instance, declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
     """Pools in which the set has a block that all its jobs may use, and their tenants let them have."""
     if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
         return []

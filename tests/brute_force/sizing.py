@@ -128,7 +128,7 @@ def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
                 gpus = choice.gpus if choice.set is None else gpus_of[choice.set]
                 by = {"gpus": gpus, "watts": choice.power_w}
                 used += by[what] if what in by else drawn(instance, what, choice.power_w, choice.completion_s)
-        if used > limit + 1e-9 * max(1.0, limit):
+        if used > limit * (1 + 1e-9):
             return False
     return True
 
@@ -373,7 +373,7 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...], asleep: 
         return total
 
     def below(value: float, limit: float | None) -> bool:
-        return limit is None or value <= limit + 1e-9 * max(1.0, limit)
+        return limit is None or value <= limit * (1 + 1e-9)
 
     budgets = instance.budgets
     if budgets.scope == "round":
