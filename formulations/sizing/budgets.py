@@ -19,7 +19,6 @@ from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
 
-
 TINY = 1e-2
 """Solvers round by a billionth, and a millionth of a smaller limit is hardly more."""
 
