@@ -146,7 +146,8 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
     from wattsched.report.wording import spoken, total_label
 
     if verdict.infeasible:
-        yield "no decision: prices prove that there is none"
+        proof = "a look at each job proves" if document.get("certificate") is None else "prices prove"
+        yield f"no decision: {proof} that there is none"
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")

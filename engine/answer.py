@@ -314,7 +314,8 @@ class Evidence:
         if not _whole(model) or model.program.by_kind:
             return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
-        rows = short_rows(model.listed, time_s, problem.may_grow)
+        found = short_rows(model.listed, time_s, problem.may_grow)
+        rows = [row.times(model.units.get(row.row, 1.0)) for row in found]
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
 
 

@@ -17,7 +17,7 @@ from wattsched.problems import Problem
 from wattsched.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap
-from wattsched.verification.claims import INTERNAL, beyond_proof
+from wattsched.verification.claims import INTERNAL, beyond_proof, self_evident
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
 
@@ -337,6 +337,9 @@ class Call:
         sense = self.problem.objectives[self.instance.objective]
         objective, certificate = values.get("objective"), values.get("certificate")
         proven = None if certificate is None else certificate.bound
+        claimed = beyond_proof(termination.reason, values.get("bound"), proven, sense)
+        if claimed and termination.reason == "infeasible" and not self.timer.over():
+            claimed = self_evident(self.prover) is None
         return Result(
             instance=self.instance.name,
             digest=self.digest,
@@ -350,7 +353,7 @@ class Call:
             ),
             proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
             gap_asked=self.limits.gap,
-            claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),
+            claimed=claimed,
             prices={} if objective is None or certificate is None else self._worth(certificate),
             dropped={} if objective is None else dict(self.problem.left_out(self.data)),
             time_s=self._time_s(),

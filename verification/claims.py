@@ -164,13 +164,19 @@ def gap_between(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(LEAST, abs(objective))
 
 
+def self_evident(prove: ProveLeaf) -> Proof | None:
+    """Proof that an instance has no decision as some job can neither run nor wait; None where all can."""
+    proof = prove({}, ())
+    return proof if proof.excess > 0 else None
+
+
 def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: str) -> bool:
     """Whether an answer claims more than its certificate proves.
 
     Parameters
     ----------
     reason : str
-        Why the solver stopped: that there is no decision needs a certificate, too.
+        Why the solver stopped: that there is no decision needs a certificate, unless it is `self_evident`.
     bound, proven : float, optional
         Of the result, and of its certificate.
     sense : {"min", "max"}
@@ -205,10 +211,12 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, told = _decision(rules, instance, result.get("decision"))
-    proofs = _proofs(rules, instance, result.get("certificate"))
-    claims = _Claims(result, sense, report, proofs)
+    proofs, evident = _proofs(rules, instance, result.get("certificate")), None
+    if not proofs and _reason(result) == "infeasible":
+        evident = self_evident(rules.prover(instance))
+    claims = _Claims(result, sense, report, proofs, evident is not None)
     faults += [*told, *claims.faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound"), claims.on_trust)
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", evident), claims.on_trust)
 
 
 def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
@@ -267,8 +275,8 @@ def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str
 
 
 def _finite(proof: Proof) -> Proof:
-    """The proof, or that it is none."""
-    if not proof.faults and not is_finite(proof.bound):
+    """The proof, or that it is none: only what leaves no decision proves more than any number."""
+    if not proof.faults and not is_finite(proof.bound) and not proof.excess > 0:
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof
 
@@ -281,11 +289,17 @@ def _seconds(value: Any) -> float:
 class _Claims:
     """The claims of one result: what it says, and what was recomputed and proven of it.
 
-    ``sign`` turns values into costs: 1 where less is better, -1 where more is.
+    ``sign`` turns values into costs: 1 where less is better, -1 where more is. That there is no decision may
+    be ``evident`` without a certificate.
     """
 
     def __init__(
-        self, result: Mapping[str, Any], sense: str, report: Report | None, proofs: Mapping[str, Proof]
+        self,
+        result: Mapping[str, Any],
+        sense: str,
+        report: Report | None,
+        proofs: Mapping[str, Proof],
+        evident: bool,
     ):
         self.result, self.report, self.proofs = result, report, proofs
         self.sign = 1.0 if sense == "min" else -1.0
@@ -296,7 +310,8 @@ class _Claims:
         self.size = 0.0 if report is None else report.size
         self.reason, self.older = _reason(result), _is_older(result)
         bounds = number(result, "bound"), number(self.certificate, "bound")
-        self.beyond_proof = beyond_proof(self.reason, *bounds, sense)
+        self.evident = evident
+        self.beyond_proof = not evident and beyond_proof(self.reason, *bounds, sense)
 
     @property
     def on_trust(self) -> bool:
@@ -375,7 +390,7 @@ class _Claims:
         what = "'infeasible'" if self.reason == "infeasible" else "the bound"
         if self.beyond_proof and self.result.get("claimed") is not True:
             yield f"claimed: {what} goes beyond the certificate, and the result does not say so"
-        if not self.beyond_proof and self.result.get("claimed"):
+        if not self.beyond_proof and not self.evident and self.result.get("claimed"):
             yield f"claimed: the result says that {what} goes beyond the certificate, and it does not"
         if not self.decided:
             return

@@ -98,6 +98,9 @@ class Prover:
         found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, outside)
         if faults:
             return Proof(faults)
+        if self._nowhere:
+            bound = math.inf if self.sense == "min" else -math.inf
+            return Proof(bound=bound, excess=math.inf)
         charged = defaultdict(float, found)
         rows |= {count.split.row: float(count.split.limit) for count in counts}
         parts = [-charged[row] * limit for row, limit in rows.items()]
@@ -140,6 +143,16 @@ class Prover:
                 best[name] += self._jobs[name].least(slope, epoch_s, gain, shared=size > 1)
             total += best[name]
         return total
+
+    @cached_property
+    def _nowhere(self) -> bool:
+        """Whether a job may not wait, and is late in every set."""
+        bound = np.isinf([self._waiting[job.name] for job in self.instance.jobs])
+        for one in (one for sets in self._sets.values() for one in sets) if bound.any() else ():
+            for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
+                jobs = self._jobs[name]
+                bound[jobs.numbers[jobs.in_time(epoch_s, shared=len(one.classes) > 1)]] = False
+        return bool(bound.any())
 
     @cached_property
     def _dearest(self) -> float:
@@ -224,15 +237,18 @@ class _Candidates:
     def __init__(self, instance: SharingInstance, numbers: list[int]):
         jobs = [instance.jobs[j] for j in numbers]
         self.sociable = sum(not job.exclusive for job in jobs)
-        self._numbers = np.array(numbers)
+        self.numbers = np.array(numbers)
         self._epochs = np.array([job.remaining_epochs for job in jobs])
         # A job that may not share has no time to share in.
         deadline_s = np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs])
         self._alone_s = deadline_s * (1 + ROUNDING)
         self._shared_s = np.where([job.exclusive for job in jobs], -math.inf, self._alone_s)
 
+    def in_time(self, epoch_s: float, *, shared: bool) -> BoolArray:
+        """Which of the jobs meet their deadlines at so many seconds per epoch."""
+        return np.asarray(self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s))
+
     def least(self, slope: float, epoch_s: float, gain: FloatArray, *, shared: bool) -> float:
         """Least of ``slope * epochs - gain`` over the jobs that meet their deadlines, infinite for none."""
-        in_time = self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s)
-        costs = slope * self._epochs - gain[self._numbers]
-        return float(np.min(costs[in_time], initial=math.inf))
+        costs = slope * self._epochs - gain[self.numbers]
+        return float(np.min(costs[self.in_time(epoch_s, shared=shared)], initial=math.inf))

@@ -114,12 +114,9 @@ class Prover:
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
         least = self._least(charged, taken) if least is None else least
-        if math.inf not in least:
-            return self.together(charged, least, within)
-        if taken:
+        if math.inf in least:  # a job has no schedule that ends in time
             return Proof(bound=math.inf, excess=math.inf)
-        late = self.instance.jobs[least.index(math.inf)].name
-        return Proof([f"certificate: job '{late}' has no schedule that ends in time"])
+        return self.together(charged, least, within)
 
     def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
         """Least costs of all jobs at charges of rows, or less."""

@@ -218,8 +218,8 @@ class Prover:
     def _require_configurations(self) -> None:
         of = self.configurations
         for j in np.flatnonzero(np.diff(of.start)[of.kind] == 0).tolist():
-            lacking = f"job '{of.jobs.names[j]}' has no configuration that it could run as"
-            raise ValueError(of.unknown.get(int(of.kind[j]), lacking))
+            kind = int(of.kind[j])
+            raise ValueError(of.unknown[kind]) if kind in of.unknown else NoOptionError
 
     @cached_property
     def near(self) -> Options:
