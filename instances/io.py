@@ -36,6 +36,9 @@ from wattsched.topology.columns import RecordColumns
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
+OPENED = {"format", "result"}
+"""Fields of documents, and of what holds one: documents within others have their format, too."""
+
 PARQUET = ".parquet"
 """How names of Parquet files end."""
 
@@ -250,9 +253,9 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
     """Open objects down to `depth`, and the lists and mappings in them, onto lines of their own."""
     inner = indent + " "
     if isinstance(value, BaseModel):
-        if depth == 0:
-            return value.model_dump_json(exclude_defaults=True)
         fields = type(value).model_fields
+        if depth <= 0 and not fields.keys() & OPENED:
+            return value.model_dump_json(exclude_defaults=True)
         lines = [
             f"{json.dumps(name)}: {_laid_out(item, depth - 1, inner)}"
             for name, item in value
@@ -265,7 +268,7 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
         lines = [f"{json.dumps(key)}: {_laid_out(item, 0)}" for key, item in value.items()]
         return _braces(lines, "{}", indent)
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
-        return _braces([_laid_out(item, 0) for item in value], "[]", indent)
+        return _braces([_laid_out(item, 0, inner) for item in value], "[]", indent)
     return pydantic_core.to_json(value).decode()
 
 
