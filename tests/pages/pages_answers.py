@@ -1,0 +1,68 @@
+"""What docs/model.md (gap and termination, certificates) says of every answer, held against a brute force."""
+
+import json
+import os
+
+CASES, SEED = int(os.environ.get("PAGES_CASES", "0")), int(os.environ.get("PAGES_SEED", "0"))
+TOLERANCE = 1e-9  # "up to 1e-9 of the terms"
+GAPS = (1e-6, 0.0, 1e-4, 1e-9)
+DECIDED = ("optimal", "feasible")
+
+
+def way_of(seed, exact, heuristics, campaign_only=()):
+    """Formulation, solver, gap and whether the solver is exact, in rotation."""
+    ways = [*exact, *heuristics, *(campaign_only if CASES else ())]
+    formulation, solver = ways[seed % len(ways)]
+    return formulation, solver, GAPS[seed // len(ways) % len(GAPS)], (formulation, solver) not in heuristics
+
+
+def examine_all(cases, examine):
+    """Examines instances; `examine(seed)` returns the instance, how it was solved, and its faults."""
+    wrong = []
+    for seed in range(SEED, SEED + (CASES or cases)):
+        instance, how, faults = examine(seed)
+        if faults:
+            wrong.append(f"seed {seed}, {how}: {'; '.join(faults)}\n{json.dumps(instance)}")
+            print(wrong[-1], flush=True)
+    assert not wrong, f"{len(wrong)} wrong answers:\n" + "\n".join(wrong[:5])
+
+
+def answer_faults(result, best, strict, sense="min", exact=True):
+    """Sentences on what is wrong with a result.
+
+    `best` is the value of the best decision that keeps every limit up to its tolerance, `strict` that without
+    tolerances; None where there is no such decision. Answers between the two are right.
+    """
+    reason, value, faults = result.termination.reason, result.objective, []
+    sign = 1 if sense == "min" else -1
+    # "a decision that failed its check, a bound that is disproved": there should be none
+    faults += [f"fault of the solver: {text}" for text in result.faults]
+    if reason == "error":
+        faults.append(f"error: {result.termination.detail}")
+    # "`infeasible`: no decision satisfies the instance"
+    if reason == "infeasible" and strict is not None:
+        faults.append(f"infeasible, but {float(strict)!r} can be had: {result.termination.detail}")
+    if reason in DECIDED and best is None:
+        return [*faults, f"{reason} with {value!r}, but there is no decision"]
+    if reason in DECIDED and sign * (value - float(best)) < -TOLERANCE * abs(value):
+        faults.append(f"{value!r} is better than any decision, {float(best)!r}")
+    # "`optimal`: a checked decision, and the gap is at most the one asked for"
+    asked = (result.gap_asked + TOLERANCE) * max(1e-9, abs(value or 0.0))
+    if reason == "optimal" and strict is not None and sign * (value - float(strict)) > asked:
+        faults.append(f"optimal with {value!r}, but {float(strict)!r} can be had")
+    # "Exact solvers find the optimum and prove infeasibility, given enough time."
+    if exact and reason in ("feasible", "no_solution") and result.gap_asked >= 1e-6:
+        faults.append(f"{reason}, {value!r} with the bound {result.bound!r}, of {best and float(best)!r}")
+    # "The bound is below the objective for `min`, above for `max`": below every decision
+    certified = result.certificate.bound if result.certificate else None
+    for name, bound in (("bound", result.bound), ("certificate.bound", certified)):
+        if bound is None or best is None or reason == "infeasible":
+            continue
+        if sign * (bound - float(best)) > TOLERANCE * max(1e-9, abs(bound)):
+            faults.append(f"{name} {bound!r} is beyond the best decision, {float(best)!r}")
+    return faults
+
+
+def differs(stated, right):
+    """Whether two numbers differ by more than rounding."""
+    return abs(float(stated) - float(right)) > TOLERANCE * abs(float(right))

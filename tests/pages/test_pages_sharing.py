@@ -1,0 +1,72 @@
+"""Answers and checks of `sharing` against the brute force that was written from its page."""
+
+from pages import pages_answers as pages
+from pages import pages_sharing as brute
+
+import wattsched
+from wattsched.instances.sharing.instance import SharingInstance
+
+EXACT = [("patterns", solver) for solver in ("auto", "highs", "cpsat", "price")] + [("matching", "auto")]
+HEURISTICS = [("patterns", rule) for rule in ("greedy", "eaco", "fifo", "fifo-packed", "gandiva")]
+CAMPAIGN_ONLY = [("patterns", "pyomo:highs")]
+
+
+def matching_takes(instance):
+    """ "With one type of unit, at most two jobs per unit and no budget" """
+    budgets = any(limit is not None for limit in instance["budgets"].values())
+    return (
+        len(instance["unit_types"]) == 1
+        and instance.get("limits", {}).get("jobs_per_set", 4) <= 2
+        and not budgets
+    )
+
+
+def examine(seed):
+    instance, rng = brute.random_case(seed, 5 if pages.CASES else 4)
+    formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
+    if formulation == "matching" and not matching_takes(instance):
+        formulation = "patterns"
+    how = f"--formulation {formulation} --solver {solver} --gap {gap}"
+    model = SharingInstance.model_validate(instance)
+    try:
+        result = wattsched.solve(model, formulation=formulation, solver=solver, gap=gap, time_limit=20)
+    except wattsched.InputError as error:
+        return instance, how, [] if brute.refused(instance) else [f"refused: {error}"]
+    strict = brute.without_tolerances(instance)
+    sense = brute.SENSE[instance["objective"]]
+    faults = pages.answer_faults(result, brute.optimum(instance), brute.optimum(strict), sense, exact)
+    faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
+    if result.decision is not None:
+        faults += report_faults(instance, result.decision.model_dump(), result.objective, result.totals)
+        faults += check_faults(instance, strict, model, type(result.decision), rng)
+    return instance, how, faults
+
+
+def report_faults(instance, document, objective, totals):
+    """Whether objective and totals of a decision are those of the page."""
+    found = brute.evaluate_document(instance, document)
+    if found is None:
+        return [f"the page forbids {document}"]
+    faults = [f"{document} is worth {found[0]!r}, not {objective!r}"] * pages.differs(objective, found[0])
+    named = [(k, x) for k, x in found[1].items() if k in totals and pages.differs(totals[k], x)]
+    return faults + [f"totals.{k} {totals[k]!r} is {x!r}" for k, x in named]
+
+
+def check_faults(instance, strict, model, decision_type, rng):
+    """Whether `check` accepts just those of some random decisions that keep all rules of the page."""
+    decisions, faults = list(brute.decisions(instance)), []
+    for sets, waiting in rng.sample(decisions, min(4, len(decisions))):
+        right = brute.evaluate(instance, sets, waiting) is not None
+        if right != (brute.evaluate(strict, sets, waiting) is not None):
+            continue  # within the tolerances
+        document = brute.document_of(instance, sets, waiting)
+        verdict = wattsched.check(model, decision_type.model_validate(document))
+        if right == bool(verdict.faults):
+            faults.append(f"check of {document} says {verdict.faults}")
+        elif right:
+            faults += report_faults(instance, document, verdict.report.objective, verdict.report.totals)
+    return faults
+
+
+def test_answers_are_those_of_the_page():
+    pages.examine_all(60, examine)
