@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 CASES, SEED = int(os.environ.get("PAGES_CASES", "0")), int(os.environ.get("PAGES_SEED", "0"))
 TOLERANCE = 1e-9  # "up to 1e-9 of the terms"
@@ -61,6 +62,20 @@ def answer_faults(result, best, strict, sense="min", exact=True):
         if sign * (bound - float(best)) > TOLERANCE * max(1e-9, abs(bound)):
             faults.append(f"{name} {bound!r} is beyond the best decision, {float(best)!r}")
     return faults
+
+
+def shortage_faults(detail, relaxed, possible):
+    """Whether what an infeasible answer says of a limit or job holds "if no other limit is changed".
+
+    `relaxed(name, amount)` is the instance with a little less than so much more of a limit, and with
+    None for the amount that without the other jobs' limits; None where the name is not known.
+    """
+    claims = [(n, float(x)) for n, x in re.findall(r"(\S+) is short by at least ([-+.\de]+)", detail)]
+    claims += [(job, None) for job in re.findall(r"job '(\w+)' (?:can|has) n", detail)]
+    claims += [(job, None) for job in re.findall(r"job '(\w+)' cannot", detail)]
+    if not claims:
+        return [f"infeasible, and nothing is said of limits and jobs: {detail}"]
+    return [f"infeasible, {n} {x}: not so" for n, x in claims if possible(relaxed(n, x))]
 
 
 def differs(stated, right):

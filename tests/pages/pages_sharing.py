@@ -29,10 +29,8 @@ def class_of(instance, job):
 
 def measured(instance, unit_type, classes):
     """The measured set of these classes on this type, "in any order" (schema)."""
-    for entry in instance.get("sets", []):
-        if entry["unit_type"] == unit_type and Counter(entry["classes"]) == Counter(classes):
-            return entry
-    return None
+    key = unit_type, sorted(classes)
+    return next((s for s in instance.get("sets", []) if (s["unit_type"], sorted(s["classes"])) == key), None)
 
 
 def run_set(instance, unit_type, classes):
@@ -379,19 +377,25 @@ def random_job(rng, instance, j):
 
 def random_budgets(rng, instance):
     """Budgets near what some decision uses."""
-    budgets, found = {}, []
-    for sets, waiting in decisions(instance):
-        value = evaluate(instance, sets, waiting)
-        if value is not None:
-            found.append(value[1])
+    budgets, found = {}, [evaluate(instance, *decision) for decision in decisions(instance)]
+    found = [value[1] for value in found if value is not None]
     for name in ("power_w", "energy_j", "carbon_g"):
         if rng.random() > 0.25 or (name == "carbon_g" and "carbon_g_per_kwh" not in instance):
             continue
         use = rng.choice(found)[name] if found else 1.0
-        budgets[name] = max(1e-9, use * rng.choice([1.0, 1.0, 1 + 1e-6, 1 - 1e-6, 1.1, 0.9, 0.5, 1e-9]))
+        budgets[name] = min(
+            1e18, max(1e-9, use * rng.choice([1.0, 1.0, 1 + 1e-6, 1 - 1e-6, 1.1, 0.9, 0.5, 1e-9]))
+        )
     return budgets
 
 
-def random_case(seed, most_jobs=5):
+def random_case(seed, most_jobs=5, pairs=False):
+    """An instance; with `pairs` one that the formulation `matching` takes."""
     rng = random.Random(seed)
-    return random_instance(rng, most_jobs), rng
+    instance = random_instance(rng, most_jobs)
+    while pairs and (len(instance["unit_types"]) > 1 or not instance["jobs"]):
+        instance = random_instance(rng, most_jobs)
+    if pairs:
+        # "With one type of unit, at most two jobs per unit and no budget"
+        instance |= {"budgets": {}, "limits": instance.get("limits", {}) | {"jobs_per_set": 2}}
+    return instance, rng

@@ -147,12 +147,13 @@ def undominated(found):
     return kept
 
 
-def decisions(instance, everything=False):
-    """(totals, schedules) of every way to choose one schedule for each job with GPUs enough."""
+def decisions(instance, more=None):
+    """(totals, schedules) of every choice of one schedule per job; `more` adds GPUs by slot and pool."""
     choices = [schedules(instance, job) for job in instance["jobs"]]
-    if not everything:
-        choices = [undominated(found) for found in choices]
-    room = {name: pool["gpus"] for name, pool in instance["pools"].items()}
+    choices = [undominated(found) for found in choices]
+    room = {(t, name): p["gpus"] for name, p in instance["pools"].items() for t in range(instance["slots"])}
+    for key, gpus in (more or {}).items():
+        room[key] += gpus
     answers = []
 
     def choose(j, used, totals, chosen):
@@ -164,7 +165,7 @@ def decisions(instance, everything=False):
             for t, held in enumerate(schedule.gpus):
                 if held is not None:  # "GPUs are held for whole slots."
                     now[t, held[0]] = now.get((t, held[0]), 0) + held[1]
-                    fits = fits and now[t, held[0]] <= room[held[0]]
+                    fits = fits and now[t, held[0]] <= room[t, held[0]]
             if fits:
                 totals_now = tuple(a + b for a, b in zip(totals, schedule.costs, strict=True))
                 choose(j + 1, now, totals_now, (*chosen, schedule))

@@ -1,5 +1,8 @@
 """Answers and checks of `sharing` against the brute force that was written from its page."""
 
+from functools import partial
+from math import ceil
+
 from pages import pages_answers as pages
 from pages import pages_sharing as brute
 
@@ -11,21 +14,9 @@ HEURISTICS = [("patterns", rule) for rule in ("greedy", "eaco", "fifo", "fifo-pa
 CAMPAIGN_ONLY = [("patterns", "pyomo:highs")]
 
 
-def matching_takes(instance):
-    """ "With one type of unit, at most two jobs per unit and no budget" """
-    budgets = any(limit is not None for limit in instance["budgets"].values())
-    return (
-        len(instance["unit_types"]) == 1
-        and instance.get("limits", {}).get("jobs_per_set", 4) <= 2
-        and not budgets
-    )
-
-
 def examine(seed):
-    instance, rng = brute.random_case(seed, 5 if pages.CASES else 4)
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
-    if formulation == "matching" and not matching_takes(instance):
-        formulation = "patterns"
+    instance, rng = brute.random_case(seed, 5 if pages.CASES else 4, pairs=formulation == "matching")
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = SharingInstance.model_validate(instance)
     try:
@@ -36,10 +27,36 @@ def examine(seed):
     sense = brute.SENSE[instance["objective"]]
     faults = pages.answer_faults(result, brute.optimum(instance), brute.optimum(strict), sense, exact)
     faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
+    if result.termination.reason == "infeasible":
+        # "the answer names the jobs that can neither run nor wait, or says how much budgets, pools and unit
+        # types lack at least if no other limit is changed"
+        detail = result.termination.detail
+        faults += pages.shortage_faults(
+            detail, partial(relaxed, strict), lambda i: brute.optimum(i) is not None
+        )
     if result.decision is not None:
         faults += report_faults(instance, result.decision.model_dump(), result.objective, result.totals)
         faults += check_faults(instance, strict, model, type(result.decision), rng)
     return instance, how, faults
+
+
+def relaxed(instance, name, amount):
+    """The instance with almost so much more of one limit, or with the limits of one job alone."""
+    if amount is None:
+        jobs = [
+            job if job["name"] == name else job | {"can_wait": True, "deadline_s": 1e12}
+            for job in instance["jobs"]
+        ]
+        return instance | {"jobs": jobs, "budgets": {}}
+    of = name.partition(":")[2]
+    if not of:
+        budgets = instance["budgets"]
+        return instance | {"budgets": budgets | {name: budgets[name] + amount * (1 - 1e-5)}}
+    more = ceil(amount - 1e-6) - 1
+    if of in [pool["name"] for pool in instance.get("pools", [])]:
+        return instance | {"pools": [pool | {"gpus": pool["gpus"] + more} for pool in instance["pools"]]}
+    types = [u | {"count": u["count"] + more * (u["name"] == of)} for u in instance["unit_types"]]
+    return instance | {"unit_types": types}
 
 
 def report_faults(instance, document, objective, totals):

@@ -1,7 +1,9 @@
 """Answers, checks and frontiers of `shifting` against the brute force that was written from its page."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
+from math import ceil
 
 from pages import pages_answers as pages
 from pages import pages_shifting as brute
@@ -27,11 +29,35 @@ def examine(seed):
     answers = brute.decisions(instance)
     faults = pages.answer_faults(result, *brute.optimum(instance, answers), exact=exact)
     faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
+    if result.termination.reason == "infeasible":
+        # "the answer then names the job, or what is missing", "says how much each budget lacks at least if no
+        # other limit is changed, or which pools are too small"
+        faults += pages.shortage_faults(result.termination.detail, partial(relaxed, instance), possible)
     if result.decision is not None:
         totals = brute.totals_of(instance, result.decision.model_dump())
         faults += totals_faults(result.totals, totals)
         faults += check_faults(instance, model, type(result.decision), rng)
     return instance, how, faults
+
+
+def possible(relaxation):
+    instance, more = relaxation
+    return brute.optimum(instance, brute.decisions(instance, more))[1] is not None
+
+
+def relaxed(instance, name, amount):
+    """The instance with almost so much more of one limit, or with one job alone; and more GPUs of a slot."""
+    if amount is None:
+        # "if a job would be late ... even if every job could have all GPUs"
+        return instance | {
+            "jobs": [job for job in instance["jobs"] if job["name"] == name],
+            "budgets": {},
+        }, {}
+    if "@" in name:
+        pool, slot = name.removeprefix("gpus:").split("@")
+        return instance, {(int(slot), pool): ceil(amount - 1e-6) - 1}
+    budgets = instance["budgets"]
+    return instance | {"budgets": budgets | {name: budgets[name] + amount * (1 - 1e-5)}}, {}
 
 
 def totals_faults(stated, totals):
