@@ -377,12 +377,12 @@ def random_job(rng, instance, j):
 
 def random_budgets(rng, instance):
     """Budgets near what some decision uses."""
-    budgets, found = {}, [evaluate(instance, *decision) for decision in decisions(instance)]
-    found = [value[1] for value in found if value is not None]
+    budgets, found = {}, (evaluate(instance, *decision) for decision in decisions(instance))
+    uses = [value[1] for value in found if value is not None]
     for name in ("power_w", "energy_j", "carbon_g"):
         if rng.random() > 0.25 or (name == "carbon_g" and "carbon_g_per_kwh" not in instance):
             continue
-        use = rng.choice(found)[name] if found else 1.0
+        use = rng.choice(uses)[name] if uses else 1.0
         budgets[name] = min(
             1e18, max(1e-9, use * rng.choice([1.0, 1.0, 1 + 1e-6, 1 - 1e-6, 1.1, 0.9, 0.5, 1e-9]))
         )
@@ -393,9 +393,9 @@ def random_case(seed, most_jobs=5, pairs=False):
     """An instance; with `pairs` one that the formulation `matching` takes."""
     rng = random.Random(seed)
     instance = random_instance(rng, most_jobs)
-    while pairs and (len(instance["unit_types"]) > 1 or not instance["jobs"]):
+    while pairs and (len(instance["unit_types"]) > 1 or "pools" in instance):
         instance = random_instance(rng, most_jobs)
     if pairs:
-        # "With one type of unit, at most two jobs per unit and no budget"
+        # "With one type of unit, at most two jobs per unit and no budget" (nor a pool: not on the page)
         instance |= {"budgets": {}, "limits": instance.get("limits", {}) | {"jobs_per_set": 2}}
     return instance, rng
