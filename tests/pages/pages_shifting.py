@@ -291,14 +291,14 @@ def random_table(rng, pools, rows, slot_s, nice):
     return table
 
 
-def random_instance(rng, cells=3000):
+SMALL = [(1, 4, 4), (2, 2, 3), (2, 4, 2), (3, 2, 1), (3, 1, 4), (4, 2, 1), (4, 1, 2), (3, 3, 1)]
+LARGE = [(3, 2, 3), (3, 3, 2), (4, 2, 2), (5, 1, 3), (6, 1, 3), (4, 1, 4), (2, 4, 4), (1, 4, 6), (5, 2, 2)]
+
+
+def random_instance(rng, sizes):
     """A small instance of every kind that the page describes; budgets lie near what decisions use."""
     nice = rng.random() < 0.5
-    slots, rows, jobs = rng.choice(
-        [(1, 4, 4), (2, 2, 4), (2, 4, 2), (3, 2, 2), (3, 1, 4), (4, 2, 1), (4, 1, 3), (3, 3, 2)]
-    )
-    while (rows + 1) ** (slots * jobs) > cells and jobs > 1:
-        jobs -= 1
+    slots, rows, jobs = rng.choice(sizes)
     slot_s = rng.choice([1.0, 64.0, 3600.0]) if nice else rng.choice([0.125, 60.0, 1800.0, 86400.0])
     idle_w = rng.choice([0.0, 0.0, 32.0, 50.0])
     pools = {"p": {"gpus": rng.randint(1, 4), "idle_power_w": idle_w}}
@@ -377,9 +377,9 @@ def random_budgets(rng, instance):
     return budgets
 
 
-def random_case(seed):
+def random_case(seed, large=False):
     rng = random.Random(seed)
-    return random_instance(rng), rng
+    return random_instance(rng, LARGE if large else SMALL), rng
 
 
 def refused(instance):

@@ -18,7 +18,7 @@ CAMPAIGN_ONLY = [("time-indexed", "pyomo:highs"), ("schedules", "pyomo:highs")]
 
 
 def examine(seed):
-    instance, rng = brute.random_case(seed)
+    instance, rng = brute.random_case(seed, large=bool(pages.CASES) and seed % 2 == 0)
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = ShiftingInstance.model_validate(instance)
@@ -96,7 +96,7 @@ def test_answers_are_those_of_the_page():
 
 
 def examine_frontier(seed):
-    instance, _ = brute.random_case(seed)
+    instance, _ = brute.random_case(seed, large=bool(pages.CASES) and seed % 2 == 0)
     points, gap = (2, 3, 5)[seed % 3], (0.0, 1e-6)[seed // 3 % 2]
     formulation = ("schedules", "time-indexed")[seed // 6 % 2]
     how = f"--frontier {points} --formulation {formulation} --gap {gap}"
