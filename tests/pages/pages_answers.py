@@ -28,6 +28,15 @@ def examine_all(cases, examine):
     assert not wrong, f"{len(wrong)} wrong answers:\n" + "\n".join(wrong[:5])
 
 
+def answer(solve, model, refused, **request):
+    """The result of a call, or None and what is wrong with that; `refused` files raise an `InputError`."""
+    try:
+        return solve(model, **request), []
+    except Exception as error:
+        right = refused and type(error).__name__ == "InputError"
+        return None, [] if right else [f"{type(error).__name__}: {error}"]
+
+
 def answer_faults(result, best, strict, sense="min", exact=True):
     """Sentences on what is wrong with a result.
 
@@ -78,6 +87,6 @@ def shortage_faults(detail, relaxed, possible):
     return [f"infeasible, {n} {x}: not so" for n, x in claims if possible(relaxed(n, x))]
 
 
-def differs(stated, right):
-    """Whether two numbers differ by more than rounding."""
-    return abs(float(stated) - float(right)) > TOLERANCE * abs(float(right))
+def differs(stated, right, least=0.0):
+    """Whether two numbers differ by more than rounding of their terms."""
+    return abs(float(stated) - float(right)) > TOLERANCE * max(least, abs(float(right)))

@@ -191,6 +191,33 @@ def evaluate(instance, decision):
     return value(instance, frees, sum(waiting_w(instance, task) for task in tasks.values()))
 
 
+def totals(instance, decision):
+    """What a decision uses, under the names of a result: these are measured as in the objective."""
+    tasks = {task["name"]: task for task in instance["tasks"]}
+    frees = {node["name"]: start_of(node) for node in instance["nodes"]}
+    nodes = {node["name"]: node for node in instance["nodes"]}
+    watts = sum(power_w(instance, node, frees[name]) for name, node in nodes.items())
+    lost = sum(fragmentation(instance, node, frees[name]) for name, node in nodes.items())
+    for placed in decision["placed"]:
+        ways = dict(placements(nodes[placed["node"]], frees[placed["node"]], tasks[placed["task"]]))
+        frees[placed["node"]] = ways[tuple(sorted(placed["gpus"]))]
+    found = {"power_w": sum(power_w(instance, node, frees[name]) for name, node in nodes.items())}
+    found["fragmentation_gpus"] = sum(fragmentation(instance, n, frees[name]) for name, n in nodes.items())
+    found |= {"added_power_w": found["power_w"] - watts}
+    found |= {"added_fragmentation_gpus": found["fragmentation_gpus"] - lost}
+    # "(a share counts as its part)"
+    used = [tasks[placed["task"]] for placed in decision["placed"]]
+    milli = sum(task.get("gpus", 0) * task.get("gpu_milli", 1000) for task in used)
+    found |= {"placed_tasks": len(used), "placed_gpus": Fraction(milli, 1000)}
+    # "the waiting tasks that would have fitted on some node at the beginning": not those that are unplaceable
+    waiting = [tasks[name] for name in decision["waiting"]]
+    fitted = [
+        any(any(True for _ in placements(node, start_of(node), task)) for node in instance["nodes"])
+        for task in waiting
+    ]
+    return found | {"waiting_tasks": len(waiting), "unplaceable_tasks": len(waiting) - sum(fitted)}
+
+
 def random_decision(rng, instance):
     """A decision that keeps the rules most of the time."""
     frees = [start_of(node) for node in instance["nodes"]]

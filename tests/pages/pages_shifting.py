@@ -25,6 +25,7 @@ class Schedule:
     end_s: Fraction
     finished: bool
     costs: tuple[Fraction, ...]  # its part of each of CRITERIA
+    restarts: int
 
     def dominates(self, other):
         holds_no_more = all(
@@ -78,7 +79,7 @@ def schedules(instance, job):
     fastest = min(runnable, key=lambda row: (-row[3], row[2])) if runnable else None
     found = []
 
-    def finish(rows, end_s, finished, costs):
+    def finish(rows, end_s, finished, costs, restarts):
         # "deadline_s: latest end, from the beginning of the horizon", "The completion time is the end of the
         # horizon plus the seconds that this takes, also for a deadline after the horizon."
         deadline_s = job.get("deadline_s")
@@ -89,9 +90,10 @@ def schedules(instance, job):
         rows = rows + (None,) * (slots - len(rows))
         gpus = tuple(None if r is None else (table[r][1], table[r][0]) for r in rows)
         # "its completion time counts from its arrival"
-        found.append(Schedule(rows, gpus, end_s, finished, (share * (end_s - arrival_s), *costs)))
+        costs = (share * (end_s - arrival_s), *costs)
+        found.append(Schedule(rows, gpus, end_s, finished, costs, restarts))
 
-    def follow(t, rows, work, before, ran, costs):
+    def follow(t, rows, work, before, ran, costs, restarts):
         if t == slots:
             # "`must_finish` forbids unfinished work."
             if fastest is None or job.get("must_finish", False):
@@ -100,9 +102,9 @@ def schedules(instance, job):
             # "Its energy counts in all budgets at the averages of the forecasts"
             more_s = work / fastest[3]
             later = [c + more_s * fastest[2] * sum(p) / slots for c, p in zip(costs, prices, strict=True)]
-            finish(rows, slots * slot_s + more_s, False, later)
+            finish(rows, slots * slot_s + more_s, False, later, restarts)
             return
-        follow(t + 1, (*rows, None), work, None, ran, costs)
+        follow(t + 1, (*rows, None), work, None, ran, costs, restarts)
         if t * slot_s < arrival_s:  # "can run from the first slot that begins then or later"
             return
         for r, row in enumerate(table):
@@ -113,7 +115,8 @@ def schedules(instance, job):
             # to the next. It then draws its power for restart_s seconds at the beginning of the slot and does
             # no work. Its first start is free, unless it ran before the horizon. A new clock or power limit
             # is no restart."
-            lost_s = restart_s if ran and (gpus, pool, batch) != before else Fraction(0)
+            restart = ran and (gpus, pool, batch) != before
+            lost_s, count = restart_s * restart, restarts + restart
             needed_s = lost_s + work / rate
             used_s = min(slot_s, needed_s)
             # "Idle GPUs draw their idle power in every slot", so a job counts with what it draws above them.
@@ -122,12 +125,12 @@ def schedules(instance, job):
             above_w = power_w - gpus * Fraction(instance["pools"][pool].get("idle_power_w", 0.0))
             now = [c + above_w * used_s * p[t] for c, p in zip(costs, prices, strict=True)]
             if needed_s <= slot_s:
-                finish((*rows, r), t * slot_s + needed_s, True, now)
+                finish((*rows, r), t * slot_s + needed_s, True, now, count)
             else:
                 left = work - rate * (slot_s - lost_s)
-                follow(t + 1, (*rows, r), left, (gpus, pool, batch), True, now)
+                follow(t + 1, (*rows, r), left, (gpus, pool, batch), True, now, count)
 
-    follow(0, (), Fraction(job["remaining_work"]), held, ran, [Fraction(0)] * 3)
+    follow(0, (), Fraction(job["remaining_work"]), held, ran, [Fraction(0)] * 3, 0)
     return found
 
 
@@ -206,9 +209,9 @@ def frontier(instance, answers, tradeoff, without):
 
 
 def totals_of(instance, decision):
-    """Totals of a decision in the form of a result, found among all schedules; None if it is none of them."""
+    """Totals of a decision in the form of a result, and its schedules; None where one is no schedule."""
     runs = {entry["job"]: entry["runs"] for entry in decision["jobs"]}
-    totals = standing_costs(instance)
+    totals, chosen = standing_costs(instance), []
     for job in instance["jobs"]:
         rows = [None] * instance["slots"]
         options = job["options"]
@@ -222,7 +225,8 @@ def totals_of(instance, decision):
         if len(match) != 1:
             return None
         totals = tuple(a + b for a, b in zip(totals, match[0].costs, strict=True))
-    return totals
+        chosen += match
+    return totals, chosen
 
 
 def row_of(raw, table, run):

@@ -29,9 +29,12 @@ def examine(seed):
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = PlacementInstance.model_validate(instance)
-    result = wattsched.solve(model, formulation=formulation, solver=solver, gap=gap, time_limit=10)
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 10}
+    result, faults = pages.answer(wattsched.solve, model, False, **request)
+    if result is None:
+        return instance, how, faults
     best = brute.optimum(instance)
-    faults = pages.answer_faults(result, best, best, exact=exact)
+    faults += pages.answer_faults(result, best, best, exact=exact)
     faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
     if result.decision is not None:
         value = brute.evaluate(instance, result.decision.model_dump())
@@ -39,6 +42,10 @@ def examine(seed):
             faults.append("the page forbids the decision")
         elif pages.differs(result.objective, value):
             faults.append(f"the decision is worth {float(value)!r}, not {result.objective!r}")
+        else:
+            totals = brute.totals(instance, result.decision.model_dump())
+            named = [(k, float(x)) for k, x in totals.items() if pages.differs(result.totals[k], x, 1.0)]
+            faults += [f"totals.{k} {result.totals[k]!r} is {x!r}" for k, x in named]
         faults += check_faults(instance, model, type(result.decision), rng)
     return instance, how, faults
 

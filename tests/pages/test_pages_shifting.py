@@ -22,20 +22,20 @@ def examine(seed):
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = ShiftingInstance.model_validate(instance)
-    try:
-        result = wattsched.solve(model, formulation=formulation, solver=solver, gap=gap, time_limit=20)
-    except wattsched.InputError as error:
-        return instance, how, [] if brute.refused(instance) else [f"refused: {error}"]
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 20}
+    result, faults = pages.answer(wattsched.solve, model, brute.refused(instance), **request)
+    if result is None:
+        return instance, how, faults
     answers = brute.decisions(instance)
-    faults = pages.answer_faults(result, *brute.optimum(instance, answers), exact=exact)
+    faults += pages.answer_faults(result, *brute.optimum(instance, answers), exact=exact)
     faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
     if result.termination.reason == "infeasible":
         # "the answer then names the job, or what is missing", "says how much each budget lacks at least if no
         # other limit is changed, or which pools are too small"
         faults += pages.shortage_faults(result.termination.detail, partial(relaxed, instance), possible)
     if result.decision is not None:
-        totals = brute.totals_of(instance, result.decision.model_dump())
-        faults += totals_faults(result.totals, totals)
+        found = brute.totals_of(instance, result.decision.model_dump())
+        faults += totals_faults(result.totals, *found) if found else ["the decision is no schedule"]
         faults += check_faults(instance, model, type(result.decision), rng)
     return instance, how, faults
 
@@ -60,15 +60,11 @@ def relaxed(instance, name, amount):
     return instance | {"budgets": budgets | {name: budgets[name] + amount * (1 - 1e-5)}}, {}
 
 
-def totals_faults(stated, totals):
-    if totals is None:
-        return ["the decision is no schedule"]
-    named = zip(brute.CRITERIA, totals, strict=True)
-    return [
-        f"totals.{k} {stated[k]!r} is {float(x)!r}"
-        for k, x in named
-        if k in stated and pages.differs(stated[k], x)
-    ]
+def totals_faults(stated, totals, chosen):
+    counts = {"unfinished": sum(not s.finished for s in chosen), "restarts": sum(s.restarts for s in chosen)}
+    right = counts | dict(zip(brute.CRITERIA, map(float, totals), strict=True))
+    named = [(k, x) for k, x in right.items() if k in stated and pages.differs(stated[k], x)]
+    return [f"totals.{k} {stated[k]!r} is {x!r}" for k, x in named]
 
 
 def check_faults(instance, model, decision_type, rng):
@@ -87,7 +83,7 @@ def check_faults(instance, model, decision_type, rng):
         if right == bool(verdict.faults):
             faults.append(f"check of {document} says {verdict.faults}")
         elif right:
-            faults += totals_faults(verdict.report.totals, totals)
+            faults += totals_faults(verdict.report.totals, totals, chosen)
     return faults
 
 
@@ -104,10 +100,13 @@ def examine_frontier(seed):
     if no_criterion or brute.refused(instance):
         return instance, how, []
     model = ShiftingInstance.model_validate(instance)
-    found = wattsched.pareto(model, points, gap=gap, time_limit=30, formulation=formulation)
+    request = {"gap": gap, "time_limit": 30, "formulation": formulation}
+    found, faults = pages.answer(partial(wattsched.pareto, points=points), model, False, **request)
+    if found is None:
+        return instance, how, faults
     # "from the soonest completion to the least carbon, energy or money": that of the objective
     criterion = brute.CRITERION_OF[found.tradeoff]
-    faults = [f"against {found.tradeoff}"] * (
+    faults += [f"against {found.tradeoff}"] * (
         instance["objective"] not in ("mean-completion", found.tradeoff)
     )
     # The page does not say which budgets count: those of both criteria do not.
