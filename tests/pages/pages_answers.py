@@ -37,11 +37,12 @@ def answer(solve, model, refused, **request):
         return None, [] if right else [f"{type(error).__name__}: {error}"]
 
 
-def answer_faults(result, best, strict, sense="min", exact=True):
+def answer_faults(result, best, strict, sense="min", exact=True, terms=1e-9):
     """Sentences on what is wrong with a result.
 
     `best` is the value of the best decision that keeps every limit up to its tolerance, `strict` that without
-    tolerances; None where there is no such decision. Answers between the two are right.
+    tolerances; None where there is no such decision. Answers between the two are right. `terms` is the
+    size of what the value is a sum of.
     """
     reason, value, faults = result.termination.reason, result.objective, []
     sign = 1 if sense == "min" else -1
@@ -54,10 +55,10 @@ def answer_faults(result, best, strict, sense="min", exact=True):
         faults.append(f"infeasible, but {float(strict)!r} can be had: {result.termination.detail}")
     if reason in DECIDED and best is None:
         return [*faults, f"{reason} with {value!r}, but there is no decision"]
-    if reason in DECIDED and sign * (value - float(best)) < -TOLERANCE * abs(value):
+    if reason in DECIDED and sign * (value - float(best)) < -TOLERANCE * max(terms, abs(value)):
         faults.append(f"{value!r} is better than any decision, {float(best)!r}")
     # "`optimal`: a checked decision, and the gap is at most the one asked for"
-    asked = (result.gap_asked + TOLERANCE) * max(1e-9, abs(value or 0.0))
+    asked = result.gap_asked * abs(value or 0.0) + TOLERANCE * max(terms, abs(value or 0.0))
     if reason == "optimal" and strict is not None and sign * (value - float(strict)) > asked:
         faults.append(f"optimal with {value!r}, but {float(strict)!r} can be had")
     # "Exact solvers find the optimum and prove infeasibility, given enough time."
@@ -68,7 +69,7 @@ def answer_faults(result, best, strict, sense="min", exact=True):
     for name, bound in (("bound", result.bound), ("certificate.bound", certified)):
         if bound is None or best is None or reason == "infeasible":
             continue
-        if sign * (bound - float(best)) > TOLERANCE * max(1e-9, abs(bound)):
+        if sign * (bound - float(best)) > TOLERANCE * max(terms, abs(bound)):
             faults.append(f"{name} {bound!r} is beyond the best decision, {float(best)!r}")
     return faults
 

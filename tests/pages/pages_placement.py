@@ -175,6 +175,15 @@ def optimum(instance):
     return min(worth(frees, waits) for frees, waits in outcomes(instance).items())
 
 
+def terms(instance):
+    """What the terms of the objective may come to: the power and fragmentation of all nodes."""
+    gpus = sum(node.get("gpus", 0) for node in instance["nodes"])
+    watts = float(sum(power_w(instance, n, (0, 0, (0,) * n.get("gpus", 0))) for n in instance["nodes"]))
+    k = instance.get("fragmentation_w_per_gpu", 1000.0)
+    by_objective = {"power": watts, "fragmentation": gpus, "power-fragmentation": watts + k * gpus}
+    return max(1e-9, by_objective[instance["objective"]])
+
+
 def evaluate(instance, decision):
     """Value of a decision in the form of a result; None where it breaks a rule."""
     tasks = {task["name"]: task for task in instance["tasks"]}

@@ -34,7 +34,7 @@ def examine(seed):
     if result is None:
         return instance, how, faults
     best = brute.optimum(instance)
-    faults += pages.answer_faults(result, best, best, exact=exact)
+    faults += pages.answer_faults(result, best, best, exact=exact, terms=brute.terms(instance))
     faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
     if result.decision is not None:
         value = brute.evaluate(instance, result.decision.model_dump())
