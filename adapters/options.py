@@ -284,9 +284,8 @@ def _undominated(found: SizingOptions) -> IntArray:
     """
     order = np.lexsort((-found.rate, found.power_w, found.gpus, found.pool))
     order = order[found.pool[order] >= 0]
-    group = np.cumsum(
-        np.diff(found.gpus[order] * (found.pool.max() + 1) + found.pool[order], prepend=-1) != 0
-    )
+    alike = found.gpus[order] * len(found.pools) + found.pool[order]
+    group = np.cumsum(np.diff(alike, prepend=-1) != 0)
     rank = np.unique(found.rate, return_inverse=True)[1][order] + group * (len(found) + 1)
     best = np.maximum.accumulate(np.append(-1, rank))[:-1]
     return np.sort(order[rank > best])

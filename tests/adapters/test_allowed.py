@@ -310,7 +310,7 @@ def test_what_runs_and_cannot_be_told_is_what_it_was_launched_as_and_then_others
     listed = list(jobs.values())
     with Journal(tmp_path / "journal") as journal:
         session = journal.create("slurm", {"cluster": round.cluster})
-        left_out = tell(session, round.cluster, listed, cap_w=20_000.0, carbon_g_per_kwh=None, **told)
+        left_out = tell(session, round.cluster, listed, cap_w=20_000.0, **told)
         decision = session.solve(deadline_s=5.0).decision
     assert left_out.keys() == {resnet, plain}
     kept = {job["name"]: job for job in listed}
