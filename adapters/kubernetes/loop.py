@@ -147,7 +147,8 @@ class Rounds(RoundLoop[Report]):
     def _load(self) -> Load:
         site = self._site()
         held = self.actions.held(site) if self.actions is not None else {}
-        return load_of(site, self.policy.options, self.policy.ours, held)
+        launches = self.actions.launches if self.actions is not None else None
+        return load_of(site, self.policy.options, self.policy.ours, held, launches)
 
     # -- deciding ----------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wattsched.adapters.options import Expansion
+from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
-from wattsched.adapters.slurm.needs import parts_of
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
@@ -28,9 +28,7 @@ from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
 
 
-def cluster_of(
-    load: Load, pools: Mapping[str, str], ahead_s: float, waiting: Iterable[SlurmJob]
-) -> dict[str, Any]:
+def cluster_of(load: Load, pools: Mapping[str, str], ahead_s: float) -> dict[str, Any]:
     """The cluster as an instance has it.
 
     Parameters
@@ -38,17 +36,10 @@ def cluster_of(
     pools : mapping of str to str
         Of the nodes, as `pools_by_node` has them.
     ahead_s : float
-        How far reservations are looked for at least. Slurm starts no job on a node whose reservation begins
-        before the job's limit is over, so the longest limit of the waiting jobs counts.
+        Nodes whose reservation begins within so many seconds are closed to all jobs.
     """
     site, options = load.site, load.options
-    horizon_s = site.time_s + max([ahead_s, *(job.limit_s for job in waiting)])
-    kept = {
-        node
-        for one in site.reservations
-        if one.start_s <= horizon_s and one.end_s > site.time_s
-        for node in one.nodes
-    }
+    kept = reserved(site, ahead_s)
     nodes = []
     own: dict[str, set[int]] = {}
     for running in load.ours.values():
@@ -79,6 +70,13 @@ def cluster_of(
         "power_domains": options.domains_there({*site.nodes, *site.switches}),
         "capacity": "nodes",
     }
+
+
+def reserved(site: Site, ahead_s: float) -> frozenset[str]:
+    """Nodes with a reservation that has begun, or begins within some seconds."""
+    until_s = site.time_s + ahead_s
+    begun = (one for one in site.reservations if one.start_s <= until_s and one.end_s > site.time_s)
+    return frozenset(node for one in begun for node in one.nodes)
 
 
 def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
@@ -139,6 +137,26 @@ class _Places:
             self._known[asked] = job.needs.allowed(own, job.asked_nodes, each)
         return self._known[asked]
 
+    def claim(self, job: SlurmJob, hosts: frozenset[str]) -> Claim:
+        """What a waiting job asks of nodes, without those that are reserved before its limit is over.
+
+        Slurm starts no job on a node whose reservation begins before the job's limit is over.
+
+        Raises
+        ------
+        InputError
+            Where they do not have its GPUs when they are empty, or all are reserved too soon.
+        """
+        sizes = sorted((self.site.nodes[name].gpus for name in hosts), reverse=True)
+        if job.request.gpus > sum(sizes):
+            told = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
+            raise InputError([f"{told} {sum(sizes):,}"])
+        if not (left := hosts - reserved(self.site, job.limit_s)):
+            names = sorted(one.name for one in self.site.reservations if one.nodes & hosts)
+            raise InputError([f"its time limit reaches into the reservation '{names[0]}' of its nodes"])
+        nodes = max(job.asked_nodes, -(-job.request.gpus // sizes[0]))
+        return Claim(left, job.submit_s, nodes, min(max(1, job.request.gpus), sizes[0]))
+
     def kinds(self, names: frozenset[str]) -> list[SlurmNode]:
         """One node of each kind."""
         nodes = [self.site.nodes[name] for name in sorted(names)]
@@ -172,7 +190,7 @@ def round_of(
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    places, clock = _Places(site), clock or Clock()
+    places, clock, claims = _Places(site), clock or Clock(), list[Claim]()
     allowed, said = dict[int, frozenset[str]](), dict[int, dict[str, Any]]()
     users = {job.id: job.user for job in waiting}
     in_order = [*load.ours, *in_turn(users, site.time_s)]
@@ -181,16 +199,26 @@ def round_of(
             _require_ready(job, site, aside or {})
             hosts = places.of(job)
             if job.id in load.ours:
-                allowed[job.id] = hosts
+                allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
+                clock.require_time()
+                said[job.id] = said_of(job, options)
+                continue
+            claim = places.claim(job, hosts)
             clock.require_time()
             said[job.id] = said_of(job, options)
-            allowed[job.id] = hosts
-    together = [frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1]
-    pools = parts_of(pools_by_node(site, options), allowed.values(), together)
+            allowed[job.id] = claim.hosts
+            claims.append(claim)
+    pools = divided(
+        pools_by_node(site, options),
+        claims,
+        together=[frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1],
+        apart=[one.nodes for one in site.reservations if one.end_s > site.time_s],
+        free={node.name: len(load.free(node.name)) for node in site.nodes.values() if node.takes_jobs},
+    )
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
-    cluster = cluster_of(load, pools, ahead_s, waiting)
+    cluster = cluster_of(load, pools, ahead_s)
     expansion = Expansion(cluster, options, clock)
     records = dict[int, dict[str, Any]]()
 
@@ -251,7 +279,7 @@ def _fields(
     own = {pools[node] for node in allowed} - beyond
     if job.pending and not own:
         raise InputError(
-            ["of the nodes that it may have, running jobs of several nodes have some: waits for these"]
+            ["of the nodes that it may have, jobs of several nodes that run or came first have some: waits"]
         )
     return fields_of(said, job, load.site, load.options, sorted(own))
 

@@ -168,7 +168,8 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
         ({"weight": "-1"}, "wattsched.io/weight"),
         ({"max_gpus": "4"}, "request settles"),
         ({"restart_s": "[" * 10_000}, "wattsched.io/restart-s"),
-        ({"restart_s": "[" * 100_000}, "characters, the site allows 16,384"),
+        ({"restart_s": "[" * 20_000}, "characters, the site allows 16,384"),
+        ({"restart_s": "[" * 100_000}, "has 100,000 characters, and at most 65,536 are read"),
     ],
 )
 def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: Any, told: str) -> None:
@@ -188,6 +189,8 @@ def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: An
             "pod affinity",
         ),
         ({"affinity": {"nodeAffinity": 3}}, "nodeAffinity: must be an object"),
+        ({"tolerations": [{"operator": "Exists"}] * 501}, "has more than 500 conditions on nodes"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "has resourceClaims"),
         ({"containers": [{"name": "main"}]}, "asks for no nvidia.com/gpu"),
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "9"}}}]}, "no node that it may have"),
     ],

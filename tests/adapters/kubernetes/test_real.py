@@ -20,8 +20,9 @@ from kubernetes import client
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.api import Api, KubernetesError, take
+from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.loop import Policy, Rounds
-from wattsched.adapters.kubernetes.options import KubernetesOptions, launch_of
+from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read
 from wattsched.adapters.kubernetes.watching import Mirror, Watched
 from wattsched.serve.journal import Journal
@@ -177,7 +178,7 @@ def test_a_pod_that_goes_between_decision_and_binding(
     assert set(joined.joined) == {"default/g-again"}
     assert joined.power_w == IDLE_W + 4 * USED_W
     site = read(take(api))
-    assert all(launch_of(pod) is not None for pod in site.pods.values())
+    assert all(Launches().of(pod) is not None for pod in site.pods.values())
 
 
 def test_a_pod_that_is_bound_already_is_not_bound_again(

@@ -209,13 +209,35 @@ def test_others_are_ours_by_account() -> None:
     assert str(NUMBERS["theirs-held"]) in {job["name"] for job in ours.jobs}
 
 
-def test_a_reservation_keeps_jobs_without_a_limit_away() -> None:
-    # The recorded jobs have no limit, but for one: Slurm would not start them on g4.
-    nodes = {node["name"]: node for node in round_at(SITE, TRUSTING, Ours()).cluster["nodes"]}
+def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> None:
+    # g4 is reserved in an hour or more. The recorded jobs have no limit: Slurm would not start them there.
+    site = changed(plain={"time_limit": 30}, sweep={"time_limit": 30})
+    round = round_at(site, TRUSTING, Ours())
+    pools = {node["name"]: node["pool"] for node in round.cluster["nodes"]}
+    assert all("unavailable" not in node for node in round.cluster["nodes"] if node["name"] == "g4")
+    for record in round.jobs:
+        may_have = pools["g4"] in record["pools"]
+        assert may_have == (record["name"] in {str(NUMBERS["plain"]), str(NUMBERS["sweep"])})
+    # What is reserved now, or within a round, is closed to all.
+    soon = read(dict(SNAPSHOT, time=SITE.reservations[0].start_s - 10))
+    nodes = {node["name"]: node for node in round_at(soon, TRUSTING, Ours()).cluster["nodes"]}
     assert nodes["g4"]["unavailable"] == list(range(8))
-    limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
-    nodes = {n["name"]: n for n in round_at(changed(**limited), TRUSTING, Ours()).cluster["nodes"]}
-    assert "unavailable" not in nodes["g4"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
+        ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
+        ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
+        ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),
+    ],
+)
+def test_jobs_that_cannot_run_change_no_pool(fields: dict[str, Any], told: str) -> None:
+    before = round_at(changed(), TRUSTING, Ours())
+    round = round_at(changed(typo={"comment": '{"wattsched": {}}', **fields}), TRUSTING, Ours())
+    assert told in round.left_out[NUMBERS["typo"]]
+    assert round.cluster == before.cluster
 
 
 @pytest.mark.parametrize(
