@@ -1,18 +1,29 @@
-"""The power cap over time: a number, or a file that may change while we run."""
+"""The power cap over time: a number, or a file that may change while we run; and where it is not known.
+
+One rule for what is not known: what runs goes on, nothing starts, and an alarm is told. Where the site states
+a fail-safe cap, it counts after a minute.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from threading import Lock
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import read_json
 from wattsched.topology.fields import Positive, Strict
+
+GRACE_S = 60.0
+"""So long the cap is not known before a fail-safe cap counts: a file may be missing for a moment."""
+AGREE_S, BELIEVED_S = 2.0, 3600.0
+"""Seconds that two clocks may differ, and after which a clock that was set is believed."""
 
 
 def _time(value: Any) -> Any:
@@ -23,10 +34,13 @@ def _time(value: Any) -> Any:
         raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
 
 
+Moment = Annotated[AwareDatetime, BeforeValidator(_time)]
+
+
 class Change(Strict):
     """Watts from a time on; times have a zone: ``2027-01-31T17:00:00Z``."""
 
-    at: Annotated[AwareDatetime, BeforeValidator(_time)]
+    at: Moment
     power_w: Positive
 
 
@@ -35,10 +49,11 @@ def _ordered(changes: list[Change]) -> list[Change]:
 
 
 class Caps(Strict):
-    """The file: watts now, and announced changes."""
+    """The file: watts now, announced changes, and until when it counts."""
 
     power_w: Positive
     changes: Annotated[list[Change], AfterValidator(_ordered)] = Field(default_factory=list)
+    until: Moment | None = None
 
     def at(self, time_s: float) -> float:
         """Watts at a time, in seconds since 1970."""
@@ -51,9 +66,33 @@ class Caps(Strict):
         return min([self.at(time_s), *inside])
 
 
+class Cap(NamedTuple):
+    """The cap at a moment; infinite where there is none.
+
+    Attributes
+    ----------
+    now_w : float
+        Watts that may be drawn now.
+    soon_w : float
+        The least of now and of the cuts that are announced for the next time.
+    unknown : str
+        Why the cap is not known, so that nothing may start; empty where it is.
+    alarms : tuple of str
+        What an operator has to see to.
+    """
+
+    now_w: float
+    soon_w: float
+    unknown: str = ""
+    alarms: tuple[str, ...] = ()
+
+
 @dataclass
 class Budget:
-    """The cap, read anew each time it is asked for.
+    """The cap, read anew each time it is asked for; safe from several threads.
+
+    A clock that is set does not move the changes of a file: for an hour the least cap of all times from the
+    old time to the new one counts.
 
     Attributes
     ----------
@@ -65,32 +104,82 @@ class Budget:
         Reads such JSON from elsewhere, instead of the file; `file` names it then.
     ahead_s : float
         Announced cuts count that long before: jobs need time to stop.
-    note : str
-        Why the file could not be read the last time; what it said before still counts.
+    fail_safe_w : float, optional
+        Cap that counts when the file's has not been known for `GRACE_S`.
+    clock, monotonic : callable
+        Seconds since 1970, and seconds of a clock that nobody sets.
     """
 
     power_w: float | None = None
     file: str | None = None
     ahead_s: float = 60.0
-    note: str = ""
     source: Callable[[], Any] | None = None
+    fail_safe_w: float | None = None
+    clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
     _last: Caps | None = None
+    _anchor_s: float = math.nan
+    _set_since_s: float = math.inf
+    _unknown_since_s: float = math.inf
+    _reading: Lock = field(default_factory=Lock)
 
-    def cap_w(self, time_s: float) -> float:
+    def stand_at(self, time_s: float) -> None:
+        """Take it to be a time of the past for good, such as that of a saved snapshot."""
+        self.clock = self.monotonic = lambda: time_s
+
+    def cap(self) -> Cap:
         """Watts that may be drawn now, and soon.
 
         Raises
         ------
         InputError
-            For a file that could not be read even once.
+            For a file that could not be read even once, where there is no fail-safe cap.
         """
         if self.file is None:
-            return math.inf if self.power_w is None else self.power_w
+            power_w = math.inf if self.power_w is None else self.power_w
+            return Cap(power_w, power_w)
+        with self._reading:
+            return self._of_file(self.file)
+
+    def _of_file(self, file: str) -> Cap:
+        unknown = ""
         try:
-            document = read_json(self.file) if self.source is None else self.source()
-            self._last, self.note = validated(Caps, document, self.file), ""
+            document = read_json(file) if self.source is None else self.source()
+            self._last = validated(Caps, document, file)
         except InputError as error:
-            if self._last is None:
+            if self._last is None and self.fail_safe_w is None:
                 raise
-            self.note = f"{self.file}: {'; '.join(error.faults)}; what it said before still counts"
-        return self._last.least(time_s, self.ahead_s)
+            unknown = "; ".join(error.faults)
+        first_s, last_s, alarms = self._times()
+        caps = self._last
+        if not unknown and caps is not None and caps.until is not None and last_s >= caps.until.timestamp():
+            unknown = f"it counted until {caps.until.isoformat()}"
+        ahead_s = last_s - first_s
+        now_w = math.inf if caps is None else caps.least(first_s, ahead_s)
+        soon_w = math.inf if caps is None else caps.least(first_s, ahead_s + self.ahead_s)
+        self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
+        if unknown:
+            told = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"
+            if self.fail_safe_w is not None:
+                told += f", from {GRACE_S:.0f} s on at most {self.fail_safe_w:,.0f} W"
+                if self.monotonic() >= self._unknown_since_s + GRACE_S:
+                    now_w, soon_w = min(now_w, self.fail_safe_w), min(soon_w, self.fail_safe_w)
+            alarms.append(told)
+        return Cap(now_w, soon_w, unknown, tuple(alarms))
+
+    def _times(self) -> tuple[float, float, list[str]]:
+        """The first and the last time that it may be now, and what is to be told of the clock."""
+        time_s, run_s = self.clock(), self.monotonic()
+        if math.isnan(self._anchor_s):
+            self._anchor_s = time_s - run_s
+        set_s = time_s - run_s - self._anchor_s
+        if abs(set_s) <= AGREE_S:
+            self._set_since_s = math.inf
+            return time_s, time_s, []
+        self._set_since_s = min(self._set_since_s, run_s)
+        if run_s >= self._set_since_s + BELIEVED_S:
+            self._anchor_s, self._set_since_s = time_s - run_s, math.inf
+            return time_s, time_s, []
+        told = f"the clock was set {'forward' if set_s > 0 else 'back'} by {abs(set_s):,.0f} s"
+        told += f": the least cap of both times counts for {BELIEVED_S / 60:.0f} minutes"
+        return min(time_s, time_s - set_s), max(time_s, time_s - set_s), [told]

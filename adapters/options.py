@@ -57,6 +57,21 @@ class JobOptions(Strict):
     _by_column = field_validator("options", mode="before")(by_column)
 
 
+class Foreign(Strict):
+    """Watts of other people's jobs.
+
+    Attributes
+    ----------
+    power_w : float
+        Set aside for them, beyond what their GPUs draw when they are idle, whether they draw it or not.
+    stop_ours : bool
+        Whether jobs of ours stop where theirs draw more than that; else an alarm tells of it.
+    """
+
+    power_w: NonNegative = 0.0
+    stop_ours: bool = True
+
+
 class StatedOptions(Strict):
     """The file of a site: watts that its scheduler does not know, and options of jobs.
 
@@ -69,6 +84,10 @@ class StatedOptions(Strict):
         Draw of a node without its GPUs.
     power_domains : list
         Caps of parts of the site; members are groups and nodes.
+    foreign : Foreign
+        What is set aside for jobs that are not ours.
+    fail_safe_w : float, optional
+        Cap of the site where the one in force has not been known for a minute.
     tables, profiles
         As instances have them.
     jobs : dict
@@ -84,6 +103,8 @@ class StatedOptions(Strict):
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
     base_power_w: Standing = BASE_POWER_W
     power_domains: list[PowerDomain] = Field(default_factory=list)
+    foreign: Foreign = Field(default_factory=Foreign)
+    fail_safe_w: Positive | None = None
     tables: dict[Name, OptionTable] = Field(default_factory=dict)
     profiles: list[Profile] = Field(default_factory=list)
     jobs: dict[str, JobOptions] = Field(default_factory=dict)

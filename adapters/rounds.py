@@ -1,14 +1,11 @@
-"""Rounds on a cluster, whoever schedules it: one after the other, told of everything anew, and reported."""
+"""Rounds on a cluster, whoever schedules it: how they are decided, what they do, and what is told of them."""
 
 from __future__ import annotations
 
 import math
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from threading import Event
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from wattsched.adapters.quarantine import why
 from wattsched.instances.errors import InputError
@@ -26,6 +23,27 @@ class UnansweredError(Exception):
     """The cluster did not answer, or refused; the message is one line."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """How rounds are decided and done.
+
+    Attributes
+    ----------
+    every_s : float
+        Between rounds.
+    deadline_s : float
+        For a decision.
+    apply : bool
+        Whether anything is done; else it is only told.
+    """
+
+    objective: str = "work-value"
+    every_s: float = 30.0
+    deadline_s: float = 5.0
+    change_cost: float = 0.0
+    apply: bool = False
+
+
 @dataclass
 class Report:
     """What a round did, or would do.
@@ -34,22 +52,38 @@ class Report:
     ----------
     power_w, cap_w : float
         Draw by the model after the round, and the cap; None is no cap.
+    planned_w : float, optional
+        In shadow mode the draw if the plan were carried out.
     decided_s, took_s : float
         Seconds of the decision, and of the whole round.
+    started, stopped : dict
+        Jobs by id or name, and how; in shadow mode what would be.
+    postponed : dict
+        Decided starts that cannot be yet, and why: the next round looks again.
+    waiting : dict
+        Why the other jobs wait.
+    alarms : list of str
+        What an operator has to see to: the cap is not kept, or not known.
     notes : list of str
         What else an operator should know.
     """
 
-    number: int
-    time_s: float
+    number: int = 0
+    time_s: float = 0.0
     running: int = 0
     queued: int = 0
     power_w: float = 0.0
     cap_w: float | None = None
+    planned_w: float | None = None
     reason: str = ""
     gap: float | None = None
     decided_s: float = 0.0
     took_s: float = 0.0
+    started: dict[Any, str] = field(default_factory=dict)
+    stopped: dict[Any, str] = field(default_factory=dict)
+    postponed: dict[Any, str] = field(default_factory=dict)
+    waiting: dict[Any, str] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def take(self, made: Round) -> None:
@@ -58,43 +92,36 @@ class Report:
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
 
+    def note_not_stopped(self, jobs: Mapping[Any, str], kind: str = "") -> None:
+        """Say once of jobs that were not stopped why."""
+        told = [f"{kind}{name} was not stopped: {why}" for name, why in jobs.items()]
+        self.notes += [note for note in told if note not in self.notes]
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
 
-ReportT = TypeVar("ReportT", bound=Report)
-
-
-class RoundLoop(ABC, Generic[ReportT]):
-    """Rounds until `stop` is set.
+@dataclass(frozen=True)
+class Plan:
+    """What a decision asks for.
 
     Attributes
     ----------
-    every_s : float
-        From the beginning of a round to that of the next.
-    stop : threading.Event
-        Ends it after the action in progress.
+    starts : list
+        Those whose GPUs or watts others have to leave first are among them.
+    stops : dict
+        Jobs to be stopped, and why.
+    reasons : dict
+        Why other jobs wait.
+    moved : list of str
+        Jobs that would have to be elsewhere, where jobs cannot be moved. They stay.
     """
 
-    def __init__(self, every_s: float) -> None:
-        self.every_s, self.stop = every_s, Event()
-
-    def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
-        """Do rounds; what has no answer, or cannot be used, is told, and tried again."""
-        while not self.stop.is_set():
-            begun = time.monotonic()
-            try:
-                report = self.round()
-                report.took_s = time.monotonic() - begun
-                yield report
-            except (UnansweredError, InputError) as error:
-                yield error
-            self.stop.wait(max(0.0, self.every_s - (time.monotonic() - begun)))
-
-    @abstractmethod
-    def round(self) -> ReportT:
-        """Do one round."""
+    starts: list[Any]
+    stops: dict[Any, str]
+    reasons: dict[Any, str]
+    moved: list[str] = field(default_factory=list)
 
 
 def require_work(objective: str) -> None:

@@ -17,8 +17,8 @@ from wattsched.cli.failures import NO_SOLUTION, BadInput
 if TYPE_CHECKING:
     from wattsched.adapters.rounds import Report
 
-_DONE = {"start": "started", "stop": "stopped", "hold again": "held again"}
-"""What is done to jobs -> how the line of a round counts it."""
+_COLUMNS = 80
+"""Of the line of a round; what it leaves out is in JSON."""
 
 _LASTING = ("postpone", "wait")
 """What is said of jobs that lasts from round to round; all else is done once."""
@@ -66,7 +66,7 @@ def follow(
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
-    Why a job waits, and a note, is told when it is news, and not again in each round.
+    Why a job waits, an alarm and a note are told when they are news, and not again in each round.
 
     Raises
     ------
@@ -75,21 +75,22 @@ def follow(
     """
     from wattsched.instances.errors import InputError
 
-    code, noted, before = 0, list[str](), dict[str, Mapping[Any, str]]()
+    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, Mapping[Any, str]]()
     for told in rounds:
         if isinstance(told, Exception):
             if once and isinstance(told, InputError):
                 raise told
             code = NO_SOLUTION
             click.echo(f"no round: {told}", err=True)
-            document: dict[str, Any] = {"error": str(told)}
+            document: dict[str, Any] = {"error": str(told), "alarms": [str(told)]}
         else:
             code = 0
             jobs = dict(jobs_of(told))
             notes = [note for note in told.notes if note not in noted]
             news = {} if as_json else _news(jobs, before, do_apply)
-            _tell(told, jobs, news, notes, do_apply=do_apply)
-            before, noted = jobs, told.notes
+            alarms = [alarm for alarm in told.alarms if alarm not in alarmed]
+            _tell(told, jobs, news, alarms, notes)
+            before, noted, alarmed = jobs, told.notes, told.alarms
             document = told.document()
         if as_json:
             click.echo(json.dumps(document))
@@ -111,27 +112,38 @@ def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
     }
 
 
-def _tell(report: Report, jobs: Jobs, news: Jobs, notes: list[str], *, do_apply: bool) -> None:
+def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list[str]) -> None:
     """A line on standard error, and what is to be known besides."""
     from wattsched.report.terminal import console, line
-    from wattsched.report.wording import count, gap_text
+    from wattsched.report.wording import gap_text
 
-    out, would = console(stderr=True), "" if do_apply else "would be "
-    counts = ", ".join(f"{told} {len(jobs[what])}" for what, told in _DONE.items() if what in jobs)
+    out = console(stderr=True)
     if not out.is_terminal:
         out.width = _LOG
-    gap = "" if report.gap is None else f", {gap_text(report.gap)}"
-    cap = "no cap" if report.cap_w is None else f"of {report.cap_w / 1000:,.2f} kW"
-    over = report.cap_w is not None and report.power_w > report.cap_w
+    plus, minus = len(jobs.get("start", ())), len(jobs.get("stop", ())) + len(jobs.get("hold again", ()))
+    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{minus}; "
+    watts = f"{report.power_w / 1000:,.2f}"
+    if report.planned_w is not None:
+        watts += f" -> {report.planned_w / 1000:,.2f}"
+    watts += " kW" if report.cap_w is None else f" of {report.cap_w / 1000:,.2f} kW"
+    drawn_w = report.power_w if report.planned_w is None else report.planned_w
+    over = report.cap_w is not None and drawn_w > report.cap_w
+    about = [report.reason, "" if report.gap is None else gap_text(report.gap), f"{report.took_s:.2f} s"]
+    left = _COLUMNS - len(f"round {report.number}{counts}{watts}")
+    for i in (1, 0, 2):  # the gap is left out first
+        if sum(len(part) + 2 for part in about if part) > left:
+            about[i] = ""
     line(
         out,
         (f"round {report.number}", "bold"),
-        f": {count(report.running, 'job')} on GPUs, {report.queued} queued; {would}{counts}; ",
-        (f"{report.power_w / 1000:,.2f} kW {cap}", "bold red" if over else "bold"),
-        f"; {report.reason}{gap}, {report.took_s:.2f} s",
+        counts,
+        (watts, "bold red" if over else "bold"),
+        "".join(f"{'; ' if i == 0 else ', '}{part}" for i, part in enumerate(filter(None, about))),
     )
     for what, some in news.items():
         for name, how in some.items():
             line(out, f"{what} {name}: {how}", indent=2)
+    for alarm in alarms:
+        line(out, ("ALARM", "bold red"), f": {alarm}", indent=2)
     for note in notes:
         line(out, ("note", "yellow"), f": {note}", indent=2)

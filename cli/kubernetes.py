@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -166,8 +165,10 @@ def command(
     try:
         with ExitStack() as stack:
             cluster = _Cluster(kubeconfig, snapshot, record)
-            budget = _budget(asked, cluster)
-            budget.cap_w(time.time())  # a file that cannot be read is refused before anything is done
+            budget = _budget(asked, cluster, policy.options.fail_safe_w)
+            if snapshot is not None:
+                budget.stand_at(float(cluster.look()["time"]))
+            budget.cap()  # a file that cannot be read is refused before anything is done
             folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
             kept = stack.enter_context(
                 Journal(Path(folder) / "journal" if journal is None else Path(journal))
@@ -279,7 +280,7 @@ def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) ->
         yield extender
 
 
-def _budget(asked: Asked, cluster: _Cluster) -> Budget:
+def _budget(asked: Asked, cluster: _Cluster, fail_safe_w: float | None) -> Budget:
     """The cap, from where it was said to be."""
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.kubernetes.api import KubernetesError
@@ -287,7 +288,7 @@ def _budget(asked: Asked, cluster: _Cluster) -> Budget:
 
     ahead_s = asked.every + asked.deadline + 30.0
     if asked.config_map is None:
-        return Budget(asked.power_w, asked.budget, ahead_s=ahead_s)
+        return Budget(asked.power_w, asked.budget, ahead_s=ahead_s, fail_safe_w=fail_safe_w)
     namespace, _, name = asked.config_map.partition("/")
     if not namespace or not name:
         raise BadInput(f"--config-map: must be NAMESPACE/NAME, got '{asked.config_map}'")
@@ -299,7 +300,8 @@ def _budget(asked: Asked, cluster: _Cluster) -> Budget:
         except (KubernetesError, ValueError, RecursionError) as error:
             raise InputError([str(error)]) from None
 
-    return Budget(file=f"ConfigMap {asked.config_map}", ahead_s=ahead_s, source=source)
+    named = f"ConfigMap {asked.config_map}"
+    return Budget(file=named, ahead_s=ahead_s, source=source, fail_safe_w=fail_safe_w)
 
 
 def _require_sense(

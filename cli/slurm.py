@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -118,6 +117,7 @@ def command(
     from wattsched.adapters.slurm.lease import Lease, identity_of
     from wattsched.adapters.slurm.loop import Policy, Rounds
     from wattsched.adapters.slurm.options import Ours, SiteOptions
+    from wattsched.adapters.slurm.reading import read
     from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, load, save, take
     from wattsched.serve.journal import Journal
 
@@ -135,8 +135,15 @@ def command(
         change_cost=asked.change_cost,
         apply=do_apply,
     )
-    budget = Budget(asked.power_w, asked.budget, ahead_s=asked.every + asked.deadline + 30.0)
-    budget.cap_w(time.time())  # a file that cannot be read is refused before anything is done
+    budget = Budget(
+        asked.power_w,
+        asked.budget,
+        ahead_s=asked.every + asked.deadline + 30.0,
+        fail_safe_w=policy.options.fail_safe_w,
+    )
+    if snapshot is not None:
+        budget.stand_at(read(load(snapshot)).time_s)
+    budget.cap()  # a file that cannot be read is refused before anything is done
 
     def look(time_s: float) -> Snapshot:
         found = take(time_s) if snapshot is None else load(snapshot)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from wattsched.adapters.acting import RecordedActions
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.events import Events
 from wattsched.adapters.kubernetes.launches import Launches
-from wattsched.adapters.kubernetes.load import Binding, Load
+from wattsched.adapters.kubernetes.load import Binding
 from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
 from wattsched.adapters.kubernetes.watching import Mirror
@@ -26,7 +27,7 @@ _SEEN_S = 5.0
 
 
 @dataclass
-class Actions:
+class Actions(RecordedActions):
     """Actions on a real cluster.
 
     Parameters
@@ -84,7 +85,7 @@ class Actions:
             "launch": bindings[0].launch.model_dump(exclude_none=True, exclude={"uid"}),
         }
         bound, refused = list[Binding](), list[str]()
-        with _Action(self, "start", bindings[0].pod, about) as action:
+        with self.recorded(self._key(bindings[0].pod, "start"), about, starts=True) as found:
             for one in bindings:
                 try:
                     self._bind(one)
@@ -95,8 +96,11 @@ class Actions:
                     refused.append(f"{one.pod.key}: {error}")
                     if not bound:
                         break
-            action.outcome = "; ".join(refused) or "done"
+            found["outcome"] = "; ".join(refused) or "done"
         return bound, "; ".join(refused)
+
+    def _key(self, pod: KubePod, kind: str) -> str:
+        return f"{pod.uid}-{kind}-round{self.number}-{time.time_ns()}"
 
     def _bind(self, binding: Binding) -> None:
         pod = binding.pod
@@ -116,10 +120,6 @@ class Actions:
     def aside(self) -> Mapping[str, str]:
         """Jobs that are not decided on now, and why: none, as what cannot be bound is refused at once."""
         return {}
-
-    def give_way(self, load: Load, cap_w: float) -> bool:
-        """Hold no pods that have no room or no watts any more; whether there were any."""
-        return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Say in events of the pods that wait after a round why they do."""
@@ -144,11 +144,11 @@ class Actions:
             Where there was no answer.
         """
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
-        with _Action(self, "stop", job.pods[0], about) as action:
+        with self.recorded(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""
             if not refused:
                 refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
-            action.outcome = refused or "done"
+            found["outcome"] = refused or "done"
         return refused
 
     def _evict(self, pod: KubePod, *, dry_run: bool = False) -> str:
@@ -165,13 +165,6 @@ class Actions:
                 told = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
                 return f"{pod.key}: {told}"
         return ""
-
-    def settle(self) -> int:
-        """End the actions that a kill of ours cut off; what became of them is in the pods. How many."""
-        cut_off = self.journal.actions(unfinished=True)
-        for action in cut_off:
-            self.journal.end_action(action.key, {"outcome": "cut off; the next round sees what became of it"})
-        return len(cut_off)
 
     def wait_until_seen(self) -> None:
         """Wait until the watch shows what was done; what had no answer is asked for.
@@ -198,18 +191,3 @@ def _is_changed(uid: str, pods: Mapping[str, Any]) -> bool:
 def _changed(found: Mapping[str, Any] | None) -> bool:
     """Whether a pod is bound, deleted, or gone."""
     return found is None or bool(found["spec"].get("nodeName") or found["metadata"].get("deletionTimestamp"))
-
-
-class _Action:
-    """An action in the journal, which is begun before it is done and has an outcome afterwards."""
-
-    def __init__(self, actions: Actions, kind: str, pod: KubePod, about: Mapping[str, Any]) -> None:
-        self._journal, self._about, self.outcome = actions.journal, about, ""
-        self._key = f"{pod.uid}-{kind}-round{actions.number}-{time.time_ns()}"
-
-    def __enter__(self) -> _Action:
-        self._journal.begin_action(self._key, self._about)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._journal.end_action(self._key, {"outcome": self.outcome or "no answer"})

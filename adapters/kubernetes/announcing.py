@@ -16,6 +16,7 @@ from wattsched.adapters.kubernetes.extender import UNSEEN, Extender, Opinion
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob, job_key
 from wattsched.adapters.kubernetes.reading import Site
+from wattsched.adapters.overdraw import Stoppable, caps_w, over_w, stops_to_fit
 
 LAPSED = Opinion(why="it was not bound where it was to go, and is decided anew")
 """Of a pod whose announcement was withdrawn, while the scheduler might still follow it."""
@@ -89,11 +90,12 @@ class Announcing(Actions):
         }
         standing = [one for one in self._announced.values() if not one.withdrawn]
         names = {one.job for one in standing if one.binding.node in full}
-        excess_w = load.power_w - sum(load.soon_w.values()) - cap_w
-        for one in sorted(standing, key=lambda one: (-one.begun_s, one.job)):
-            if excess_w > 0:
-                names.add(one.job)
-                excess_w -= load.added_w(one.binding.node, one.binding.launch)
+        now_s = self.extender.clock()
+        mine = list[Stoppable]()
+        for one in standing:
+            freed_w = load.by_cap(load.added_by_node([one.binding]))
+            mine.append(Stoppable(one.job, freed_w, one.binding.launch.gpus, now_s - one.begun_s))
+        names |= stops_to_fit(over_w(load.begun.drawn_w, caps_w(load, cap_w)), mine).keys()
         self._withdraw(names)
         return bool(names)
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob, complete
-from wattsched.adapters.kubernetes.plan import Plan, Round, Start
+from wattsched.adapters.kubernetes.plan import Round, Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
 from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.tenants import Kept
 
 
@@ -21,7 +22,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
     What is leaving or to be stopped counts as gone. Who has room where it was decided goes first; where that
     leaves some without and the others would find room after these, these do.
     """
-    later = _later(plan, load)
+    later = load.after(plan.stops)
     there, astray = list[Start](), list[Start]()
     for start in plan.starts:
         bindings, why = placed(start, later)
@@ -40,7 +41,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
     """Why jobs that were told to the session are not among the starts of a plan."""
     load = round.load
-    later, starting = _later(plan, load), {start.job.name for start in plan.starts}
+    later, starting = load.after(plan.stops), {start.job.name for start in plan.starts}
     for start in plan.starts:
         placed(start, later)
     room, left, tenants = Room(later), _left(later, plan, cap_w), load.options.tenants
@@ -90,12 +91,6 @@ def _left(later: Load, plan: Plan, cap_w: float) -> dict[str, Left]:
         for pool in {later.pools.of_node[one.node] for one in start.bindings}:
             found[pool].first.append(start.job.name)
     return found
-
-
-def _later(plan: Plan, load: Load) -> Load:
-    """What is there when what is leaving, or to be stopped, has gone."""
-    stopped = [pod for name in plan.stops for pod in load.ours[name].pods]
-    return load.without([*load.leaving, *stopped])
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:

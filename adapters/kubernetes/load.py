@@ -18,13 +18,14 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, KubeNode, KubePod, Site
 from wattsched.adapters.kubernetes.site import usable
+from wattsched.adapters.overdraw import Stoppable, left_w, too_much
 
 Ours = Callable[[KubePod], bool]
 """Whether a pod is ours, such as by its scheduler's name."""
 
 LEAVING_S = 30.0
 """So long after it was to be gone a deleted pod's GPUs still count as about to be free."""
-_SLACK, _SLACK_W = 1e-6, 1e-6
+_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,12 @@ class Load:
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     _under: dict[str, list[str]] = field(default_factory=dict)
+    _foreign_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def running(self) -> int:
+        """Jobs of ours that have nodes."""
+        return len(self.ours | self.announced)
 
     @property
     def power_w(self) -> float:
@@ -108,6 +115,46 @@ class Load:
         """What is drawn through a power domain."""
         reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
         return reserved_w + sum(self.node_w[node] for node in self._under[domain])
+
+    @property
+    def drawn_w(self) -> dict[str, float]:
+        """What is drawn under each cap; that of the site has no name."""
+        return {"": self.power_w} | {domain: self.domain_w(domain) for domain in self._under}
+
+    def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
+        """Watts of nodes, added up under each cap."""
+        found = {"": sum(node_w.values())}
+        for domain, nodes in self._under.items():
+            found[domain] = sum(node_w.get(node, 0.0) for node in nodes)
+        return found
+
+    @property
+    def foreign_w(self) -> dict[str, float]:
+        """What GPUs of pods that are not ours draw beyond idling, under each cap."""
+        return self.by_cap(self._foreign_w)
+
+    @property
+    def stoppable(self) -> list[Stoppable]:
+        """Jobs of ours that may be evicted."""
+        found = list[Stoppable]()
+        for name, job in self.ours.items():
+            if job.preemptible:
+                bound = [Binding(pod, pod.node, self.launches[pod.uid]) for pod in job.pods]
+                ran_s = max(0.0, self.site.time_s - job.begun_s)
+                found.append(Stoppable(name, self.by_cap(self.added_by_node(bound)), job.gpus, ran_s))
+        return found
+
+    @property
+    def begun(self) -> Load:
+        """The same when what is leaving has left, and without what is not bound yet."""
+        found = self.after(())
+        for one in self.due:
+            found.give_back(one)
+        return found
+
+    def after(self, stops: Iterable[str]) -> Load:
+        """The same when jobs have stopped, and what is leaving has left."""
+        return self.without([*self.leaving, *(pod for name in stops for pod in self.ours[name].pods)])
 
     def domains_of(self, node: str) -> list[str]:
         """Power domains that a node is in."""
@@ -180,21 +227,16 @@ class Load:
         ]
         return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
 
-    def within(self, cap_w: float, bindings: Iterable[Binding]) -> str:
-        """Why bindings that are counted already would be too much now: '' where they are not.
-
-        What adds no watts is never too much.
-        """
+    def added_by_node(self, bindings: Iterable[Binding]) -> dict[str, float]:
+        """What bindings add to what their GPUs draw when they are idle."""
         added: dict[str, float] = defaultdict(float)
         for one in bindings:
             added[one.node] += self.added_w(one.node, one.launch)
-        if sum(added.values()) > 0 and self.power_w > cap_w + _SLACK_W:
-            return "would draw more than the cap"
-        for domain in self.options.power_domains:
-            more_w = sum(added[node] for node in self._under[domain.name] if node in added)
-            if more_w > 0 and self.domain_w(domain.name) > domain.power_cap_w + _SLACK_W:
-                return f"would draw more than the cap of '{domain.name}'"
-        return ""
+        return added
+
+    def within(self, cap_w: float, bindings: Iterable[Binding]) -> str:
+        """Why bindings that are counted already would be too much now: '' where they are not."""
+        return too_much(self.drawn_w, self.by_cap(self.added_by_node(bindings)), left_w(self, cap_w))
 
     def take(self, binding: Binding) -> None:
         """Count a pod as bound."""
@@ -281,6 +323,8 @@ def _count_present(
     elif launch is not None and not pod.leaving:
         present[job_key(pod)].append(pod)
         load.launches[pod.uid] = launch
+    if launch is None and not pod.leaving:
+        load._foreign_w[pod.node] += added_w
 
 
 def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:

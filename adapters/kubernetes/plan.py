@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from wattsched.adapters.kubernetes.site import domains_there
 from wattsched.adapters.options import OF_MODELS, Expansion
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -43,6 +44,22 @@ class Start:
     def power_w(self) -> float:
         """Watts of its pods."""
         return sum(one.launch.power_w for one in self.bindings)
+
+    @property
+    def name(self) -> str:
+        """Of the job."""
+        return self.job.name
+
+    def __str__(self) -> str:
+        """Where it starts, and how."""
+        gpus = Counter[str]()
+        for one in self.bindings:
+            gpus[one.node] += one.launch.gpus
+        launch = self.bindings[0].launch
+        places = ", ".join(f"{count} of {node}" for node, count in gpus.items())
+        clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+        limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+        return f"GPUs {places}{clock}{limit}, {self.power_w:,.0f} W"
 
 
 @dataclass(frozen=True)
@@ -71,28 +88,6 @@ class Round:
         """What is left of the quotas of namespaces, in a round of so many seconds."""
         options = self.load.options
         return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a decision asks of Kubernetes.
-
-    Attributes
-    ----------
-    starts : list of Start
-        Those whose GPUs or watts others have to leave first are among them.
-    stops : dict of str to str
-        Jobs whose pods are to be evicted, and why.
-    reasons : dict of str to str
-        Why other jobs wait.
-    moved : list of str
-        Jobs that would have to be elsewhere. They stay: a pod cannot be moved.
-    """
-
-    starts: list[Start]
-    stops: dict[str, str]
-    reasons: dict[str, str]
-    moved: list[str] = field(default_factory=list)
 
 
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
@@ -317,16 +312,3 @@ def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row
         for pod, node in zip(left, places, strict=True)
     )
     return Start(job, bindings)
-
-
-def stops_to_fit(load: Load, cap_w: float, guarded: Collection[str] = ()) -> dict[str, str]:
-    """Jobs to stop so that the draw is within a cap without a decision: those that began last go first."""
-    excess_w = load.power_w - sum(load.soon_w.values()) - cap_w
-    stops: dict[str, str] = {}
-    for job in sorted(load.ours.values(), key=lambda one: (-one.begun_s, one.name)):
-        if excess_w <= 0:
-            break
-        if job.preemptible and job.name not in guarded:
-            stops[job.name] = f"{excess_w:,.0f} W too many are drawn"
-            excess_w -= sum(load.added_w(pod.node, load.launches[pod.uid]) for pod in job.pods)
-    return stops

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattsched.adapters.acting import RecordedActions
 from wattsched.adapters.slurm.options import Launch
 from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
@@ -26,17 +27,14 @@ _MOST, _AGAIN_S = 20, 60.0
 
 
 @dataclass
-class Actions:
+class Actions(RecordedActions):
     """Actions on a real Slurm.
 
     Parameters
     ----------
     journal : RecordedSession
-        Where they are kept.
     settings : Path, optional
         Folder of a file for each job that was released with a clock or a power limit, for the prolog.
-    number : int
-        Of the round, which tells attempts apart.
     require : callable
         Raises a `SlurmError` where nothing may be changed now.
     """
@@ -76,13 +74,6 @@ class Actions:
         Of the commands of 22.05 only this one does; it reads slurm.conf again, too.
         """
         return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
-
-    def settle(self) -> int:
-        """End the actions that a kill of ours cut off; what became of them is in the queue. How many."""
-        cut_off = self.journal.actions(unfinished=True)
-        for action in cut_off:
-            self.journal.end_action(action.key, {"outcome": "cut off; the next round sees what became of it"})
-        return len(cut_off)
 
     def forget(self, present: Iterable[int]) -> None:
         """Remove settings of jobs that are gone."""
@@ -126,14 +117,14 @@ class Actions:
     def _done(self, key: str, about: Mapping[str, Any], *commands: tuple[str, ...]) -> str:
         """Ask Slurm, with a line in the journal before and after."""
         self.require()
-        self.journal.begin_action(key, about)
         outcome = ""
-        try:
-            for command in commands:
-                ask(*command)
-        except SlurmError as error:
-            outcome = str(error)
-        self.journal.end_action(key, {"outcome": outcome or "done"})
+        with self.recorded(key, about, starts=about["action"] == "start") as found:
+            try:
+                for command in commands:
+                    ask(*command)
+            except SlurmError as error:
+                outcome = str(error)
+            found["outcome"] = outcome or "done"
         return outcome
 
     def _write_settings(self, number: int, launch: Launch) -> None:

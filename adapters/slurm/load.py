@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from wattsched.adapters.overdraw import Stoppable
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
@@ -81,6 +82,11 @@ class Load:
         return total_w + self.idle_w(node) * idle
 
     @property
+    def running(self) -> int:
+        """Jobs of ours on GPUs."""
+        return len(self.ours)
+
+    @property
     def power_w(self) -> float:
         """What everything draws."""
         total_w = sum(running.launch.power_w for running in self.ours.values())
@@ -95,12 +101,60 @@ class Load:
             total_w += running.launch.power_w * gpus / running.launch.gpus
         return total_w
 
+    @property
+    def drawn_w(self) -> dict[str, float]:
+        """What is drawn under each cap; that of the site has no name."""
+        domains = self.options.power_domains
+        return {"": self.power_w} | {domain.name: self.domain_w(domain) for domain in domains}
+
+    def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
+        """Watts of nodes, added up under each cap."""
+        found = {"": sum(node_w.values())}
+        for domain in self.options.power_domains:
+            found[domain.name] = sum(node_w.get(node, 0.0) for node in behind(self.site, domain))
+        return found
+
+    @property
+    def foreign_w(self) -> dict[str, float]:
+        """What GPUs of other people's jobs draw beyond idling, under each cap."""
+        nodes = self.site.nodes
+        most_w = {name: self.options.max_power_w(nodes[name].gpu_type) for name in self.others}
+        return self.by_cap(
+            {
+                name: len(gpus) * (most_w[name] - self.idle_w(nodes[name]))
+                for name, gpus in self.others.items()
+            }
+        )
+
+    @property
+    def stoppable(self) -> list[Stoppable]:
+        """Jobs of ours that Slurm may requeue, or has not started yet."""
+        return [
+            Stoppable(
+                number,
+                self.by_cap(self.added_by_node(one.launch)),
+                one.launch.gpus,
+                max(0.0, self.site.time_s - one.job.start_s) if one.job.running else 0.0,
+            )
+            for number, one in self.ours.items()
+            if one.job.pending or (one.job.running and one.job.requeue)
+        ]
+
+    @property
+    def begun(self) -> Load:
+        """The same when what is leaving has left; its GPUs take no job yet."""
+        taken = {node: set(gpus) for node, gpus in self.mislaid.items()}
+        for one in self.leaving.values():
+            for node, gpus in one.gpus.items():
+                taken.setdefault(node, set()).update(gpus)
+        return replace(self, leaving={}, mislaid=taken)
+
     def _unled_w(self, node: SlurmNode) -> float:
         """What a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
         return self.options.base_power_w + self.reserved_w(node) + idle_w
 
-    def after(self, stops: Iterable[int], starts: Iterable[tuple[SlurmJob, Launch]]) -> Load:
+    def after(self, stops: Iterable[int], starts: Iterable[tuple[SlurmJob, Launch]] = ()) -> Load:
         """The load when jobs have stopped, what is leaving has left, and others have started."""
         later = replace(
             self,
@@ -119,9 +173,12 @@ class Load:
 
     def added_w(self, launch: Launch) -> float:
         """What a start adds to what its GPUs draw when they are idle."""
-        return launch.power_w - sum(
-            count * self.idle_w(self.site.nodes[node]) for node, count in launch.nodes.items()
-        )
+        return sum(self.added_by_node(launch).values())
+
+    def added_by_node(self, launch: Launch) -> dict[str, float]:
+        """The same by node."""
+        each_w, nodes = launch.power_w / launch.gpus, self.site.nodes
+        return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
 
     def has_room(self, launch: Launch) -> bool:
         """Whether the nodes of a start have its GPUs now."""

@@ -9,6 +9,7 @@ from typing import Any
 from wattsched.adapters.options import Expansion
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
 from wattsched.adapters.slurm.options import (
@@ -22,7 +23,6 @@ from wattsched.adapters.slurm.options import (
 from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.slurm.site import behind
 from wattsched.adapters.tenants import Kept, left_for
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
@@ -38,6 +38,7 @@ def cluster_of(load: Load, pools: Mapping[str, str], ahead_s: float) -> dict[str
     ahead_s : float
         Nodes whose reservation begins within so many seconds are closed to all jobs.
     """
+    load = load.begun
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []
@@ -311,24 +312,18 @@ class Start:
     job: SlurmJob
     launch: Launch
 
+    @property
+    def name(self) -> int:
+        """Its number."""
+        return self.job.id
 
-@dataclass(frozen=True)
-class Plan:
-    """What a decision asks of Slurm.
-
-    Attributes
-    ----------
-    starts : list of Start
-        Those whose GPUs or watts others have to leave first are among them.
-    stops : dict of int to str
-        Jobs to be requeued and held, and why.
-    reasons : dict of int to str
-        Why jobs wait, where there is more to say than that others go first.
-    """
-
-    starts: list[Start]
-    stops: dict[int, str]
-    reasons: dict[int, str]
+    def __str__(self) -> str:
+        """Where it starts, and how."""
+        launch = self.launch
+        told = ", ".join(f"{gpus} of {node}" for node, gpus in launch.nodes.items())
+        clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+        limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+        return f"GPUs {told}{clock}{limit}, {launch.power_w:,.0f} W"
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
@@ -359,16 +354,3 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
     # What could not be told to the session counts as others' load.
     stops |= {number: "waits" for number in ours if number not in decided and number not in round.left_out}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
-
-
-def stops_to_fit(load: Load, cap_w: float) -> dict[int, str]:
-    """Jobs to stop so that the draw is within a cap without a decision: those that began last go first."""
-    excess_w = load.power_w - cap_w
-    stops: dict[int, str] = {}
-    for running in sorted(load.ours.values(), key=lambda one: (-one.job.start_s, -one.job.id)):
-        if excess_w <= 0:
-            break
-        if running.job.running and running.job.requeue:
-            stops[running.job.id] = echo(f"{excess_w:,.0f} W too many are drawn", "")
-            excess_w -= load.added_w(running.launch)
-    return stops

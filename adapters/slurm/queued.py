@@ -7,10 +7,11 @@ from math import inf
 from typing import Any
 
 from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import gpu_type_of
 from wattsched.adapters.slurm.load import Load
 from wattsched.adapters.slurm.options import Ours
-from wattsched.adapters.slurm.plan import Plan, Round
+from wattsched.adapters.slurm.plan import Round
 from wattsched.adapters.slurm.reading import MARK, Site
 from wattsched.adapters.slurm.site import behind
 from wattsched.adapters.tenants import Kept

@@ -1,4 +1,4 @@
-"""The cap from a file that changes: announced cuts count early, and what cannot be read changes nothing."""
+"""The cap from a file that changes: announced cuts count early, and what is not known raises nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.adapters.budget import Budget, Caps
+from wattsched.adapters.budget import BELIEVED_S, GRACE_S, Budget, Cap, Caps
 from wattsched.instances.errors import InputError
 
 
@@ -20,37 +20,97 @@ def at(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).isoformat()
 
 
+class Clocks:
+    """A clock that people set, and one that only runs."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.now_s = self.run_s = 0.0
+        self.budget = Budget(clock=lambda: self.now_s, monotonic=lambda: self.run_s, **fields)
+
+    def cap(self, after_s: float = 0.0, set_s: float = 0.0) -> Cap:
+        """The cap some seconds later, with the clock set by some more."""
+        self.run_s += after_s
+        self.now_s += after_s + set_s
+        return self.budget.cap()
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 100), st.floats(1, 1e5)), unique_by=lambda pair: pair[0]),
     st.integers(0, 100),
     st.integers(0, 50),
+    st.integers(-100, 100),
 )
-def test_the_least_of_the_time_ahead_counts(changes: list[tuple[int, float]], now: int, ahead: int) -> None:
-    rows: Any = [{"at": datetime.fromtimestamp(time_s, UTC), "power_w": watts} for time_s, watts in changes]
-    caps = Caps.model_validate({"power_w": 5e4, "changes": rows})
+def test_the_least_of_the_time_ahead_counts_and_of_all_times_that_it_may_be(
+    changes: list[tuple[int, float]], now: int, ahead: int, set_s: int
+) -> None:
+    rows: Any = [{"at": at(time_s), "power_w": watts} for time_s, watts in changes]
 
     def in_force(moment: int) -> float:
         past = sorted(pair for pair in changes if pair[0] <= moment)
         return past[-1][1] if past else 5e4
 
-    assert caps.least(now, ahead) == min(in_force(moment) for moment in range(now, now + ahead + 1))
+    document = {"power_w": 5e4, "changes": rows}
+    assert Caps.model_validate(document).least(now, ahead) == min(map(in_force, range(now, now + ahead + 1)))
+    clocks = Clocks(file="cap.json", ahead_s=ahead, source=lambda: document)
+    clocks.cap()
+    found = clocks.cap(now, set_s)
+    first, last = sorted((now, now + set_s)) if abs(set_s) > 2 else (now + set_s, now + set_s)
+    assert found.now_w == min(map(in_force, range(first, last + 1)))
+    assert found.soon_w == min(map(in_force, range(first, last + ahead + 1)))
+    assert bool(found.alarms) == (abs(set_s) > 2)
+    # A clock that stays as it was set is believed after an hour.
+    later = clocks.cap(BELIEVED_S)
+    assert later == (in_force(10_000), in_force(10_000), "", ())
 
 
-def test_a_file_is_read_anew_and_what_cannot_be_read_leaves_the_last_cap(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_does_not_double_the_cap() -> None:
+    document = {"power_w": 64_000, "changes": [{"at": at(100), "power_w": 32_000}]}
+    clocks = Clocks(file="cap.json", source=lambda: document)
+    clocks.cap()
+    assert clocks.cap(110).now_w == 32_000
+    found = clocks.cap(0, -120)
+    assert (found.now_w, found.unknown) == (32_000, "")
+    assert "the clock was set back by 120 s" in found.alarms[0]
+    assert clocks.cap(1, 120) == (32_000, 32_000, "", ())
+
+
+def test_what_cannot_be_read_leaves_the_last_cap_and_lets_nothing_start(tmp_path: Path) -> None:
     file = tmp_path / "cap.json"
-    budget = Budget(file=str(file), ahead_s=30.0)
+    clocks = Clocks(file=str(file), ahead_s=30.0)
     with pytest.raises(InputError, match="no such file"):
-        budget.cap_w(0.0)
+        clocks.cap()
     file.write_text(json.dumps({"power_w": 900, "changes": [{"at": at(100), "power_w": 400}]}))
-    assert [budget.cap_w(time_s) for time_s in (0.0, 69.0, 71.0, 1e4)] == [900, 900, 400, 400]
+    assert [clocks.cap(after_s).soon_w for after_s in (0.0, 69.0, 2.0)] == [900, 900, 400]
     for spoilt in ("{", "[]", '{"power_w": -1}', '{"power_w": 1, "changes": [{"at": "noon", "power_w": 1}]}'):
         file.write_text(spoilt)
-        assert budget.cap_w(0.0) == 900
-        assert "still counts" in budget.note
-    assert "changes[0].at: must be a time as 2027-01-31T17:00:00Z, got 'noon'" in budget.note
+        found = clocks.cap()
+        assert (found.now_w, found.soon_w) == (900, 400)
+        assert found.unknown
+    assert "changes[0].at: must be a time as 2027-01-31T17:00:00Z, got 'noon'" in found.unknown
+    assert found.unknown in found.alarms[0]
+    file.unlink()
+    # An announced cut counts at its moment also where the file is gone.
+    assert clocks.cap(1e4).now_w == 400
     file.write_text('{"power_w": 700}')
-    assert (budget.cap_w(0.0), budget.note) == (700, "")
+    assert clocks.cap() == (700, 700, "", ())
+
+
+def test_a_forgotten_budget_expires_and_a_fail_safe_cap_counts_after_a_minute() -> None:
+    document = {"power_w": 900, "until": at(50)}
+    clocks = Clocks(file="cap.json", source=lambda: document, fail_safe_w=300.0)
+    assert clocks.cap(49).unknown == ""
+    expired = clocks.cap(2)
+    assert (expired.now_w, "it counted until 1970-01-01T00:00:50+00:00" in expired.unknown) == (900, True)
+    assert clocks.cap(GRACE_S).now_w == clocks.budget.cap().soon_w == 300
+    document["until"] = at(1e6)
+    assert clocks.cap() == (900, 900, "", ())
+
+
+def test_without_a_file_at_all_a_fail_safe_cap_keeps_the_rounds_going() -> None:
+    clocks = Clocks(file="/nowhere/cap.json", fail_safe_w=300.0)
+    assert (clocks.cap().now_w, bool(clocks.cap().unknown)) == (math.inf, True)
+    assert clocks.cap(GRACE_S).now_w == 300
 
 
 def test_without_a_file_there_is_a_number_or_no_limit() -> None:
-    assert (Budget(5.0).cap_w(0.0), Budget().cap_w(0.0)) == (5.0, math.inf)
+    assert (Budget(5.0).cap(), Budget().cap()) == ((5.0, 5.0, "", ()), (math.inf, math.inf, "", ()))

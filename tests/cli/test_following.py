@@ -20,7 +20,7 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(
     capsys: pytest.CaptureFixture[str], rounds: list[list[str] | None]
 ) -> None:
     """None is a round without an answer."""
-    told = [UnansweredError("no") if some is None else Report(1, 0.0, notes=some) for some in rounds]
+    told = [UnansweredError("no") if some is None else Report(1, notes=some, alarms=some) for some in rounds]
     capsys.readouterr()
     follow(told, lambda _: {}, once=False, as_json=True, do_apply=True)
     printed = capsys.readouterr()
@@ -29,5 +29,37 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(
         expected += [note for note in some or () if note not in before]
         before = before if some is None else some
     lines = printed.err.splitlines()
-    assert [line.split("note: ")[1] for line in lines if "note: " in line] == expected
+    for word in ("note: ", "ALARM: "):
+        assert [line.split(word)[1] for line in lines if word in line] == expected
     assert [json.loads(line).get("notes") for line in printed.out.splitlines()] == rounds
+    assert [json.loads(line)["alarms"] for line in printed.out.splitlines()] == [
+        ["no"] if some is None else some for some in rounds
+    ]
+
+
+@given(
+    st.builds(
+        Report,
+        number=st.integers(1, 10**6),
+        running=st.integers(0, 10**4),
+        queued=st.integers(0, 10**5),
+        power_w=st.floats(0, 1e6),
+        cap_w=st.none() | st.floats(1, 1e6),
+        planned_w=st.none() | st.floats(0, 1e6),
+        reason=st.sampled_from(["optimal", "feasible", "time limit", ""]),
+        gap=st.none() | st.floats(0, 1),
+        took_s=st.floats(0, 1e4),
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
+    capsys: pytest.CaptureFixture[str], report: Report
+) -> None:
+    capsys.readouterr()
+    follow([report], lambda _: {"start": dict.fromkeys(range(123), "a"), "stop": {}}, once=True, as_json=False, do_apply=False)
+    line = capsys.readouterr().err.splitlines()[0]
+    small = report.number < 10**5 and max(report.running, report.queued) < 10**4
+    watts = (report.power_w, report.planned_w or 0.0, report.cap_w or 0.0)
+    assert len(line) <= 80 or not (small and max(watts) < 999_990)
+    assert f"{report.power_w / 1000:,.2f}" in line
+    assert report.planned_w is None or f"-> {report.planned_w / 1000:,.2f}" in line

@@ -18,9 +18,10 @@ from wattsched.adapters.kubernetes.arranging import placed
 from wattsched.adapters.kubernetes.load import Load, load_of
 from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
-from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of, stops_to_fit
+from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
+from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
 from wattsched.adapters.tenants import Kept
 
 
@@ -142,7 +143,7 @@ def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
 @given(st.floats(1_000, 12_000))
 def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
     load = load_at(read(SNAPSHOT))
-    stops = stops_to_fit(load, cap_w)
+    stops = stops_to_fit(over_w(load.drawn_w, caps_w(load, cap_w)), load.stoppable)
     assert set(stops) == ({"default/old"} if load.power_w > cap_w else set())
 
 

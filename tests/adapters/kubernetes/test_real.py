@@ -120,7 +120,7 @@ def test_pods_that_allow_it_are_evicted_for_others_and_for_the_cap(
     assert set(rounds.round().started) == {"default/large"}
     rounds.budget.power_w = IDLE_W
     told = rounds.round()
-    assert "nothing more can be done" in " ".join(told.notes)
+    assert "nothing more can be done" in " ".join(told.alarms)
     assert set(nodes_of(api)) == {"kept", "large"}
 
 

@@ -270,7 +270,7 @@ def test_a_gang_of_which_one_pod_is_guarded_is_not_evicted_in_part(cluster: Clus
     assert cluster.running() == {"guarded-0", "guarded-1"}
     assert "t/guarded-1: a disruption budget forbids it now" in " ".join(report.notes)
     cluster.budget.power_w = idle_w + 7 * 350
-    assert "nothing more can be done" in " ".join(rounds.round().notes)
+    assert "nothing more can be done" in " ".join(rounds.round().alarms)
     assert cluster.running() == {"guarded-0", "guarded-1"}
 
 
@@ -387,10 +387,13 @@ def test_whoever_waits_is_told_why(
     assert all(last in why for why in report.waiting.values())
 
 
-def test_where_there_is_no_decision_it_is_told(cluster: Cluster) -> None:
+def test_where_idle_nodes_draw_more_than_the_cap_nothing_starts_and_it_is_told(cluster: Cluster) -> None:
     cluster.submit("one")
     cluster.budget.power_w = IDLE_W - 1
-    assert cluster.rounds().round().waiting == {"t/one": "there is no decision"}
+    report = cluster.rounds().round()
+    assert (report.started, report.reason) == ({}, "optimal")
+    assert report.waiting == {"t/one": "needs 1.6 kW, the cap is 1.2 kW"}
+    assert "nothing more can be done" in " ".join(report.alarms)
 
 
 def test_a_gang_is_stopped_only_if_all_its_pods_allow_it(cluster: Cluster) -> None:

@@ -52,8 +52,8 @@ def test_slurm_counts_anew_what_it_has_mislaid_for_long(
         for second in (0, 10, 20, 30, 40, 50):
             shown.append({**mislaid, "time": str(float(SNAPSHOT["time"]) + second)})
             told += [note for note in rounds.round().notes if "counts anew" in note]
-        assert isinstance(rounds._actions, Noted)
-        assert rounds._actions.recounts == len(told) == expected
+        assert isinstance(rounds.actions, Noted)
+        assert rounds.actions.recounts == len(told) == expected
         # Once nothing is mislaid any more, the time begins again.
         shown.append({**SNAPSHOT, "reservations": mislaid["reservations"]})
         rounds.round()

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import wattsched
 from wattsched.adapters.options import stated_in
+from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Round, plan_of, round_of, stops_to_fit
+from wattsched.adapters.slurm.plan import Round, plan_of, round_of
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.instances.errors import InputError
@@ -90,7 +91,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_cap(
 @given(st.floats(1_000, 12_000))
 def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
     load = load_of(SITE, TRUSTING, Ours())
-    stops = stops_to_fit(load, cap_w)
+    stops = stops_to_fit(over_w(load.drawn_w, caps_w(load, cap_w)), load.stoppable)
     if load.power_w <= cap_w:
         assert not stops
     for number in stops:

@@ -1,0 +1,308 @@
+"""Round after round, whoever schedules: look, keep the cap, decide, stop, look again, start, and report.
+
+What a cut of the cap asks for is done before anything is decided, and whatever becomes of the decision.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event
+from typing import Any, ClassVar, Generic, TypeVar
+
+from wattsched.adapters.budget import Budget, Cap
+from wattsched.adapters.overdraw import caps_w, limits_w, over_w, stops_to_fit, told_w
+from wattsched.adapters.quarantine import Clock
+from wattsched.adapters.rounds import Plan, Policy, Report, UnansweredError, tell
+from wattsched.instances.errors import InputError
+from wattsched.serve.database import JournalError
+from wattsched.serve.journal import Journal
+from wattsched.serve.recorded import RecordedSession
+
+_WATCH_S = 0.5
+"""How often the cap is read while a decision is made."""
+_NOTHING = {
+    "gpu_types": {"none": {"idle_power_w": 0.0}},
+    "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
+}
+
+ReportT = TypeVar("ReportT", bound=Report)
+
+
+class RoundLoop(ABC, Generic[ReportT]):
+    """Rounds until `stop` is set.
+
+    Parameters
+    ----------
+    policy : Policy
+    budget : Budget
+    journal : Journal
+
+    Attributes
+    ----------
+    session : RecordedSession
+        Ours in the journal, which is made if it is not there.
+    actions : RecordedActions, optional
+        What changes the cluster; None where nothing is to be changed.
+    stop : threading.Event
+        Ends the rounds after the action in progress.
+    """
+
+    scheduler: ClassVar[str]
+    """Name of our session in the journal."""
+    job: ClassVar[str] = ""
+    """What names of jobs are preceded by."""
+
+    policy: Any
+    actions: Any
+
+    def __init__(self, policy: Policy, budget: Budget, journal: Journal) -> None:
+        self.policy, self.budget, self.journal, self.stop = policy, budget, journal, Event()
+        there = self.scheduler in journal.sessions()
+        self.session: RecordedSession = (
+            journal.open(self.scheduler) if there else journal.create(self.scheduler, {"cluster": _NOTHING})
+        )
+        self._records: dict[str, Mapping[str, Any]] = {}
+
+    def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
+        """Do rounds; what has no answer, or cannot be used, is told, and tried again."""
+        while not self.stop.is_set():
+            begun = time.monotonic()
+            try:
+                report = self.round()
+                report.took_s = time.monotonic() - begun
+                yield report
+            except (UnansweredError, InputError) as error:
+                yield error
+            self.stop.wait(max(0.0, self.policy.every_s - (time.monotonic() - begun)))
+
+    def round(self) -> ReportT:
+        """Do one round.
+
+        Raises
+        ------
+        UnansweredError
+            Where the cluster does not answer; nothing is taken for granted then.
+        InputError
+            For answers, options or budgets that cannot be used.
+        """
+        load, cap = self.look(), self.budget.cap()
+        report = self.report()
+        report.time_s, report.notes = load.site.time_s, list(load.site.notes)
+        report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
+        load = self._kept(load, cap, report)
+        load = self.prepared(load, cap, report)
+        plan = self._decided(load, cap, report)
+        if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
+            load, cap = self._kept(self.look(), cut, report), cut
+            plan = Plan([], {}, plan.reasons)
+            report.notes.append("the cap was cut while this round was decided: nothing starts in it")
+        report.waiting = plan.reasons
+        if self.actions is not None:
+            self.actions.number = report.number
+            self._stop(plan.stops, load, report)
+            if plan.starts or report.stopped:
+                # Jobs of others may have come while we decided.
+                load = self.look_after(report)
+            self._start(plan.starts, load, report)
+            self.end_round(load, report)
+        self._count(load, plan, cap, report)
+        return report
+
+    # -- the cap -----------------------------------------------------------------------------------------
+
+    def _kept(self, load: Any, cap: Cap, report: ReportT) -> Any:
+        """Stop what brings the draw below the caps in force, and look again."""
+        if self.actions is None:
+            return load
+        if cut_off := self.actions.settle():
+            report.notes.append(f"{cut_off} actions were cut off; what became of them is seen")
+        if self.actions.give_way(load, cap.now_w):
+            load = self.look()
+        if stops := self._stops_to_fit(load, cap.now_w, report):
+            self._stop(stops, load, report)
+            load = self.look()
+        return load
+
+    def _stops_to_fit(self, load: Any, cap_w: float, report: ReportT) -> dict[Any, str]:
+        """Jobs to stop so that the draw is within the caps without a decision."""
+        over, kept = over_w(load.begun.drawn_w, limits_w(load, cap_w)), dict[Any, str]()
+        while True:
+            jobs = [one for one in load.stoppable if one.name not in kept] if over else []
+            stops = stops_to_fit(over, jobs, self._records)
+            if not (refused := self.refused(stops, load)):
+                report.note_not_stopped(kept, self.job)
+                return stops
+            kept |= refused
+
+    # -- deciding ----------------------------------------------------------------------------------------
+
+    def _decided(self, load: Any, cap: Cap, report: ReportT) -> Plan:
+        """The plan of a decision; where there is none, what brings the draw below the caps."""
+        report.alarms += cap.alarms
+        plan, why = None, "the cap is not known" if cap.unknown else "there is no decision"
+        reasons = dict[Any, str]()
+        if not cap.unknown:
+            try:
+                round = self.round_of(load, Clock(self.policy.deadline_s))
+                reasons = round.left_out
+                self.tell(round, cap.soon_w)
+                plan = self.decided(round, cap.soon_w, report)
+            except JournalError as error:
+                why = f"{error}: nothing starts, and the cap is kept"
+                report.alarms.append(why)
+            except (UnansweredError, InputError):
+                raise
+            except Exception as error:
+                # Whatever it is: the cap is to be kept in the next round, too.
+                why = f"there is no decision ({type(error).__name__}: {error}): nothing starts"
+                report.alarms.append(why)
+        if plan is not None:
+            return plan
+        stops = self._stops_to_fit(load, cap.soon_w, report)
+        return Plan([], stops, dict.fromkeys(self.waiting(load), why) | reasons)
+
+    def tell(self, round: Any, cap_w: float) -> None:
+        """Tell the session of everything as it is now."""
+        policy, options = self.policy, self.policy.options
+        running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
+        caps = told_w(round.load, [self.key(job["name"]) for job in running], cap_w)
+        rows = [{**row, "power_cap_w": caps[row["name"]]} for row in round.cluster["power_domains"]]
+        self._records = {job["name"]: job for job in round.jobs}
+        odd = tell(
+            self.session,
+            {**round.cluster, "power_domains": rows},
+            round.jobs,
+            cap_w=caps[""],
+            objective=policy.objective,
+            round_s=policy.every_s,
+            change_cost=policy.change_cost,
+            tenants=round.tenants(policy.every_s),
+            carbon_g_per_kwh=options.carbon_g_per_kwh,
+        )
+        round.left_out.update({self.key(name): why for name, why in odd.items()})
+
+    def solve(self, round: Any, report: ReportT) -> Any:
+        """The decision of the session; None where there is none. A cut of the cap, and `stop`, end it."""
+        with self._watched():
+            made = self.session.solve(deadline_s=round.clock.left_s)
+        report.take(made)
+        return made.decision if made.decision.solved else None
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End the decision in progress when the cap is cut, or `stop` is set."""
+        now_w, done = self.budget.cap().now_w, Event()
+
+        def watch() -> None:
+            while not done.wait(_WATCH_S):
+                if self.stop.is_set() or self.budget.cap().now_w < now_w:
+                    self.session.cancel()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+    # -- doing -------------------------------------------------------------------------------------------
+
+    def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
+        for name, why in stops.items():
+            if refused := self.stop_job(name, why, load):
+                report.note_not_stopped({name: refused}, self.job)
+            else:
+                report.stopped[name] = why
+
+    def _start(self, starts: Collection[Any], load: Any, report: ReportT) -> None:
+        """Start jobs one by one, each only if everything still fits below the caps with it."""
+        for start in starts:
+            cap = self.budget.cap()  # it may have been cut since the decision
+            why = "is being ended" if self.stop.is_set() else cap.unknown or self.actions.fault
+            try:
+                why = why or self.start_job(start, load, cap.soon_w, report)
+            except JournalError as error:
+                why = str(error)
+            if why:
+                report.postponed[start.name] = why
+
+    def _count(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
+        """Say what is drawn, and what of it is above a cap though all was done that may be."""
+        report.power_w, report.running = load.power_w, load.running
+        report.queued = len(self.waiting(load))
+        then = load.begun
+        if self.actions is None:
+            report.stopped = dict(plan.stops)
+            report.started = {start.name: str(start) for start in plan.starts}
+            then = self.planned(plan, load)
+            report.planned_w = then.power_w
+        elif self.actions.fault:
+            told = f"{self.actions.fault}: nothing starts, and the cap is kept"
+            report.alarms += [told] if told not in report.alarms else []
+            self.actions.fault = ""
+        caps = caps_w(load, cap.now_w)
+        for name, above_w in over_w(then.drawn_w, caps).items():
+            where = f" behind '{name}'" if name else ""
+            told = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
+            told += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
+            report.alarms.append(f"{told}: nothing more can be done")
+
+    # -- what each scheduler does in its own way ---------------------------------------------------------
+
+    @abstractmethod
+    def report(self) -> ReportT:
+        """Begin a report."""
+
+    @abstractmethod
+    def key(self, name: str) -> Any:
+        """Our name of a job that a session has."""
+
+    @abstractmethod
+    def look(self) -> Any:
+        """Who uses what now, as Slurm's or Kubernetes' `Load` has it."""
+
+    @abstractmethod
+    def look_after(self, report: ReportT) -> Any:
+        """The same when what was stopped has left, or after a while."""
+
+    @abstractmethod
+    def prepared(self, load: Any, cap: Cap, report: ReportT) -> Any:
+        """See to what does not wait for a decision; who uses what then."""
+
+    @abstractmethod
+    def waiting(self, load: Any) -> Collection[Any]:
+        """Jobs of ours that wait."""
+
+    @abstractmethod
+    def round_of(self, load: Any, clock: Clock) -> Any:
+        """The cluster and its jobs, as a session is told of them."""
+
+    @abstractmethod
+    def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
+        """What the session decides; None where there is no decision."""
+
+    @abstractmethod
+    def planned(self, plan: Plan, load: Any) -> Any:
+        """Who would use what if a plan were carried out."""
+
+    def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
+        """Jobs whose stop would be refused, and why."""
+        return {}
+
+    @abstractmethod
+    def stop_job(self, name: Any, why: str, load: Any) -> str:
+        """Stop a job; '' or why not."""
+
+    @abstractmethod
+    def start_job(self, start: Any, load: Any, cap_w: float, report: ReportT) -> str:
+        """Start a job and count it, if there is room and it is not too much; '' or why it is postponed."""
+
+    @abstractmethod
+    def end_round(self, load: Any, report: ReportT) -> None:
+        """See to what comes after the starts."""

@@ -1,0 +1,155 @@
+"""What is drawn above caps: which jobs stop for it, and what the caps leave a decision.
+
+Watts stand by the name of the cap that they are under: that of a power domain, and '' for the site's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf, isnan, nan
+from typing import Any, Protocol
+
+from wattsched.adapters.options import StatedOptions
+
+_SLACK_W, _ROUNDING_W = 1e-6, 1e-3
+"""Watts by which a cap is not taken to be broken, and by which sums of the engine may differ from ours."""
+
+
+@dataclass(frozen=True)
+class Stoppable:
+    """A job that may be stopped.
+
+    Attributes
+    ----------
+    freed_w : mapping of str to float
+        Watts that this frees under each cap.
+    gpus : int
+    ran_s : float
+        Since it began.
+    """
+
+    name: Any
+    freed_w: Mapping[str, float]
+    gpus: int
+    ran_s: float
+
+    def lost(self, record: Mapping[str, Any]) -> float:
+        """Weighted GPU seconds that are lost; infinite for one that its record lets nobody stop.
+
+        Parameters
+        ----------
+        record : mapping
+            What a decision was told of it last; empty where it was told nothing.
+        """
+        if not record.get("preemptible", True):
+            return inf
+        return float(record.get("weight", 1.0) * self.gpus * record.get("restart_s", self.ran_s))
+
+
+class Drawing(Protocol):
+    """A load, as the rounds of every scheduler see it."""
+
+    @property
+    def options(self) -> StatedOptions:
+        """The site's file."""
+
+    @property
+    def drawn_w(self) -> dict[str, float]:
+        """What is drawn under each cap."""
+
+    @property
+    def foreign_w(self) -> dict[str, float]:
+        """What GPUs of other people's jobs draw beyond idling, under each cap."""
+
+    def after(self, stops: Iterable[Any], /) -> Drawing:
+        """The load when jobs have stopped, and what is leaving has left."""
+
+
+def caps_w(load: Drawing, cap_w: float) -> dict[str, float]:
+    """All caps by name."""
+    return {"": cap_w} | {domain.name: domain.power_cap_w for domain in load.options.power_domains}
+
+
+def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str, float]:
+    """Watts above each cap that is broken."""
+    return {name: drawn_w[name] - cap for name, cap in caps.items() if drawn_w[name] > cap + _SLACK_W}
+
+
+def limits_w(load: Drawing, cap_w: float) -> dict[str, float]:
+    """Watts above which jobs of ours stop: the caps, and more where they do not stop for strangers."""
+    caps, foreign, found = caps_w(load, cap_w), load.foreign_w, load.options.foreign
+    beyond_w = 0.0 if found.stop_ours else max(0.0, foreign[""] - found.power_w)
+    return {name: cap + min(beyond_w, foreign[name]) for name, cap in caps.items()}
+
+
+def left_w(load: Drawing, cap_w: float) -> dict[str, float]:
+    """The caps without the watts that are set aside for strangers who do not draw them yet."""
+    aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
+    return caps_w(load, cap_w) | {"": cap_w - aside_w}
+
+
+def told_w(load: Drawing, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
+    """The caps that a decision is told, under which what may not be stopped is never too much.
+
+    Where that draws more than a cap, the cap is what it draws: nothing starts there, what may be stopped is,
+    and the rest of the site is decided as ever.
+    """
+    caps, staying_w = left_w(load, cap_w), load.after(stoppable).drawn_w
+    told = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
+    if not load.options.foreign.stop_ours:
+        now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
+        told = {name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in told.items()}
+    return told
+
+
+def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: Mapping[str, float]) -> str:
+    """Why a start is too much now, with which `drawn_w` is drawn; '' where it is not.
+
+    What adds no watts under a cap is never too much there.
+    """
+    broken = [name for name in over_w(drawn_w, caps) if added_w[name] > 0]
+    if not broken:
+        return ""
+    return "would draw more than the cap" + (f" of '{broken[0]}'" if broken[0] else "")
+
+
+def stops_to_fit(
+    over: Mapping[str, float],
+    jobs: Iterable[Stoppable],
+    records: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[Any, str]:
+    """Jobs to stop so that nothing is drawn above the caps: those that lose the least per watt go first.
+
+    Parameters
+    ----------
+    over : mapping of str to float
+        Watts above each cap.
+    jobs : iterable of Stoppable
+    records : mapping, optional
+        What a decision was told of jobs last, by name.
+    """
+    left, stops, waiting = dict(over), dict[Any, str](), list(jobs)
+    stopped, known = list[Stoppable](), records or {}
+
+    def price(job: Stoppable) -> float:
+        """What is lost per watt that helps."""
+        watts = sum(min(over_w, max(0.0, job.freed_w[cap])) for cap, over_w in left.items() if over_w > 0)
+        return job.lost(known.get(str(job.name), {})) / watts if watts > 0 else nan
+
+    while any(watts > _SLACK_W for watts in left.values()):
+        prices = [(price(job), place) for place, job in enumerate(waiting)]
+        useful = [one for one in prices if not isnan(one[0])]
+        if not useful:
+            break
+        job = waiting.pop(min(useful)[1])
+        stopped.append(job)
+        stops[job.name] = f"{max(left.values()):,.0f} W too many are drawn"
+        left = {cap: watts - job.freed_w[cap] for cap, watts in left.items()}
+    # The last ones may make some of the first needless.
+    for job in stopped:
+        without = {cap: watts + job.freed_w[cap] for cap, watts in left.items()}
+        if all(watts <= _SLACK_W for watts in without.values()):
+            left = without
+            del stops[job.name]
+    return stops

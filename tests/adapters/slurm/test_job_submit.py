@@ -1,0 +1,115 @@
+"""The guard that a site lets Slurm ask of every job: in Lua alone, and in a real slurmctld."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from adapters.waiting import wait_for
+
+from wattsched.adapters.slurm.options import Ours
+from wattsched.adapters.slurm.reading import marked, read
+from wattsched.adapters.slurm.snapshot import take
+
+SCRIPT = Path(__file__).resolve().parents[3] / "deploy" / "job_submit.lua"
+PLUGINS = list(Path("/usr/lib").glob("*/slurm-wlm/job_submit_lua.so"))
+ASK = """
+slurm = {SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294, log_user = function() end}
+dofile(arg[1])
+local partitions = {gpu = {name = "gpu", flag_default = 1}, cpu = {name = "cpu", flag_default = 0}}
+local job = load("return " .. arg[2])()
+local record = load("return " .. arg[3])()
+local code
+if record == nil then code = slurm_job_submit(job, partitions, 1000)
+else code = slurm_job_modify(job, record, partitions, tonumber(arg[4])) end
+print(code, job.priority, job.comment or "")
+"""
+GPUS = 'tres_per_node = "gres:gpu:A100:2"'
+
+
+def asked(job: str, record: str = "nil", user: int = 1000) -> tuple[str, str, str]:
+    """Code, priority and comment of a job after the guard has seen it."""
+    lua = shutil.which("lua5.3") or shutil.which("lua")
+    if lua is None:
+        pytest.skip("there is no Lua")
+    command = [lua, "-", str(SCRIPT), f"{{{job}}}", record, str(user)]
+    done = subprocess.run(command, input=ASK, text=True, capture_output=True, check=True)
+    code, priority, comment = done.stdout.rstrip("\n").split("\t")
+    return code, priority, comment
+
+
+@pytest.mark.parametrize(
+    ("job", "held"),
+    [
+        (GPUS, True),
+        (f'{GPUS}, partition = "gpu"', True),
+        (f'{GPUS}, partition = "cpu,gpu"', True),
+        ('tres_per_job = "gres/gpu:8", partition = "gpu"', True),
+        ('tres_per_task = "gres:gpu:1"', True),
+        (f'{GPUS}, partition = "cpu"', False),
+        ('partition = "gpu"', False),
+        (f'{GPUS}, reservation = "maintenance"', False),
+    ],
+)
+def test_gpu_jobs_of_the_partition_are_held_and_tagged_and_no_others(job: str, held: bool) -> None:
+    code, priority, comment = asked(job)
+    assert (code, priority, comment) == ("0", "0" if held else "nil", '{"wattsched": {}}' if held else "")
+
+
+@pytest.mark.parametrize("comment", ["a project", 'with "quotes" and \\', "tab\tand {", '{"cost": 1}'])
+def test_what_a_comment_says_is_kept_beside_the_tag(comment: str) -> None:
+    escaped = comment.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
+    _, _, found = asked(f'{GPUS}, comment = "{escaped}"')
+    assert json.loads(found) == {"wattsched": {}, "comment": comment}
+    assert marked(found) == {}
+
+
+def test_what_is_meant_for_us_stays_as_it_is() -> None:
+    said = '{"wattsched": {"model": "bert"}}'
+    assert asked(f"{GPUS}, comment = '{said}'") == ("0", "0", said)
+
+
+def test_arrays_that_nobody_could_decide_on_are_refused() -> None:
+    assert asked(f'{GPUS}, array_inx = "0-9"')[0] == "-1"
+
+
+@pytest.mark.parametrize(
+    ("job", "partition", "user", "expected"),
+    [
+        ("priority = 4294967295", "gpu", 1000, "-1"),
+        ("priority = 4294967295", "gpu", 0, "0"),
+        ("priority = 4294967295", "cpu", 1000, "0"),
+        ("priority = 4294967294", "gpu", 1000, "0"),
+        ("priority = 0", "gpu", 1000, "0"),
+    ],
+)
+def test_only_operators_release_what_is_held(job: str, partition: str, user: int, expected: str) -> None:
+    assert asked(job, f'{{priority = 0, partition = "{partition}"}}', user)[0] == expected
+
+
+def test_a_job_from_another_partition_is_held_there() -> None:
+    assert asked('partition = "gpu"', '{priority = 10, partition = "cpu"}')[:2] == ("0", "0")
+
+
+@pytest.mark.skipif(not PLUGINS, reason="Slurm's plugin for Lua is not installed")
+def test_a_real_slurmctld_asks_the_guard(
+    emulated: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = emulated.EmulatedSlurm(folder, 1)
+    with (folder / "slurm.conf").open("a") as conf:
+        conf.write("JobSubmitPlugins=lua\n")
+    shutil.copy(SCRIPT, folder / "job_submit.lua")
+    monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+    with emulated.started(cluster):
+        plain = cluster.submit("sleep 60", "--gres=gpu:1", "--comment=my project")
+        other = cluster.submit("sleep 60")
+        found = wait_for(lambda: (jobs := read(take(time.time())).jobs) and jobs[other].running and jobs)
+        assert (found[plain].held, found[plain].odd, Ours().has(found[plain])) == (True, "", True)
+        assert not Ours().has(found[other])
+        with pytest.raises(RuntimeError, match="arrays with GPUs"):
+            cluster.submit("sleep 60", "--gres=gpu:1", "--array=0-3")
