@@ -204,9 +204,7 @@ class World(ABC):
             self.faults.append(f"a start led to {drawn[''] + added_w} W of {caps['']} W")
         part = sum(gpus for node, gpus in gpus_by_node.items() if node in FEED) / sum(gpus_by_node.values())
         if part * added_w > 1e-6 and drawn["feed"] + part * added_w > caps["feed"] + 1e-3:
-            self.faults.append(
-                f"a start led to {drawn['feed'] + part * added_w} W of the feed's {caps['feed']} W"
-            )
+            self.faults.append(f"a start led to {drawn['feed'] + part * added_w} W of the feed's {caps['feed']} W")
 
     # -- what happens ------------------------------------------------------------------------------------
 

@@ -60,9 +60,7 @@ class KubernetesWorld(World):
             ready = {"type": "Ready", "status": "False" if name in self.down else "True"}
             status = {"capacity": has, "allocatable": has, "conditions": [ready]}
             labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-            nodes.append(
-                {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
-            )
+            nodes.append({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status})
         return copy.deepcopy({"time": self.clock(), "nodes": nodes, "pods": list(self.pods.values())})
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
