@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -22,6 +22,10 @@ from wattsched.perfmodels.profile import Profile, models
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of
+
+if TYPE_CHECKING:
+    from wattsched.formulations.sizing.data import Options as SizingOptions
+    from wattsched.topology.arrays import IntArray
 
 PLAIN_S = 3600.0
 """What a job is taken to need that states neither its work nor a time limit."""
@@ -234,13 +238,16 @@ class Expansion:
         self._clock.require_time()
         if "model" not in fields:
             key = repr(fields["options"])
-            self._count(user, key, len(fields["options"]["gpus"]))
+            rows = len(fields["options"]["gpus"])
+            self._count(user, key, rows)
+            self._clock.spend(rows)
             return fields
         said = {name: fields[name] for name in (*OF_MODELS, *_BOUNDS) if name in fields}
         if (key := repr(said)) not in self._known:
             self._known[key] = self._expand(said)
         configurations, table = self._known[key]
         self._count(user, key, configurations)
+        self._clock.spend(len(table["gpus"]))
         return {**fields, "options": table}
 
     def _count(self, user: str, key: str, configurations: int) -> None:
@@ -269,7 +276,7 @@ class Expansion:
         configurations = sum(instance.most_configurations(only, pool) for pool in one_of_each.values())
         self._options.allow.require_few(configurations)
         found = options_of(jobs_of(instance))
-        rows = np.flatnonzero(found.pool >= 0)
+        rows = _undominated(found)
         if not len(rows):
             known = {*models(), *(one.model for one in self._options.profiles)}
             told = (
@@ -289,3 +296,17 @@ class Expansion:
             if not np.isnan(values).any():
                 table[field] = [kind(value) for value in values]
         return configurations, table
+
+
+def _undominated(found: SizingOptions) -> IntArray:
+    """Options in which a job runs, but for those that take no fewer watts and are no faster than another one.
+
+    Both have the same GPUs of a pool. Of the combinations of batch sizes and clocks these are most.
+    """
+    order = np.lexsort((-found.rate, found.power_w, found.gpus, found.pool))
+    order = order[found.pool[order] >= 0]
+    alike = found.gpus[order] * len(found.pools) + found.pool[order]
+    group = np.cumsum(np.diff(alike, prepend=-1) != 0)
+    rank = np.unique(found.rate, return_inverse=True)[1][order] + group * (len(found) + 1)
+    best = np.maximum.accumulate(np.append(-1, rank))[:-1]
+    return np.sort(order[rank > best])

@@ -15,10 +15,13 @@ from wattsched.instances.errors import InputError
 
 NameT = TypeVar("NameT", bound=Hashable)
 
-_SHARE = 0.5
+_SHARE = 0.3
 """Part of a decision's time in which jobs are looked at; the rest is for deciding."""
-_LEAST = 0.1
+_LEAST = 0.25
 """Part of it that a decision has in any case."""
+
+_ROW_S, _JOB_ROWS = 2e-5, 5
+"""Seconds in which a session takes a row of a job's options, and rows that a job itself counts for."""
 
 
 def why(error: Exception) -> str:
@@ -67,12 +70,16 @@ class Clock:
     """
 
     def __init__(self, deadline_s: float = inf) -> None:
-        self._deadline_s, self._begun_s = deadline_s, time.monotonic()
+        self._deadline_s, self._begun_s, self._spent_s = deadline_s, time.monotonic(), 0.0
 
     @property
     def left_s(self) -> float:
         """Seconds that are left for the decision."""
         return max(_LEAST * self._deadline_s, self._begun_s + self._deadline_s - time.monotonic())
+
+    def spend(self, rows: int) -> None:
+        """Count what it will take to tell the session of a job with so many options."""
+        self._spent_s += _ROW_S * (_JOB_ROWS + rows)
 
     def require_time(self) -> None:
         """Refuse a job that there is no time to look at.
@@ -81,5 +88,5 @@ class Clock:
         ------
         InputError
         """
-        if time.monotonic() - self._begun_s > _SHARE * self._deadline_s:
+        if time.monotonic() - self._begun_s + self._spent_s > _SHARE * self._deadline_s:
             raise InputError(["was not looked at in this round: those before it took all the time for that"])

@@ -142,6 +142,9 @@ def command(
     from wattsched.adapters.kubernetes.lease import Lease, identity_of
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
     from wattsched.adapters.kubernetes.options import KubernetesOptions
+    from wattsched.adapters.kubernetes.reading import read
+    from wattsched.adapters.kubernetes.site import stated_names
+    from wattsched.adapters.names import require_names
     from wattsched.adapters.options import stated_in
     from wattsched.adapters.rounds import require_work
     from wattsched.serve.journal import Journal
@@ -197,6 +200,9 @@ def command(
                 )
             if do_apply or not once:
                 stack.enter_context(cluster.watched())
+            if do_apply or once:
+                names = stated_names(read(cluster.look(), policy.options.gpu_label), policy.options)
+                require_names(names, partial(click.echo, err=True), apply=do_apply)
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             rounds.stop = stop
             note = stack.enter_context(measured(metrics, kept))

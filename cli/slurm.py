@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -116,6 +117,7 @@ def command(
     accounts, QOS or partitions. All others are left alone and count as load.
     """
     from wattsched.adapters.budget import Budget
+    from wattsched.adapters.names import require_names
     from wattsched.adapters.options import stated_in
     from wattsched.adapters.rounds import require_work
     from wattsched.adapters.slurm.actions import Actions
@@ -123,7 +125,8 @@ def command(
     from wattsched.adapters.slurm.loop import Policy, Rounds
     from wattsched.adapters.slurm.options import Ours, SiteOptions
     from wattsched.adapters.slurm.reading import read
-    from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, load, save, take
+    from wattsched.adapters.slurm.site import stated_names
+    from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, accounting, load, save, take
     from wattsched.serve.journal import Journal
     from wattsched.serve.permissions import published_folder
 
@@ -157,6 +160,15 @@ def command(
             save(record, found)
         return found
 
+    try:
+        if do_apply or once:
+            site = read(take(time.time()) if snapshot is None else load(snapshot))
+            known = accounting() if snapshot is None else None
+            names = stated_names(site, policy.options, policy.ours, known)
+            require_names(names, partial(click.echo, err=True), apply=do_apply)
+    except SlurmError as error:
+        click.echo(f"no round: {error}", err=True)
+        return NO_SOLUTION
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
         path = Path(folder) / "journal" if journal is None else Path(journal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -11,7 +11,9 @@ from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.plan import Round, Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
+from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
+from wattsched.adapters.tenants import Kept
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
@@ -42,41 +44,53 @@ def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
     later, starting = load.after(plan.stops), {start.job.name for start in plan.starts}
     for start in plan.starts:
         placed(start, later)
-    room, spare_w = Room(later), _spare_w(later, cap_w)
-    return {
-        record["name"]: _why(record, complete(load.waiting[record["name"]]), room, spare_w)
-        for record in round.jobs
-        if "current" not in record and record["name"] not in starting
-    }
+    room, left, tenants = Room(later), _left(later, plan, cap_w), load.options.tenants
+    staying = [one for one in round.jobs if "current" in one and one["name"] not in plan.stops]
+    gone_on = [(one.get("tenant"), one["current"]["gpus"], one["options"]["power_w"][0]) for one in staying]
+    begun = [(load.options.tenant_of(one.job.pods[0]), one.job.gpus, one.power_w) for one in plan.starts]
+    kept = [*round.kept, *(Kept(tenant, *used) for tenant, *used in (*gone_on, *begun) if tenant)]
+    found = dict[str, str]()
+    for record in round.jobs:
+        if "current" in record or record["name"] in starting:
+            continue
+        job, tenant = complete(load.waiting[record["name"]]), record.get("tenant")
+        needs = list(_needs(record, job, later))
+        quota = why_over_quota(needs, tenant, tenants[tenant], kept) if tenant else ""
+        if not quota and len(job.pods) > 1:
+            quota = "its nodes would not be whole"
+        open_to = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
+        if open_to and not any(room.fits(job, one.pool) for one in open_to):
+            scarce = sorted(set[str]().union(*(room.scarce(job, one.pool) for one in open_to)))
+            found[job.name] = f"waits for room: {', '.join(scarce)}"
+        else:
+            found[job.name] = why_waiting(needs, left, quota)
+    return found
 
 
-def _why(record: Mapping[str, Any], job: KubeJob, room: Room, spare_w: Mapping[str, dict[str, float]]) -> str:
-    table, idle_w = record["options"], room.load.pools.idle_w
-    added_w: dict[str, float] = {}
+def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Need]:
+    """What the options of a job ask of pools, those that take the least watts of their GPUs."""
+    table, added_w = record["options"], dict[str, float]()
     for gpus, pool, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
-        added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * idle_w[pool])
-    if not (pools := [pool for pool in added_w if room.fits(job, pool)]):
-        return "too few GPUs are free, or others go first"
-    over = [
-        next((cap for cap, left_w in spare_w[pool].items() if added_w[pool] > left_w), "") for pool in pools
-    ]
-    if all(over):
-        return f"the {over[0]} leaves too few watts, or others go first"
-    told = ["others go first"]
-    told += [f"the quota of '{record['tenant']}' leaves too little"] if "tenant" in record else []
-    told += ["its nodes would not be whole"] if len(job.pods) > 1 else []
-    return ", or ".join(told)
+        added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * later.pools.idle_w[pool])
+    for pool, more_w in added_w.items():
+        yield Need(pool, job.pods[0].gpus, len(job.pods), more_w)
 
 
-def _spare_w(load: Load, cap_w: float) -> dict[str, dict[str, float]]:
-    """Watts that are left below every cap that nodes of a pool are under."""
-    above = {"cap": cap_w - load.power_w}
-    domains = load.options.power_domains
-    left_w = {one.name: one.power_cap_w - load.domain_w(one.name) for one in domains}
-    return {
-        pool: above | {f"cap of '{name}'": left_w[name] for name in load.domains_of(node.name)}
-        for pool, node in load.pools.sample.items()
+def _left(later: Load, plan: Plan, cap_w: float) -> dict[str, Left]:
+    """What there is in each pool when the plan has been carried out."""
+    above = {"cap": (later.power_w, cap_w)}
+    caps = {one.name: (later.domain_w(one.name), one.power_cap_w) for one in later.options.power_domains}
+    found = {
+        pool: Left(caps=above | {f"cap of '{name}'": caps[name] for name in later.domains_of(node.name)})
+        for pool, node in later.pools.sample.items()
     }
+    for node in later.site.nodes.values():
+        if node.ready and (pool := later.pools.of_node[node.name]) in found:
+            found[pool].free.append(later.free(node))
+    for start in plan.starts:
+        for pool in {later.pools.of_node[one.node] for one in start.bindings}:
+            found[pool].first.append(start.job.name)
+    return found
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:

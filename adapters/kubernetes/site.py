@@ -8,6 +8,7 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, KubePod, Site
+from wattsched.adapters.names import Stated
 from wattsched.adapters.options import some
 
 MOST_NOTES = 8
@@ -57,6 +58,18 @@ def _seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
             why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
             notes.append(f"{pod.key} {why}: counts as {had}")
     return pods, notes[:MOST_NOTES] + [f"and {len(notes) - MOST_NOTES:,} more"] * (len(notes) > MOST_NOTES)
+
+
+def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
+    """Names of the site's file, and those that the cluster has; of namespaces those with pods."""
+    members = {name for domain in options.power_domains for name in domain.members}
+    seen = {pod.namespace for pod in site.pods.values()}
+    tenants = options.tenants if options.tenant_label is None else ()
+    return [
+        Stated("power_domains of the site's file", members, _there(site, options)),
+        Stated("namespaces of the site's file", options.namespaces, seen, fault=False),
+        Stated("tenants of the site's file", tenants, seen, fault=False),
+    ]
 
 
 def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any
 
+from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import gpu_type_of
 from wattsched.adapters.slurm.load import Load
@@ -14,6 +14,7 @@ from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.plan import Round
 from wattsched.adapters.slurm.reading import MARK, Site
 from wattsched.adapters.slurm.site import behind
+from wattsched.adapters.tenants import Kept
 
 _UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
 _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"
@@ -23,15 +24,24 @@ def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
     """Why jobs that were told to the session are not among the starts of a plan."""
     starting = {start.job.id for start in plan.starts}
     later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
-    free = _free(later, round)
-    sample = {row["pool"]: row["name"] for row in round.cluster["nodes"]}
-    by_node = _spare(later, cap_w)
-    spare = {pool: by_node[node] for pool, node in sample.items()}
-    return {
-        int(record["name"]): _why(record, later, free, spare)
-        for record in round.jobs
-        if "current" not in record and int(record["name"]) not in starting
-    }
+    left, sizes = (
+        _left(later, round, plan, cap_w),
+        {row["pool"]: row["gpus"] for row in round.cluster["nodes"]},
+    )
+    tenants = later.options.tenants
+    kept = [
+        Kept(one.job.account, one.launch.gpus, one.launch.power_w)
+        for one in later.ours.values()
+        if one.job.account in tenants
+    ]
+    found = dict[int, str]()
+    for record in round.jobs:
+        if "current" in record or int(record["name"]) in starting:
+            continue
+        needs, tenant = list(_needs(record, sizes, later)), record.get("tenant")
+        quota = why_over_quota(needs, tenant, tenants[tenant], kept) if tenant else ""
+        found[int(record["name"])] = why_waiting(needs, left, quota)
+    return found
 
 
 def unclear(site: Site, ours: Ours) -> dict[int, str]:
@@ -47,52 +57,30 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
     return found
 
 
-def _free(later: Load, round: Round) -> dict[str, list[tuple[int, int]]]:
-    """Free GPUs and all GPUs of the nodes of each pool that take jobs."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for row in round.cluster["nodes"]:
-        open_gpus = set(later.free(row["name"])) - set(row.get("unavailable", ()))
-        found.setdefault(row["pool"], []).append((len(open_gpus), row["gpus"]))
-    return found
-
-
-def _spare(later: Load, cap_w: float) -> dict[str, dict[str, float]]:
-    """Watts that are left below every cap that each node is under."""
-    left_w = cap_w - later.power_w
-    found = {node: {"cap": left_w} for node in later.site.nodes}
+def _left(later: Load, round: Round, plan: Plan, cap_w: float) -> dict[str, Left]:
+    """What there is in each pool when the plan has been carried out."""
+    caps = {node: {"cap": (later.power_w, cap_w)} for node in later.site.nodes}
     for domain in later.options.power_domains:
-        left_w = domain.power_cap_w - later.domain_w(domain)
+        drawn_w = later.domain_w(domain)
         for node in behind(later.site, domain):
-            found[node][f"cap of '{domain.name}'"] = left_w
+            caps[node][f"cap of '{domain.name}'"] = drawn_w, domain.power_cap_w
+    found: dict[str, Left] = {}
+    for row in round.cluster["nodes"]:
+        left = found.setdefault(row["pool"], Left(caps=caps[row["name"]]))
+        left.free.append(len(set(later.free(row["name"])) - set(row.get("unavailable", ()))))
+    for start in plan.starts:
+        found[start.launch.pool].first.append(f"job {start.job.id}")
     return found
 
 
-def _why(
-    record: Mapping[str, Any],
-    later: Load,
-    free: Mapping[str, list[tuple[int, int]]],
-    spare: Mapping[str, Mapping[str, float]],
-) -> str:
-    table, added_w = record["options"], dict[str, float]()
+def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
+    """What the options of a job ask of its pools, those that take the least watts of their GPUs."""
+    table, least_w = record["options"], dict[tuple[int, str], float]()
     for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
-        more_w = power_w - gpus * later.options.gpu_type(gpu_type_of(named)).idle_power_w
+        least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)
+    for (gpus, named), power_w in least_w.items():
+        idle_w = gpus * later.options.gpu_type(gpu_type_of(named)).idle_power_w
         for pool in record["pools"]:
-            if named in (pool, gpu_type_of(pool)) and _fits(gpus, free.get(pool, ())):
-                added_w[pool] = min(added_w.get(pool, inf), more_w)
-    if not added_w:
-        return "too few GPUs are free, or others go first"
-    over = Counter[str]()
-    for pool, more_w in added_w.items():
-        over.update([next((cap for cap, left_w in spare[pool].items() if more_w > left_w), "")])
-    if not over[""]:
-        return f"the {over.most_common(1)[0][0]} leaves too few watts, or others go first"
-    quota = f", or the quota of '{record['tenant']}' leaves too little" if "tenant" in record else ""
-    return f"others go first{quota}"
-
-
-def _fits(gpus: int, nodes: Any) -> bool:
-    """Whether one node has so many free GPUs, or whole nodes have them together."""
-    whole = sum(size for free, size in nodes if free == size)
-    return any(free >= gpus for free, _ in nodes) or (
-        gpus > max((size for _, size in nodes), default=0) and whole >= gpus
-    )
+            if named in (pool, gpu_type_of(pool)):
+                each = min(gpus, sizes[pool])
+                yield Need(pool, each, gpus // each, power_w - idle_w)

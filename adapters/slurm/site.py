@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from wattsched.adapters.names import Stated
 from wattsched.adapters.options import some
 from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.options import SiteOptions
+from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.reading import Site
 from wattsched.topology.cluster import PowerDomain
 
@@ -32,6 +34,32 @@ def usable(site: Site, options: SiteOptions) -> Site:
         for domain, members in options.absent({*site.nodes, *site.switches}).items()
     ]
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+
+
+def stated_names(
+    site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
+) -> list[Stated]:
+    """Names of the site's file and of options, and those that Slurm has.
+
+    Parameters
+    ----------
+    known : mapping, optional
+        All accounts and QOS; without them only those of the queue are known.
+    """
+    hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
+    members = {name for domain in options.power_domains for name in domain.members}
+    sure = known is not None
+    accounts, qos = ({getattr(job, kind) for job in site.jobs.values()} for kind in ("account", "qos"))
+    known = known or {"account": accounts, "qos": qos}
+    return [
+        Stated("power_domains of the site's file", members, hosts),
+        Stated("--partition", ours.partitions, site.partitions, sure=True),
+        Stated("--account", ours.accounts, known["account"], sure, sure),
+        Stated("accounts of the site's file", options.accounts, known["account"], sure, sure),
+        Stated("tenants of the site's file", options.tenants, known["account"], sure, sure),
+        Stated("--qos", ours.qos, known["qos"], sure, sure),
+        Stated("qos of the site's file", options.qos, known["qos"], sure, sure),
+    ]
 
 
 def behind(site: Site, domain: PowerDomain) -> list[str]:

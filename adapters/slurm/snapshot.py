@@ -102,6 +102,16 @@ def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
     return found
 
 
+def accounting() -> dict[str, set[str]] | None:
+    """Names of all accounts and QOS; None where Slurm keeps no accounts."""
+    lists = {"account": "account", "qos": "name"}
+    try:
+        told = {kind: ask("sacctmgr", "-nP", "list", kind, f"format={name}") for kind, name in lists.items()}
+    except SlurmError:
+        return None
+    return {kind: set(text.split()) for kind, text in told.items()}
+
+
 def load(path: str | Path) -> Snapshot:
     """Read a saved snapshot.
 

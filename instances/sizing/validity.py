@@ -202,11 +202,13 @@ def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
             told = ", ".join(f"{kind} {limits_w[kind]:g} W" for kind in beyond)
             return f"has no option that keeps GPUs within their max_power_w: {told}"
         return "has no option in its pools and within its min_gpus and max_gpus"
-    needs = [(pool, _need_of(pool, gpus)) for pool, gpus, _ in within]
-    fitting = [row for row, (pool, need) in zip(within, needs, strict=True) if need <= largest_room(pool)]
+    alike = {(pool.name, gpus): (pool, gpus) for pool, gpus, _ in within}
+    need = {key: _need_of(pool, gpus) for key, (pool, gpus) in alike.items()}
+    needs = [(pool, need[pool.name, gpus]) for pool, gpus, _ in within]
+    fitting = [row for row, (pool, gpus) in zip(within, needs, strict=True) if gpus <= largest_room(pool)]
     if not fitting:
         largest = max((pool for pool, _ in needs), key=largest_room)
-        return f"needs at least {min(need for _, need in needs)} GPUs {_beyond(largest)}"
+        return f"needs at least {min(gpus for _, gpus in needs)} GPUs {_beyond(largest)}"
     most = most_alone(instance.tenants, job.tenant)
     if any(gpus <= most.gpus and watts <= most.power_w for _, gpus, watts in fitting):
         return ""

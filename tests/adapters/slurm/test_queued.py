@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,19 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
     if NUMBERS["plain"] in why:
         room = max(len(later.free(node)) for node in ("g1", "g2")) >= gpus
         watts = gpus * (EACH_W - IDLE_W) <= cap_w - later.power_w
-        expected = "too few GPUs" if not room else "others go" if watts else "the cap leaves too few watts"
-        assert why[NUMBERS["plain"]].startswith(expected)
+        told = why[NUMBERS["plain"]]
+        free, needs_w = max(len(later.free(node)) for node in ("g1", "g2", "g3")), later.power_w + gpus * 350
+        assert not plan.starts or "first" in told
+        if not room:
+            assert told.startswith(f"needs {gpus} GPU"), told
+            assert f" on one node, {free} " in told
+        elif not watts:
+            found = re.match(r"needs ([\d.,]+) kW, the cap is ([\d.,]+) kW", told)
+            assert found, told
+            assert float(found[1]) == pytest.approx(needs_w / 1e3, rel=1e-2)
+            assert float(found[2]) < float(found[1])
+        else:
+            assert told.endswith("first")
 
 
 def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_path: Path) -> None:
@@ -55,7 +67,7 @@ def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_p
     site = changed(**limited, large={"requeue": False})
     round, decision = decided(site, 30_000.0, options)
     why = queued(plan_of(round, decision), round, 30_000.0)
-    assert why[NUMBERS["plain"]] == "the cap of 'feed' leaves too few watts, or others go first"
+    assert why[NUMBERS["plain"]] == "needs 10.3 kW, the cap of 'feed' is 9.7 kW"
 
     feed["power_cap_w"] = 100.0
     policy = Policy(Ours(), site_of({"power_domains": [feed]}))
