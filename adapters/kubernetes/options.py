@@ -41,7 +41,8 @@ def annotation(field: str) -> str:
 
 
 # Settings are annotations of their own, too, for an agent on the node.
-_WRITTEN = {LAUNCH, GANG_SIZE, *map(annotation, SETTINGS)}
+WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
+"""Annotations of ours on pods that were started."""
 
 
 class KubernetesOptions(StatedOptions):
@@ -197,7 +198,7 @@ def said_by(pod: KubePod) -> JobOptions:
     """
     document: dict[str, Any] = {}
     for name, text in pod.annotations.items():
-        if not name.startswith(PREFIX) or name in _WRITTEN:
+        if not name.startswith(PREFIX) or name in (*WRITTEN, GANG_SIZE):
             continue
         field = name.removeprefix(PREFIX).replace("-", "_")
         if field in _FIXED:
