@@ -226,4 +226,3 @@ class KubernetesWorld(World):
         if twice := [name for name, runs in self.ended.items() if runs > 1]:
             self.faults.append(f"{twice} ran twice")
         return [f"{name}: {job}" for name, job in self.jobs.items() if job["good"] and not job["ended"]]
-
