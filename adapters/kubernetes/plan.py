@@ -19,7 +19,7 @@ from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
 from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.kubernetes.site import domains_there
 from wattsched.adapters.options import OF_MODELS, expand_models
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, start_text
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -48,11 +48,7 @@ class Start:
         gpus = Counter[str]()
         for one in self.bindings:
             gpus[one.node] += one.launch.gpus
-        launch = self.bindings[0].launch
-        places = ", ".join(f"{count} of {node}" for node, count in gpus.items())
-        clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
-        limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
-        return f"GPUs {places}{clock}{limit}, {self.power_w:,.0f} W"
+        return start_text(gpus, self.bindings[0].launch, self.power_w)
 
 
 @dataclass(frozen=True)
