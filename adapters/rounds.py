@@ -126,6 +126,14 @@ class Plan:
     moved: list[str] = field(default_factory=list)
 
 
+def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:
+    """Where a job starts, and how."""
+    told = ", ".join(f"{count} of {node}" for node, count in gpus.items())
+    clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+    limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+    return f"GPUs {told}{clock}{limit}, {power_w:,.0f} W"
+
+
 def require_work(objective: str) -> None:
     """Refuse objectives that do work only under a least goodput, which nobody states here.
 

@@ -145,6 +145,15 @@ def follow(
     return code
 
 
+def tell_given_back(jobs: Mapping[Any, str], kind: str = "") -> int:
+    """Tell of jobs that are not ours any more, and those that could not be given back; the exit code."""
+    refused = {name: why for name, why in jobs.items() if why}
+    for name, why in refused.items():
+        click.echo(f"{kind}{name} was not given back: {why}", err=True)
+    click.echo(f"given back: {len(jobs) - len(refused)}", err=True)
+    return NO_SOLUTION if refused else 0
+
+
 def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
     """What is done to jobs, and of what lasts, or would only be done, what was not so in the round before."""
     return {

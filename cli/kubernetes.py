@@ -16,7 +16,16 @@ import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput
-from wattsched.cli.following import Jobs, follow, listening_at, measured, metrics_at, require_sense, stopping
+from wattsched.cli.following import (
+    Jobs,
+    follow,
+    listening_at,
+    measured,
+    metrics_at,
+    require_sense,
+    stopping,
+    tell_given_back,
+)
 from wattsched.cli.outputs import Command, Output, require_extra
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 from wattsched.cli.serve import is_loopback
@@ -85,6 +94,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.command("kubernetes", cls=Command)
 @click.option("--shadow", is_flag=True, help="Tell what would be done, and do nothing.")
 @click.option("--apply", "do_apply", is_flag=True, help="Bind and evict pods.")
+@click.option("--give-back", is_flag=True, help="Take what we wrote off all pods, and end.")
 @click.option("--once", is_flag=True, help="One round, and no more.")
 @filling(
     "asked",
@@ -118,6 +128,7 @@ SECONDS = Number(above=0, most=MOST_S)
 def command(
     shadow: bool,
     do_apply: bool,
+    give_back: bool,
     once: bool,
     asked: Asked,
     kubeconfig: str | None,
@@ -149,6 +160,9 @@ def command(
     from wattsched.adapters.rounds import require_work
     from wattsched.serve.journal import Journal
 
+    if give_back and (shadow or do_apply or extender is not None):
+        raise BadInput("--give-back: cannot be combined with --shadow, --apply or --extender")
+    do_apply = do_apply or give_back
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     if extender is None:
         refuse_given(("tokens", "hosts", "all_pods"), "needs --extender")
@@ -205,6 +219,8 @@ def command(
                 require_names(names, partial(click.echo, err=True), apply=do_apply)
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             rounds.stop = stop
+            if give_back:
+                return tell_given_back(rounds.give_back())
             note = stack.enter_context(measured(metrics, kept))
             return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
     except KubernetesError as error:

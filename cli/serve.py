@@ -97,8 +97,10 @@ def command(
         raise BadInput(f"--tokens: '{tokens}' has no token, so nobody could ask; add one with --add-token")
     # No journal is made where nobody could ask.
     listening = nullcontext() if stdio else _listening(host, port)
-    kept = {"kept_rounds": kept_rounds, "quota_mb": journal_quota}
-    with listening as bound, Journal(journal_file, **kept) as journal:
+    with (
+        listening as bound,
+        Journal(journal_file, kept_rounds=kept_rounds, quota_mb=journal_quota) as journal,
+    ):
         for name in journal.sessions():
             journal.open(name)
         if bound is None:

@@ -15,7 +15,15 @@ import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput
-from wattsched.cli.following import Jobs, follow, measured, metrics_at, require_sense, stopping
+from wattsched.cli.following import (
+    Jobs,
+    follow,
+    measured,
+    metrics_at,
+    require_sense,
+    stopping,
+    tell_given_back,
+)
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 
@@ -69,6 +77,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.command("slurm", cls=Command)
 @click.option("--shadow", is_flag=True, help="Tell what would be done, and do nothing.")
 @click.option("--apply", "do_apply", is_flag=True, help="Release, pin and requeue jobs.")
+@click.option("--give-back", is_flag=True, help="Leave our jobs to Slurm: release what waits, and end.")
 @click.option("--once", is_flag=True, help="One round, and no more.")
 @filling(
     "asked",
@@ -98,6 +107,7 @@ SECONDS = Number(above=0, most=MOST_S)
 def command(
     shadow: bool,
     do_apply: bool,
+    give_back: bool,
     once: bool,
     asked: Asked,
     accounts: tuple[str, ...],
@@ -130,6 +140,9 @@ def command(
     from wattsched.serve.journal import Journal
     from wattsched.serve.permissions import published_folder
 
+    if give_back and (shadow or do_apply):
+        raise BadInput("--give-back: cannot be combined with --shadow or --apply")
+    do_apply = do_apply or give_back
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     require_work(asked.objective)
     once = once or snapshot is not None
@@ -185,6 +198,8 @@ def command(
                 return NO_SOLUTION
         rounds = Rounds(policy, budget, kept, actions, look)
         rounds.stop = stop
+        if give_back:
+            return tell_given_back(rounds.give_back(), "job ")
         note = stack.enter_context(measured(metrics, kept))
         return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
 

@@ -261,6 +261,24 @@ def test_slurm_that_does_not_answer_is_no_empty_cluster(cluster: Any, rounds: Ro
     wait_for(lambda: rounds.round() and now().jobs[number].running)
 
 
+def test_jobs_that_are_given_back_are_slurms_again(cluster: Any, rounds: Rounds, folder: Path) -> None:
+    ran = submit(cluster, "sleep 60", {"options": CLOCKED}, "--nodelist=g2")
+    stays = submit(cluster, "sleep 60", {})
+    theirs = cluster.submit("sleep 60", "--hold", "--gres=gpu:1")
+    assert set(rounds.round().started) == {ran, stays}
+    wait_for(lambda: all(now().jobs[number].running for number in (ran, stays)))
+    # One has run, and waits; one runs; one has never been released.
+    assert rounds.actions.stop(now().jobs[ran], "test") == ""
+    new = submit(cluster, "sleep 60", {})
+    wait_for(lambda: now().jobs[ran].pending)
+    assert rounds.give_back() == dict.fromkeys((ran, stays, new), "")
+    found = wait_for(lambda: (jobs := now().jobs) and jobs[ran].running and jobs[new].running and jobs)
+    assert {found[number].admin_comment for number in (ran, stays, new)} == {""}
+    assert list(found[ran].gpus) == ["g2"]
+    assert found[theirs].held
+    assert not list((folder / "settings").iterdir())
+
+
 @pytest.mark.usefixtures("emulated")
 def test_everything_at_once(root: Path | None, load_script: Any, folder: Path) -> None:
     script = load_script("slurm")
