@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -9,6 +10,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from wattsched.adapters.allowed import Allow
+from wattsched.adapters.quarantine import Clock
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
@@ -16,14 +19,18 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
-from wattsched.topology.cluster import GpuType, PowerDomain
+from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
+from wattsched.topology.pools import pools_of
 
 PLAIN_S = 3600.0
 """What a job is taken to need that states neither its work nor a time limit."""
 
 OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_limits_w")
 """Fields of jobs that a table replaces."""
+
+_BOUNDS = ("pools", "min_gpus", "max_gpus")
+"""Fields that say which configurations of a model a job may have."""
 
 
 class JobOptions(Strict):
@@ -66,6 +73,8 @@ class StatedOptions(Strict):
         Quotas of the jobs of ours of an account or a namespace, by its name.
     carbon_g_per_kwh : float, optional
         Carbon of energy, for quotas of grams.
+    allow : Allow
+        What users may say of their own jobs.
     """
 
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
@@ -76,6 +85,7 @@ class StatedOptions(Strict):
     jobs: dict[str, JobOptions] = Field(default_factory=dict)
     tenants: dict[Name, Tenant] = Field(default_factory=dict)
     carbon_g_per_kwh: NonNegative | None = None
+    allow: Allow = Allow()
 
     @model_validator(mode="after")
     def _carbon_is_known(self) -> Self:
@@ -121,7 +131,6 @@ _NAMED = 5
 """So many are named in a note."""
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
-NameT = TypeVar("NameT", int, str)
 
 
 def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
@@ -175,55 +184,87 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
     return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
 
 
-def expand_models(
-    fields: dict[NameT, dict[str, Any]], cluster: Mapping[str, Any], options: StatedOptions
-) -> dict[NameT, str]:
-    """Give jobs with models their tables; one that has none is taken out, and its fault returned."""
-    whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
-    known, faults = dict[str, dict[str, Any]](), dict[NameT, str]()
-    for name in [name for name, said in fields.items() if "model" in said]:
-        said = {field: value for field, value in fields[name].items() if field not in ("name", "weight")}
-        try:
-            if (key := repr(said)) not in known:
-                known[key] = _modelled(whole, said, options.profiles)
-            fields[name]["options"] = known[key]
-        except InputError as error:
-            faults[name] = "; ".join(error.faults)
-            del fields[name]
-    return faults
+class Expansion:
+    """Tables of the jobs of a round, within what the site allows a job and a user, and while there is time.
 
-
-def _modelled(
-    cluster: Mapping[str, Any], fields: Mapping[str, Any], profiles: Sequence[Profile]
-) -> dict[str, list[Any]]:
-    """Table of a job with a performance model.
-
-    Raises
-    ------
-    InputError
-        Where there is no such model, or it has no option on this cluster.
+    Parameters
+    ----------
+    cluster : mapping
+        As instances have it.
     """
-    from wattsched.formulations.sizing.data import options_of
-    from wattsched.formulations.sizing.jobs import jobs_of
 
-    job = {**fields, "name": "job", "preemptible": True}
-    known = jobs_of(validated(Instance, {"cluster": cluster, "jobs": [job], "profiles": profiles}))
-    found = options_of(known)
-    rows = np.flatnonzero(found.pool >= 0)
-    if not len(rows) and fields["model"] not in {*models(), *(one.model for one in profiles)}:
-        raise InputError(
-            [f"model: '{fields['model']}' is none that is known, and the file states no profile of it"]
-        )
-    if not len(rows):
-        raise InputError([f"model: '{fields['model']}' has no option on the GPUs of this cluster"])
-    table: dict[str, list[Any]] = {
-        "gpus": found.gpus[rows].tolist(),
-        "pool": [found.pools[pool].name for pool in found.pool[rows]],
-        "power_w": found.power_w[rows].tolist(),
-        "rate": found.rate[rows].tolist(),
-    }
-    for field, kind in (("frequency_mhz", int), ("power_limit_w", float), ("batch_size", int)):
-        values = getattr(found, field)[rows]
-        if not np.isnan(values).any():
-            table[field] = [kind(value) for value in values]
-    return table
+    def __init__(self, cluster: Mapping[str, Any], options: StatedOptions, clock: Clock) -> None:
+        self._options, self._clock = options, clock
+        whole = {**cluster, "nodes": [{**node, "unavailable": []} for node in cluster["nodes"]]}
+        self._cluster = validated(Cluster, whole)
+        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._of_user: Counter[str] = Counter()
+        self._asked: set[tuple[str, str]] = set()
+
+    def with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
+        """Fields with the table of their model, where they have one.
+
+        Raises
+        ------
+        InputError
+            Where there is no such model, or it has no option on this cluster; for too many configurations,
+            and where the time is over.
+        """
+        self._clock.require_time()
+        if "model" not in fields:
+            key = repr(fields["options"])
+            self._count(user, key, len(fields["options"]["gpus"]))
+            return fields
+        said = {name: fields[name] for name in (*OF_MODELS, *_BOUNDS) if name in fields}
+        if (key := repr(said)) not in self._known:
+            self._known[key] = self._expand(said)
+        configurations, table = self._known[key]
+        self._count(user, key, configurations)
+        return {**fields, "options": table}
+
+    def _count(self, user: str, key: str, configurations: int) -> None:
+        """Count what a user asks for, the same only once."""
+        if (user, key) in self._asked:
+            return
+        most, so_far = self._options.allow.configurations_per_user, self._of_user[user]
+        if so_far + configurations > most:
+            told = f"{configurations:,} configurations, and other jobs of '{user}' have {so_far:,}"
+            raise InputError([f"{told}; the site allows {most:,} per user"])
+        self._asked.add((user, key))
+        self._of_user[user] += configurations
+
+    def _expand(self, said: Mapping[str, Any]) -> tuple[int, dict[str, list[Any]]]:
+        """Table of a job with a model, and how many configurations it has, which are counted first."""
+        from wattsched.formulations.sizing.configurations import usable_pools
+        from wattsched.formulations.sizing.data import options_of
+        from wattsched.formulations.sizing.jobs import jobs_of
+
+        job = {**said, "name": "job", "preemptible": True}
+        parts = {"cluster": self._cluster, "jobs": [job], "profiles": self._options.profiles}
+        instance = validated(Instance, parts)
+        pools, only = pools_of(self._cluster), instance.jobs[0]
+        usable = zip(pools, usable_pools(only, pools), strict=True)
+        one_of_each = {pool.gpu_type: pool for pool, may in usable if may}
+        configurations = sum(instance.most_configurations(only, pool) for pool in one_of_each.values())
+        self._options.allow.require_few(configurations)
+        found = options_of(jobs_of(instance))
+        rows = np.flatnonzero(found.pool >= 0)
+        if not len(rows):
+            known = {*models(), *(one.model for one in self._options.profiles)}
+            told = (
+                "has no option on the GPUs of this cluster"
+                if said["model"] in known
+                else "is none that is known, and the file states no profile of it"
+            )
+            raise InputError([f"model: '{said['model']}' {told}"])
+        table: dict[str, list[Any]] = {
+            "gpus": found.gpus[rows].tolist(),
+            "pool": [found.pools[pool].name for pool in found.pool[rows]],
+            "power_w": found.power_w[rows].tolist(),
+            "rate": found.rate[rows].tolist(),
+        }
+        for field, kind in (("frequency_mhz", int), ("power_limit_w", float), ("batch_size", int)):
+            values = getattr(found, field)[rows]
+            if not np.isnan(values).any():
+                table[field] = [kind(value) for value in values]
+        return configurations, table

@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass, field
 from threading import Event
 from typing import Any, Generic, TypeVar
 
+from wattsched.adapters.quarantine import why
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import PER_KWH
+from wattsched.instances.sizing.option_rows import SETTINGS
+from wattsched.serve.database import JournalError
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round
 
@@ -120,42 +123,73 @@ def tell(
 ) -> dict[str, str]:
     """Tell a session of everything as it is now, instead of all that it had.
 
-    A job that waits and cannot be understood is taken out of `jobs`.
+    A job that cannot be understood is taken out of `jobs` where it waits; one that runs is told as what it
+    was launched as. Where not even that can be told it is taken out, too, and is others' load.
 
     Returns
     -------
     dict of str to str
-        What is wrong with those, by name.
+        What is wrong with those that were taken out, by name.
 
     Raises
     ------
     InputError
-        For anything else: without a job that runs, its GPUs would be taken to be free.
+        For anything else.
     """
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
-    session.update(
-        cluster=cluster,
-        power_w=None if math.isinf(cap_w) else max(cap_w, 1e-3),
-        objective=objective,
-        round_s=round_s,
-        change_cost=change_cost,
-        tenants=tenants,
-        carbon_g_per_kwh=carbon_g_per_kwh,
-    )
+    site: dict[str, Any] = {
+        "power_w": None if math.isinf(cap_w) else max(cap_w, 1e-3),
+        "objective": objective,
+        "round_s": round_s,
+        "change_cost": change_cost,
+        "tenants": tenants,
+        "carbon_g_per_kwh": carbon_g_per_kwh,
+    }
+    session.update(cluster=cluster, **site)
+    left_out, by_name = dict(_refused(session, jobs)), {job["name"]: job for job in jobs}
+    launched = [_as_launched(by_name[name]) for name in left_out if "current" in by_name[name]]
+    untold = dict(_refused(session, launched))
+    for job in launched:
+        if job["name"] not in untold:
+            by_name[job["name"]] = job
+            del left_out[job["name"]]
+    if untold:
+        nodes = {row["name"]: row for row in cluster["nodes"]}
+        for job in (job for job in launched if job["name"] in untold):
+            each_w = job["options"]["power_w"][0] / job["current"]["gpus"]
+            for node, gpus in job["current"]["nodes"].items():
+                row = nodes[node]
+                row["unavailable"] = sorted({*row.get("unavailable", ()), *gpus})
+                row["reserved_w"] = row.get("reserved_w", 0.0) + each_w * len(gpus)
+        session.update(cluster=cluster)
+    jobs[:] = [job for name, job in by_name.items() if name not in left_out]
+    return left_out
+
+
+def _as_launched(job: Mapping[str, Any]) -> dict[str, Any]:
+    """A job that runs without anything that its user says: its one option is what it has."""
+    table, current = job["options"], job["current"]
+    own = {name: value for name, value in current.items() if name in ("gpus", "pool", *SETTINGS)}
+    rows = zip(*(table.get(name, [value] * len(table["gpus"])) for name, value in own.items()), strict=True)
+    place = [*rows, tuple(own.values())].index(tuple(own.values()))
+    power_w = [*table["power_w"], max(table["power_w"])][place]
+    kept = {name: job[name] for name in ("name", "current", "preemptible", "tenant") if name in job}
+    options = {name: [value] for name, value in own.items()} | {"power_w": [power_w], "rate": [1.0]}
+    return {**kept, "pools": [current["pool"]], "options": options}
+
+
+def _refused(session: RecordedSession, jobs: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Tell a session of jobs, by halves where some cannot be told, and these, and why."""
     try:
         if jobs:
             session.upsert(jobs)
-        return {}
-    except InputError:
-        pass
-    left_out = dict[str, str]()
-    for job in list(jobs):
-        try:
-            session.upsert([job])
-        except InputError as error:
-            if "current" in job:
-                raise
-            left_out[job["name"]] = "; ".join(error.faults)
-            jobs.remove(job)
-    return left_out
+    except JournalError:
+        raise
+    except Exception as error:
+        if len(jobs) == 1:
+            yield jobs[0]["name"], why(error)
+            return
+        half = len(jobs) // 2
+        yield from _refused(session, jobs[:half])
+        yield from _refused(session, jobs[half:])

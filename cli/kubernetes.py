@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.kubernetes.actions import Actions
     from wattsched.adapters.kubernetes.extender import Extender
+    from wattsched.adapters.kubernetes.launches import Launches
     from wattsched.adapters.kubernetes.loop import Policy, Report
     from wattsched.adapters.kubernetes.snapshot import Snapshot
     from wattsched.adapters.kubernetes.watching import Mirror
@@ -130,6 +131,7 @@ def command(
     GPUs and have a label or an annotation of ours. All others are left alone and count as load.
     """
     from wattsched.adapters.kubernetes.api import KubernetesError
+    from wattsched.adapters.kubernetes.launches import Launches, key_beside
     from wattsched.adapters.kubernetes.lease import Lease, identity_of
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
     from wattsched.adapters.kubernetes.options import KubernetesOptions
@@ -170,7 +172,9 @@ def command(
             kept = stack.enter_context(
                 Journal(Path(folder) / "journal" if journal is None else Path(journal))
             )
-            actions = cluster.actions
+            actions = partial(
+                cluster.actions, launches=Launches(key_beside(journal) if do_apply and journal else None)
+            )
             if extender is not None:
                 actions = partial(
                     actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
@@ -225,7 +229,9 @@ class _Cluster:
             save(self._record, found)
         return found
 
-    def actions(self, journal: RecordedSession, extender: Extender | None = None) -> Actions:
+    def actions(
+        self, journal: RecordedSession, launches: Launches, extender: Extender | None = None
+    ) -> Actions:
         """Actions on it."""
         from wattsched.adapters.kubernetes.actions import Actions
         from wattsched.adapters.kubernetes.announcing import Announcing
@@ -233,8 +239,8 @@ class _Cluster:
         assert self.api is not None  # refused before
         assert self.mirror is not None
         if extender is not None:
-            return Announcing(self.api, self.mirror, journal, extender=extender)
-        return Actions(self.api, self.mirror, journal)
+            return Announcing(self.api, self.mirror, journal, launches, extender=extender)
+        return Actions(self.api, self.mirror, journal, launches)
 
 
 def _scheduler_name(asked: Asked, extender: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -283,17 +283,13 @@ class Profile(Strict):
         ValueError
             For a setting outside the profile's range.
         """
-        if gpu_counts is None:
-            gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
-        counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
-        batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
-        choices: Sequence[float] = [np.nan]
-        if self.frequency is not None:
-            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
-        elif self.power_limits is not None:
-            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
-            choices = self.power_limits.within(choices, max_power_w).tolist()
-        settings = np.unique(np.asarray(choices, dtype=float))
+        counts, batches, settings = self._choices(
+            gpu_counts=gpu_counts,
+            batch_sizes=batch_sizes,
+            frequencies_mhz=frequencies_mhz,
+            power_limits_w=power_limits_w,
+            max_power_w=max_power_w,
+        )
         fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
         count, batch_index = np.nonzero(fits)
         gpus = np.repeat(counts[count], len(settings))
@@ -307,6 +303,35 @@ class Profile(Strict):
         return Configurations(
             gpus[held], batch[held], frequency[held], limit[held], rate[held], power_w[held]
         )
+
+    def count(self, **choices: Any) -> int:
+        """Return how many combinations `configurations` makes, those that a board cannot hold included."""
+        counts, batches, settings = self._choices(**choices)
+        last = np.searchsorted(batches, counts * self.max_local_batch, side="right")
+        fitting = last - np.searchsorted(batches, counts, side="left")
+        return int(fitting.clip(0).sum()) * len(settings)
+
+    def _choices(
+        self,
+        *,
+        gpu_counts: Sequence[int] | None = None,
+        batch_sizes: Sequence[int] | None = None,
+        frequencies_mhz: Sequence[float] | None = None,
+        power_limits_w: Sequence[float] | None = None,
+        max_power_w: float | None = None,
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """GPU counts, batches and settings to combine, ascending."""
+        if gpu_counts is None:
+            gpu_counts = [count for count in self.gpu_counts if count & (count - 1) == 0]
+        counts = np.unique(np.asarray(gpu_counts, dtype=np.int64))
+        batches = np.unique(np.asarray(self.batch_sizes if batch_sizes is None else batch_sizes, np.int64))
+        choices: Sequence[float] = [np.nan]
+        if self.frequency is not None:
+            choices = self.frequency.choices_mhz if frequencies_mhz is None else frequencies_mhz
+        elif self.power_limits is not None:
+            choices = self.power_limits.limit_w if power_limits_w is None else power_limits_w
+            choices = self.power_limits.within(choices, max_power_w).tolist()
+        return counts, batches, np.unique(np.asarray(choices, dtype=float))
 
 
 @cache

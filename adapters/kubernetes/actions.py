@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.events import Events
+from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
@@ -35,6 +36,8 @@ class Actions:
         Which shows what was done after a moment.
     journal : RecordedSession
         Where actions are kept.
+    launches : Launches
+        Seals what pods are annotated with.
     number : int
         Of the round, which tells attempts apart.
 
@@ -49,6 +52,7 @@ class Actions:
     api: Api
     mirror: Mirror
     journal: RecordedSession
+    launches: Launches = field(default_factory=Launches)
     number: int = 0
     _unseen: dict[str, KubePod] = field(default_factory=dict)
     _events: Events = field(init=False)
@@ -98,7 +102,8 @@ class Actions:
         pod = binding.pod
         self._unseen[pod.uid] = pod
         try:
-            self.api.bind(pod.namespace, pod.name, pod.uid, binding.node, binding.launch.annotations())
+            launch = self.launches.sealed(binding.launch)
+            self.api.bind(pod.namespace, pod.name, pod.uid, binding.node, launch.annotations())
         except KubernetesError as error:
             if error.certain:
                 del self._unseen[pod.uid]

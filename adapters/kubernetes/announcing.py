@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.extender import UNSEEN, Extender, Opinion
 from wattsched.adapters.kubernetes.load import Binding, Load
-from wattsched.adapters.kubernetes.options import KubeJob, announced_launch_of, job_key
+from wattsched.adapters.kubernetes.options import KubeJob, job_key
 from wattsched.adapters.kubernetes.reading import Site
 
 LAPSED = Opinion(why="it was not bound where it was to go, and is decided anew")
@@ -144,7 +144,8 @@ class Announcing(Actions):
     def _adopt(self, site: Site) -> None:
         """Hold what a process before this one announced, as long as the scheduler might still follow it."""
         for uid, pod in site.pods.items():
-            if pod.waiting and (launch := announced_launch_of(pod)) is not None and launch.node in site.nodes:
+            launch = self.launches.of(pod) if pod.waiting else None
+            if launch is not None and launch.node is not None and launch.node in site.nodes:
                 binding = Binding(pod, launch.node, launch)
                 self._announced[uid] = Announcement(binding, self.extender.clock(), withdrawn=True)
                 self.extender.note_passed(uid)
@@ -152,6 +153,7 @@ class Announcing(Actions):
 
     def _bind(self, binding: Binding) -> None:
         pod = binding.pod
-        annotations = binding.launch.model_copy(update={"node": binding.node}).annotations()
+        launch = binding.launch.model_copy(update={"node": binding.node})
+        annotations = self.launches.sealed(launch).annotations()
         if any(pod.annotations.get(name) != value for name, value in annotations.items()):
             self.api.annotate(pod.namespace, pod.name, pod.uid, annotations)

@@ -7,8 +7,8 @@ from math import inf
 from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
-from wattsched.adapters.kubernetes.options import KubeJob
-from wattsched.adapters.kubernetes.plan import Plan, Round, Start, complete
+from wattsched.adapters.kubernetes.options import KubeJob, complete
+from wattsched.adapters.kubernetes.plan import Plan, Round, Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
 

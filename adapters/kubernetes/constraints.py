@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wattsched.instances.errors import InputError, validated
 
+MOST_CONDITIONS = 500
+"""Labels, values and tolerations of a pod that are looked at, for every node."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -137,14 +140,22 @@ def constraints_of(
 ) -> Constraints:
     """Constraints of a pod."""
     chosen, tolerated = tuple(sorted(selector.items())), tuple(tolerations)
-    if affinity is None:
+    if affinity is None and len(chosen) + len(tolerated) <= MOST_CONDITIONS:
         return Constraints(chosen, None, tolerated)
     try:
-        found = validated(_Affinity, affinity, "affinity")
+        found = validated(_Affinity, affinity or {}, "affinity")
     except InputError as error:
         return Constraints(chosen, None, tolerated, "; ".join(error.faults))
     odd = ""
     if (found.pod and found.pod.required) or (found.apart and found.apart.required):
         odd = "has required pod affinity, which is not looked at"
     required = found.node.required if found.node else None
+    size = sum(
+        1 + len(one.values or ())
+        for term in (required.terms if required else ())
+        for one in (*(term.labels or ()), *(term.fields or ()))
+    )
+    if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
+        told = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
+        return Constraints(odd=told)
     return Constraints(chosen, required.terms if required else None, tolerated, odd)

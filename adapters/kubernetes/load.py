@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
     KubernetesOptions,
@@ -13,10 +14,9 @@ from wattsched.adapters.kubernetes.options import (
     PoolView,
     groups_above,
     job_key,
-    launch_of,
     pools_of_site,
 )
-from wattsched.adapters.kubernetes.reading import GPU, KubeNode, KubePod, Site
+from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, KubeNode, KubePod, Site
 from wattsched.adapters.kubernetes.site import usable
 
 Ours = Callable[[KubePod], bool]
@@ -47,7 +47,7 @@ class Load:
     Attributes
     ----------
     pools : PoolView
-        Nodes by pool.
+        Nodes by pool; `plan.round_of` divides them.
     ours : dict of str to KubeJob
         Jobs of which pods that we bound are on nodes, and these pods.
     launches : dict of str to Launch
@@ -134,17 +134,22 @@ class Load:
 
     def lacks(self, pod: KubePod, node: KubeNode) -> list[str]:
         """Resources of which a node has less left than a pod asks for."""
-        room = self._room[node.name]
         gpus = [GPU] if self.free(node) < pod.gpus else []
-        return gpus + [what for what, most in pod.needs.items() if 0 < most > room.get(what, 0.0) + _SLACK]
+        return gpus + [
+            what for what, most in pod.needs.items() if 0 < most > self._left(node.name, what) + _SLACK
+        ]
 
     def copies(self, pod: KubePod, node: KubeNode, what: Iterable[str]) -> int:
         """How many pods like one a node has room for, by its GPUs and some other resources."""
-        room, most = self._room[node.name], self.free(node) // pod.gpus
+        most = self.free(node) // pod.gpus
         for name in what:
             if (amount := pod.needs[name]) > 0:
-                most = min(most, int((room.get(name, 0.0) + _SLACK) / amount))
+                most = min(most, int((self._left(node.name, name) + _SLACK) / amount))
         return max(0, most)
+
+    def _left(self, node: str, what: str) -> float:
+        """How much of a resource a node has left; of a host port each node has one."""
+        return self._room[node].get(what, 1.0 if what.startswith(HOST_PORT) else 0.0)
 
     def without(self, pods: Iterable[KubePod]) -> Load:
         """What there would be if pods had left their nodes."""
@@ -203,20 +208,25 @@ class Load:
         self.used[node] += sign * pod.gpus
         self.node_w[node] += sign * added_w
         for what, amount in pod.needs.items():
-            self._room[node][what] = self._room[node].get(what, 0.0) - sign * amount
+            self._room[node][what] = self._left(node, what) - sign * amount
 
 
 def load_of(
-    site: Site, options: KubernetesOptions, ours: Ours, held: Mapping[str, Binding] | None = None
+    site: Site,
+    options: KubernetesOptions,
+    ours: Ours,
+    held: Mapping[str, Binding] | None = None,
+    launches: Launches | None = None,
 ) -> Load:
     """Who uses which GPU.
 
-    A pod with an annotation of ours that is not as we bound it counts as one of others. Pods that are held,
-    by uid, count as bound.
+    A pod that is not as we bound it, whatever its annotations say, counts as one of others. Pods that are
+    held, by uid, count as bound.
     """
-    held, site = held or {}, usable(site, options)
+    held, launches, site = held or {}, launches or Launches(), usable(site, options)
+    launches.forget(site.pods)
     waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod) and pod.uid not in held]
-    load = Load(site, options, pools_of_site(site, options, waiting))
+    load = Load(site, options, pools_of_site(site, options))
     for node in site.nodes.values():
         load.node_w[node.name] = options.base_power_w + node.gpus * load.idle_w(node.name)
         load._room[node.name] = dict(node.room)
@@ -228,7 +238,7 @@ def load_of(
     present: dict[str, list[KubePod]] = defaultdict(list)
     for pod in site.pods.values():
         if pod.present and pod.node in site.nodes:
-            _count_present(load, pod, present, ours)
+            _count_present(load, pod, present, launches.of(pod) if ours(pod) else None)
     load.ours = {name: _job(name, pods) for name, pods in present.items()}
     announced: dict[str, list[KubePod]] = defaultdict(list)
     for uid, one in held.items():
@@ -240,14 +250,12 @@ def load_of(
     missing: dict[str, list[KubePod]] = defaultdict(list)
     for pod in waiting:
         missing[job_key(pod)].append(pod)
-    for name, pods in missing.items():
-        job = _job(name, pods)
-        if name in load.ours:
-            load.late[name] = job
-            coming = [held[pod.uid].node for pod in announced.get(name, ())]
-            _join(load, job, load.ours[name], coming)
-        else:
-            load.waiting[name] = job
+    jobs = {name: _job(name, pods) for name, pods in missing.items()}
+    load.late = {name: job for name, job in jobs.items() if name in load.ours}
+    load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
+    for name, job in load.late.items():
+        coming = [held[pod.uid].node for pod in announced.get(name, ())]
+        _join(load, job, load.ours[name], coming)
     return load
 
 
@@ -255,9 +263,10 @@ def _job(name: str, pods: list[KubePod]) -> KubeJob:
     return KubeJob(name, tuple(sorted(pods, key=lambda pod: pod.name)))
 
 
-def _count_present(load: Load, pod: KubePod, present: dict[str, list[KubePod]], ours: Ours) -> None:
+def _count_present(
+    load: Load, pod: KubePod, present: dict[str, list[KubePod]], launch: Launch | None
+) -> None:
     node = load.site.nodes[pod.node]
-    launch = launch_of(pod) if ours(pod) else None
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
     most_w = load.options.max_power_w(load.options.gpu_type_named(node.product))
@@ -282,7 +291,8 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
     launch = load.launches[there.pods[0].uid]
     planned = Counter(launch.gang or {})
     planned.subtract([*(pod.node for pod in there.pods), *coming])
-    wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, pods))]
+    most = len(late.pods)
+    wanted = [node for node, pods in sorted(planned.items()) for _ in range(max(0, min(pods, most)))]
     wanted += [there.pods[0].node] * len(late.pods)
     bindings = list[Binding]()
     size = there.pods[0].gang_size or len(late.pods)

@@ -16,6 +16,7 @@ from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Plan, Round, Start, plan_of, round_of, stops_to_fit
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.kubernetes.snapshot import Snapshot
+from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import RoundLoop, tell
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
@@ -130,7 +131,8 @@ class Rounds(RoundLoop[Report]):
         if self.actions is not None and (cut_off := self.actions.settle()):
             report.notes.append(f"{cut_off} actions were cut off; the pods tell what became of them")
         self._join(load, report)
-        round = round_of(load, None if self.actions is None else self.actions.aside())
+        aside = None if self.actions is None else self.actions.aside()
+        round = round_of(load, aside, Clock(self.policy.deadline_s))
         plan = self._decided(round, cap_w, report)
         self._carry_out(plan, load, report)
         return report
@@ -145,7 +147,8 @@ class Rounds(RoundLoop[Report]):
     def _load(self) -> Load:
         site = self._site()
         held = self.actions.held(site) if self.actions is not None else {}
-        return load_of(site, self.policy.options, self.policy.ours, held)
+        launches = self.actions.launches if self.actions is not None else None
+        return load_of(site, self.policy.options, self.policy.ours, held, launches)
 
     # -- deciding ----------------------------------------------------------------------------------------
 
@@ -211,7 +214,7 @@ class Rounds(RoundLoop[Report]):
 
     def _solved(self, round: Round, report: Report) -> Plan | None:
         """What a decision asks for; None where there is none."""
-        made = self.session.solve(deadline_s=self.policy.deadline_s)
+        made = self.session.solve(deadline_s=round.clock.left_s)
         report.take(made)
         return plan_of(round, made.decision) if made.decision.solved else None
 

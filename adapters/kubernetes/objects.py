@@ -11,8 +11,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from wattsched.adapters.kubernetes.constraints import Taint, Toleration
 from wattsched.instances.errors import shown
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
-_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
+_SUFFIXES = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+}
 _SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
 
 
@@ -115,6 +126,7 @@ class PodSpec(KubeObject):
     containers: Containers = []
     first: Annotated[Containers, Field(alias="initContainers")] = []
     overhead: Resources = {}
+    claims: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="resourceClaims")] = []
     gates: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="schedulingGates")] = []
     limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
     selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
@@ -171,8 +183,7 @@ class Node(KubeObject):
     status: NodeStatus = NodeStatus()
 
 
-class Objects(KubeObject):
-    """What a round looks at."""
+class Nodes(KubeObject):
+    """Nodes of a cluster."""
 
     nodes: list[Node]
-    pods: list[Pod]

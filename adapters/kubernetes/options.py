@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import Field
 
-from wattsched.adapters.kubernetes.reading import GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
+from wattsched.adapters.allowed import believed
+from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
 from wattsched.adapters.options import (
     PLAIN_S,
     JobOptions,
@@ -20,6 +21,7 @@ from wattsched.adapters.options import (
     plain_table,
     with_table,
 )
+from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -99,6 +101,8 @@ class Launch(Strict):
         Pods of its gang by node, as they were to be bound.
     node : str
         Where another scheduler was told to bind it.
+    seal : str
+        By which we know that we wrote it, see `Launches`.
     """
 
     uid: str
@@ -110,6 +114,7 @@ class Launch(Strict):
     batch_size: Count | None = None
     gang: dict[Name, Count] | None = None
     node: Name | None = None
+    seal: str = Field("", pattern="^[0-9a-f]*$")
 
     def annotations(self) -> dict[str, str]:
         """Annotations to bind with."""
@@ -125,27 +130,6 @@ class Launch(Strict):
     def settings(self) -> dict[str, Any]:
         """Clock, power limit and batch size, those that there are."""
         return self.model_dump(include=set(SETTINGS), exclude_none=True)
-
-
-def launch_of(pod: KubePod) -> Launch | None:
-    """How a pod was started; None where it was not by us."""
-    return _stated_launch(pod) if pod.node else None
-
-
-def announced_launch_of(pod: KubePod) -> Launch | None:
-    """How a pod that waits is to start on the node that another scheduler was told; None where none was."""
-    launch = None if pod.node else _stated_launch(pod)
-    return None if launch is None or launch.node is None else launch
-
-
-def _stated_launch(pod: KubePod) -> Launch | None:
-    if LAUNCH not in pod.annotations:
-        return None
-    try:
-        launch = validated(Launch, json.loads(pod.annotations[LAUNCH]))
-    except (ValueError, RecursionError, InputError):
-        return None
-    return launch if launch.uid == pod.uid and launch.gpus == pod.gpus else None
 
 
 @dataclass(frozen=True)
@@ -187,17 +171,19 @@ def job_key(pod: KubePod) -> str:
     return f"{pod.namespace}/gang:{pod.gang}" if pod.gang else pod.key
 
 
-def said_by(pod: KubePod) -> JobOptions:
+def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
     """What the annotations of a pod say; values are JSON, and bare words texts.
 
     Raises
     ------
     InputError
-        With every fault.
+        With every fault, and for what the site does not allow.
     """
     document: dict[str, Any] = {}
-    for name, text in pod.annotations.items():
-        if not name.startswith(PREFIX) or name in _WRITTEN:
+    own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
+    options.allow.require_short(*own, *own.values())
+    for name, text in own.items():
+        if name in _WRITTEN:
             continue
         field = name.removeprefix(PREFIX).replace("-", "_")
         if field in _FIXED:
@@ -208,8 +194,10 @@ def said_by(pod: KubePod) -> JobOptions:
             if text.lstrip()[:1] in ("{", "["):
                 raise InputError([f"{name}: is no JSON: {shown(text)}"]) from None
             document[field] = text
+    if document.get("preemptible") is False:
+        del document["preemptible"]  # as all pods are that do not say otherwise
     try:
-        return validated(JobOptions, document)
+        return believed(validated(JobOptions, document), options, lambda pool: kind_of.get(pool, pool))
     except InputError as error:
         raise InputError([_as_annotation(fault) for fault in error.faults]) from None
 
@@ -221,7 +209,12 @@ def _as_annotation(fault: str) -> str:
 
 
 def fields_of(
-    job: KubeJob, options: KubernetesOptions, kind_of: Mapping[str, str], pools: Sequence[str]
+    job: KubeJob,
+    options: KubernetesOptions,
+    kind_of: Mapping[str, str],
+    pools: Sequence[str],
+    *,
+    believe: bool = True,
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of its pods or, where nothing is, their plain request.
 
@@ -231,6 +224,8 @@ def fields_of(
         GPU type of every pool.
     pools : sequence of str
         Those that have nodes for its pods.
+    believe : bool
+        Whether its annotations count.
 
     Raises
     ------
@@ -238,9 +233,10 @@ def fields_of(
         With why it can have no option.
     """
     first, *others = job.pods
-    own = said_by(first)
+    said = [said_by(pod, options, kind_of) for pod in job.pods] if believe else [JobOptions()]
+    own = said[0]
     # Whether a pod may be stopped is asked of each.
-    if any(said_by(pod).model_copy(update={"preemptible": own.preemptible}) != own for pod in others):
+    if any(one.model_copy(update={"preemptible": own.preemptible}) != own for one in said):
         raise InputError(["its pods differ in their annotations"])
     if not first.gpus:
         raise InputError([f"asks for no {GPU}"])
@@ -333,7 +329,12 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
 class PoolView:
     """What there is to know of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes.
 
-    Pools of GPUs whose watts are not known have no sample, as they take no pods.
+    Attributes
+    ----------
+    sample : dict of str to KubeNode
+        A node of each pool; pools of GPUs whose watts are not known have none, as they take no pods.
+    members : dict of str to frozenset of str
+        Nodes of each pool.
     """
 
     kind: dict[str, str]
@@ -341,40 +342,91 @@ class PoolView:
     idle_w: dict[str, float]
     of_node: dict[str, str]
     sample: dict[str, KubeNode]
+    members: dict[str, frozenset[str]]
 
-    def for_pod(self, pod: KubePod) -> list[str]:
-        """Pools whose nodes a pod may have."""
-        return [
-            pool
-            for pool, node in self.sample.items()
-            if pod.constraints.allow(node.name, node.labels, node.taints)
-        ]
+    def within(self, hosts: frozenset[str]) -> list[str]:
+        """Pools of which a job that may have some nodes may have every node."""
+        return [pool for pool in self.sample if self.members[pool] <= hosts]
 
 
-def pools_of_site(site: Site, options: KubernetesOptions, pods: Sequence[KubePod]) -> PoolView:
-    """Pools: nodes that are alike to all pods that wait, and behind the same power caps."""
-    keys = sorted({key for pod in pods for key in pod.constraints.keys})
-    by_name = any(pod.constraints.names_nodes for pod in pods)
-    view = PoolView({}, {}, {}, {}, {})
-    numbers: dict[str, dict[Any, int]] = {}
+def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
+    """Nodes that the pods of a job may have, by their selectors, affinities and tolerations."""
+    asked = {pod.constraints for pod in job.pods}
+    return frozenset(
+        node.name for node in nodes if all(one.allow(node.name, node.labels, node.taints) for one in asked)
+    )
+
+
+def complete(job: KubeJob) -> KubeJob:
+    """A waiting job with as many pods as its gang has.
+
+    Raises
+    ------
+    InputError
+        Where it cannot be placed yet, or at all.
+    """
+    if odd := [pod.odd for pod in job.pods if pod.odd]:
+        raise InputError([odd[0]])
+    first = job.pods[0]
+    if not first.gang:
+        if GANG in first.annotations:
+            raise InputError([f"{GANG}: must be a label, and is an annotation"])
+        if first.gang_size:
+            raise InputError([f"{GANG_SIZE}: is stated without the label {GANG}"])
+        return job
+    if any(pod.gang_size != first.gang_size for pod in job.pods) or not first.gang_size:
+        raise InputError([f"{GANG_SIZE}: all pods of a gang have to state it, and the same"])
+    if len(job.pods) < first.gang_size:
+        raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
+    return KubeJob(job.name, tuple(sorted(job.oldest[: first.gang_size], key=lambda pod: pod.name)))
+
+
+def claim_of(job: KubeJob, site: Site) -> Claim:
+    """Nodes that a waiting job may have, and how many of them it needs.
+
+    Raises
+    ------
+    InputError
+        Where it can run on none, whatever else runs.
+    """
+    each, hosts = job.pods[0].gpus, hosts_of(job, site.nodes.values())
+    if not hosts:
+        raise InputError(["no node with GPUs is as its selector, affinity and tolerations ask"])
+    most = max(site.nodes[name].gpus for name in hosts)
+    if each > most:
+        raise InputError([f"a pod asks for {each:,} GPUs, and no node that it may have has more than {most}"])
+    there = sum(site.nodes[name].gpus // max(1, each) for name in hosts)
+    if len(job.pods) > there:
+        told = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
+        raise InputError([f"{told} have room for {there} of them when they are empty"])
+    nodes = -(-len(job.pods) // (most // max(1, each)))
+    return Claim(hosts, job.pods[0].created_s, nodes, each)
+
+
+def pools_of_site(
+    site: Site,
+    options: KubernetesOptions,
+    claims: Iterable[Claim] = (),
+    together: Collection[frozenset[str]] = (),
+    free: Mapping[str, int] | None = None,
+) -> PoolView:
+    """Pools: nodes that are alike to all jobs that can run, and behind the same power caps."""
+    plain, kinds = dict[str, str](), dict[str, str]()
     for node in site.nodes.values():
-        kind = options.gpu_type_named(node.product)
+        kinds[node.name] = options.gpu_type_named(node.product)
         above = set(groups_above(node, options))
         feeds = [domain.name for domain in options.power_domains if {node.name, *above} & set(domain.members)]
-        alike = (
-            tuple(node.labels.get(key) for key in keys),
-            tuple(sorted((one.key, one.value or "", one.effect) for one in node.taints)),
-            node.name if by_name else "",
-        )
-        plain = "/".join([kind, str(node.gpus), *feeds])
-        number = numbers.setdefault(plain, {}).setdefault(alike, len(numbers[plain]))
-        pool = plain if number == 0 else f"{plain}#{number}"
-        view.of_node[node.name] = pool
+        plain[node.name] = "/".join([kinds[node.name], str(node.gpus), *feeds])
+    view = PoolView({}, {}, {}, divided(plain, claims, together=together, free=free), {}, {})
+    for name, pool in view.of_node.items():
+        kind, node = kinds[name], site.nodes[name]
         if pool not in view.kind:
             view.kind[pool], view.size[pool] = kind, node.gpus
+            view.idle_w[pool] = options.gpu_type(kind).idle_power_w
             if options.knows(kind):
                 view.sample[pool] = node
-            view.idle_w[pool] = options.gpu_type(kind).idle_power_w
+    for name, pool in view.of_node.items():
+        view.members[pool] = view.members.get(pool, frozenset()) | {name}
     return view
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +11,21 @@ from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
     Launch,
+    PoolView,
+    claim_of,
+    complete,
     fields_of,
     groups_above,
+    pools_of_site,
     possible,
+    said_by,
 )
-from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, Site
+from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.kubernetes.room import Room, with_room
 from wattsched.adapters.kubernetes.site import domains_there
-from wattsched.adapters.options import OF_MODELS, expand_models
+from wattsched.adapters.options import OF_MODELS, Expansion
+from wattsched.adapters.pools import Claim
+from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -46,6 +53,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    clock : Clock
+        The time that the decision has.
     guarded : dict of str to str
         Jobs whose eviction would be refused, and why; they are not to be stopped.
     """
@@ -55,6 +64,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[str, str]
     kept: list[Kept]
+    clock: Clock = field(default_factory=Clock)
     guarded: dict[str, str] = field(default_factory=dict)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
@@ -85,7 +95,7 @@ class Plan:
     moved: list[str] = field(default_factory=list)
 
 
-def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
+def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
     """The round as a session takes it.
 
     Parameters
@@ -93,6 +103,8 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     load : Load
     aside : mapping of str to str, optional
         Jobs that are not to start now, and why.
+    clock : Clock, optional
+        The time that there is; jobs that are not looked at in it wait.
 
     Raises
     ------
@@ -101,32 +113,33 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None) -> Round:
     """
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
-    left_out = load.stuck | load.surplus | dict(aside or {})
+    left_out, clock = load.stuck | load.surplus | dict(aside or {}), clock or Clock()
+    users = {name: job.pods[0].namespace for name, job in load.waiting.items() if name not in left_out}
+    in_order = in_turn(users, load.site.time_s)
+    whole, claims = dict[str, KubeJob](), dict[str, Claim]()
+    for name in in_order:
+        with alone(name, left_out):
+            clock.require_time()
+            job = complete(load.waiting[name])
+            said_by(job.pods[0], load.options, load.pools.kind)
+            claims[name], whole[name] = claim_of(job, load.site), job
+    load.pools = _divided(load, claims.values())
     records = [record for job in load.ours.values() if (record := _running_record(job, load))]
     cluster = cluster_of(load, records)
     stoppable = [pod for record in records for pod in load.ours[record["name"]].pods]
     empty, now = Room(load.emptied()), Room(load.without([*load.leaving, *stoppable]))
-    fields, whole = dict[str, dict[str, Any]](), dict[str, KubeJob]()
-    for name, job in load.waiting.items():
-        if name in left_out:
-            continue
-        try:
-            whole[name] = complete(job)
+    expansion = Expansion(cluster, load.options, clock)
+    found = dict[str, dict[str, Any]]()
+    for name in (name for name in in_order if name in whole):
+        with alone(name, left_out):
             told = f"its gang has its {len(whole[name].pods)} pods without it"
-            left_out |= {pod.key: told for pod in job.oldest[len(whole[name].pods) :]}
-            fields[name] = _fields(whole[name], load)
-        except InputError as error:
-            left_out[name] = "; ".join(error.faults)
-    left_out |= expand_models(fields, cluster, load.options)
-    for name, said in fields.items():
-        try:
-            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            left_out |= {pod.key: told for pod in load.waiting[name].oldest[len(whole[name].pods) :]}
+            said = expansion.with_table(_fields(whole[name], load, claims[name]), users[name])
             table = possible(whole[name], said["options"], said["pools"], load.pools)
-            record["options"] = with_room(whole[name], table, empty, now)
-            records.append(record)
-        except InputError as error:
-            left_out[name] = "; ".join(error.faults)
-    return Round(load, cluster, records, left_out, _under_quotas(records, whole, load))
+            record = {field: value for field, value in said.items() if field not in OF_MODELS}
+            found[name] = {**record, "options": with_room(whole[name], table, empty, now)}
+    records += [found[name] for name in users if name in found]
+    return Round(load, cluster, records, left_out, _under_quotas(records, whole, load), clock)
 
 
 def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob], load: Load) -> list[Kept]:
@@ -143,34 +156,21 @@ def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob],
     return [Kept(tenant, gpus, power_w) for tenant, gpus, power_w in told if tenant is not None]
 
 
-def complete(job: KubeJob) -> KubeJob:
-    """A waiting job with as many pods as its gang has.
-
-    Raises
-    ------
-    InputError
-        Where it cannot be placed yet, or at all.
-    """
-    if odd := [pod.odd for pod in job.pods if pod.odd]:
-        raise InputError([odd[0]])
-    first = job.pods[0]
-    if not first.gang:
-        if GANG in first.annotations:
-            raise InputError([f"{GANG}: must be a label, and is an annotation"])
-        if first.gang_size:
-            raise InputError([f"{GANG_SIZE}: is stated without the label {GANG}"])
-        return job
-    if any(pod.gang_size != first.gang_size for pod in job.pods) or not first.gang_size:
-        raise InputError([f"{GANG_SIZE}: all pods of a gang have to state it, and the same"])
-    if len(job.pods) < first.gang_size:
-        raise InputError([f"{len(job.pods)} of the {first.gang_size} pods of its gang are there"])
-    return KubeJob(job.name, tuple(sorted(job.oldest[: first.gang_size], key=lambda pod: pod.name)))
+def _divided(load: Load, claims: Iterable[Claim]) -> PoolView:
+    """Pools divided by what jobs that can run may have."""
+    later = load.without(load.leaving)
+    free = {node.name: later.free(node) for node in load.site.nodes.values() if node.ready}
+    together = [frozenset(pod.node for pod in job.pods) for job in load.ours.values()]
+    return pools_of_site(load.site, load.options, claims, together, free)
 
 
-def _fields(job: KubeJob, load: Load) -> dict[str, Any]:
+def _fields(job: KubeJob, load: Load, claim: Claim) -> dict[str, Any]:
     if not load.options.claims_on_any_node and any(pod.claims for pod in job.pods):
         raise InputError(["has volumes of persistent volume claims; see claims_on_any_node"])
-    pools = set.intersection(*(set(load.pools.for_pod(pod)) for pod in job.pods))
+    pools = load.pools.within(claim.hosts)
+    if not pools:
+        told = "of the nodes that it may have, jobs of several nodes that run or came before it have some"
+        raise InputError([f"{told}: waits for these"])
     return fields_of(job, load.options, load.pools.kind, sorted(pools))
 
 
@@ -234,10 +234,11 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
         return None
     (pool,) = pools
     launch = load.launches[job.pods[0].uid]
-    try:
-        said = fields_of(job, load.options, load.pools.kind, [pool])
-    except InputError:
-        return None
+    said = dict[str, Any]()
+    # What cannot be understood any more is what it was launched as.
+    for believe in (True, False):
+        with alone(job.name, {}):
+            said = said or fields_of(job, load.options, load.pools.kind, [pool], believe=believe)
     power_w = sum(load.launches[pod.uid].power_w for pod in job.pods)
     table = {"gpus": [job.gpus], "pool": [pool], "power_w": [power_w], "rate": [launch.rate]}
     table |= {name: [value] for name, value in launch.settings.items()}

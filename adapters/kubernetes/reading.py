@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Any
 
+from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.constraints import Constraints, Taint, constraints_of
-from wattsched.adapters.kubernetes.objects import Container, Node, Objects, Pod, PodSpec
+from wattsched.adapters.kubernetes.objects import Container, Node, Nodes, Pod, PodSpec
 from wattsched.instances.errors import InputError, shown, validated
 
 GPU = "nvidia.com/gpu"
@@ -20,7 +21,14 @@ GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 UNLABELLED = "gpu"
 """Product of GPUs that no label names."""
 
-_HOST_PORT = "host port"
+HOST_PORT, _MOST_PORTS = "host port", 100
+_MOST_GPUS, _MOST_AMOUNT = 1_000_000, 1e18
+_TEXTS = {
+    "metadata": ("name", "namespace", "uid"),
+    "spec": ("nodeName", "schedulerName"),
+    "status": ("phase",),
+}
+"""What is looked at of a pod that cannot be read."""
 _CLOSING = frozenset(["NoSchedule", "NoExecute"])
 
 
@@ -35,7 +43,7 @@ class KubeNode:
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
-        Other resources that pods may ask for, host ports among them.
+        Other resources that pods may ask for.
     ready : bool
         False where it does not answer or is cordoned.
     """
@@ -68,8 +76,12 @@ class KubePod:
         When it is to be gone that was deleted; infinite for others.
     begun_s : float
         When it began to run, or was made.
+    annotations : dict of str to str
+        Those of ours.
     odd : str
         Why it cannot be placed whatever it says; or empty.
+    legible : bool
+        False where the API's object cannot be read; on a node it may have all GPUs then.
     """
 
     name: str
@@ -91,6 +103,7 @@ class KubePod:
     deletion_s: float
     limit_s: float
     odd: str
+    legible: bool = True
 
     @property
     def key(self) -> str:
@@ -151,18 +164,31 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
     Raises
     ------
     InputError
-        Where it is not what the API says. A pod that cannot be read is no reason to go on without it.
+        Where the nodes are not what the API says. A pod that cannot be read is odd, and the others go on.
     """
     try:
-        found = validated(Objects, {"nodes": snapshot["nodes"], "pods": snapshot["pods"]}, "Kubernetes")
+        found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
         nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
-        pods = {pod.metadata.uid or _key(pod): _pod(pod) for pod in found.pods}
-        ports = {what for pod in pods.values() for what in pod.needs if what.startswith(_HOST_PORT)}
-        for node in nodes.values():
-            node.room.update(dict.fromkeys(ports, 1.0))
+        pods = {pod.uid: pod for pod in map(_any_pod, snapshot["pods"])}
         return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError([f"the answer of the API cannot be read: {error}"]) from None
+
+
+def _any_pod(document: Any) -> KubePod:
+    """A pod, whatever its object says: users write these."""
+    try:
+        return read_pod(document)
+    except InputError as error:
+        why = f"cannot be read: {error.faults[0]}"
+    whole = document if isinstance(document, dict) else {}
+    parts = {name: part if isinstance(part := whole.get(name), dict) else {} for name in _TEXTS}
+    about, spec, status = (
+        {field: text for field in fields if isinstance(text := parts[part].get(field), str)}
+        for part, fields in _TEXTS.items()
+    )
+    bare = read_pod({"metadata": {"name": "?", **about}, "spec": spec, "status": status})
+    return replace(bare, odd=why, legible=False)
 
 
 def read_node(document: Any, gpu_label: str = f"{GPU}.product") -> KubeNode:
@@ -189,7 +215,7 @@ def read_pod(document: Any) -> KubePod:
     """
     try:
         return _pod(validated(Pod, document))
-    except (TypeError, OverflowError) as error:
+    except (TypeError, OverflowError, RecursionError) as error:
         raise InputError([f"Pod: cannot be read: {error}"]) from None
 
 
@@ -198,7 +224,7 @@ def _key(pod: Pod) -> str:
 
 
 def _whole(number: float) -> int:
-    if not 0 <= number <= 1_000_000:
+    if not 0 <= number <= _MOST_GPUS:
         raise InputError([f"{GPU}: there cannot be {number:g} GPUs"])
     return int(number)
 
@@ -225,15 +251,24 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
-    needs = _needs(spec)
-    gpus = _whole(ceil(needs.pop(GPU, 0.0)))
+    needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
+    gpus = ceil(min(needs.pop(GPU, 0.0), _MOST_GPUS))
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
         odd = "has scheduling gates"
     elif any(_hard(one) for one in spec.spread):
         odd = "has topologySpreadConstraints, which are not looked at"
-    size = metadata.labels.get(GANG_SIZE) or metadata.annotations.get(GANG_SIZE) or "0"
+    elif spec.claims:
+        odd = "has resourceClaims, which are not looked at"
+    elif len(ports := [what for what in needs if what.startswith(HOST_PORT)]) > _MOST_PORTS:
+        odd = f"asks for {len(ports):,} host ports, and {_MOST_PORTS} are looked at"
+        needs = {what: amount for what, amount in needs.items() if what not in ports}
+    texts = {name: text for name, text in metadata.annotations.items() if name.startswith(PREFIX)}
+    if long := next((name for name, text in texts.items() if len(text) > MOST_CHARACTERS), ""):
+        odd = f"{shown(long)}: has {len(texts[long]):,} characters, and at most {MOST_CHARACTERS:,} are read"
+        texts = {name: text for name, text in texts.items() if len(text) <= MOST_CHARACTERS}
+    size = metadata.labels.get(GANG_SIZE) or texts.get(GANG_SIZE) or "0"
     if not re.fullmatch(r"\d{1,6}", size):
         size, odd = "0", f"{GANG_SIZE}: must be a whole number, got {shown(size)}"
     created_s = metadata.creation_s or 0.0
@@ -248,7 +283,7 @@ def _pod(row: Pod) -> KubePod:
         needs=needs,
         claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,
-        annotations=metadata.annotations,
+        annotations=texts,
         gang=metadata.labels.get(GANG, ""),
         gang_size=int(size),
         constraints=constraints,
@@ -275,7 +310,7 @@ def _needs(spec: PodSpec) -> dict[str, float]:
     listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
     # Those of different addresses of a node would do beside each other; few pods name addresses.
     ports = {
-        f"{_HOST_PORT} {port.host}/{port.protocol or 'TCP'}"
+        f"{HOST_PORT} {port.host}/{port.protocol or 'TCP'}"
         for one in listening
         for port in one.ports
         if port.host

@@ -7,8 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, Site
+from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, KubePod, Site
 from wattsched.adapters.options import some
+
+MOST_NOTES = 8
+"""Pods that are noted in a round."""
 
 
 def usable(site: Site, options: KubernetesOptions) -> Site:
@@ -23,14 +26,37 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
         nodes[name] = node if known else replace(node, ready=False)
         if not known:
             strange[node.product].append(name)
-    notes = [_unknown_watts(product, names, options) for product, names in strange.items()]
+    pods, told = _seated(site)
+    notes = told + [_unknown_watts(product, names, options) for product, names in strange.items()]
     for domain, members in options.absent(_there(site, options)).items():
         labels = " and ".join(options.rack_labels) or "rack_labels"
         notes.append(
             f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
             f"GPUs and no value of {labels} now, and count as nothing"
         )
-    return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+    return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
+
+
+def _seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
+    """Pods with no more GPUs than their nodes can have given them, and what is to be noted.
+
+    A user may name a node and ask for anything. Kubelet refuses what is more than is left, so those that run
+    come first; what is more than a whole node has was never there. Of a pod that cannot be read, all that is
+    left is taken.
+    """
+    left = {name: node.gpus for name, node in site.nodes.items()}
+    pods, notes = dict(site.pods), list[str]()
+    present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
+    for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
+        most = site.nodes[pod.node].gpus
+        asked = pod.gpus if pod.legible else most
+        had = 0 if asked > most and pod.phase != "Running" else min(asked, left[pod.node])
+        left[pod.node] -= had
+        if had != pod.gpus:
+            pods[pod.uid] = replace(pod, gpus=had)
+            why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
+            notes.append(f"{pod.key} {why}: counts as {had}")
+    return pods, notes[:MOST_NOTES] + [f"and {len(notes) - MOST_NOTES:,} more"] * (len(notes) > MOST_NOTES)
 
 
 def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:

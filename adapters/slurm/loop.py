@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Budget
+from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import RoundLoop, tell
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.load import Load, load_of
@@ -132,7 +133,7 @@ class Rounds(RoundLoop[Report]):
             self._hold(late, load, report)
             load = self._load() if self.policy.apply else load
         aside = self._put_aside(load)
-        round = round_of(load, self.policy.ours, self.policy.every_s, aside)
+        round = round_of(load, self.policy.ours, self.policy.every_s, aside, Clock(self.policy.deadline_s))
         plan = self._decided(round, cap_w, report)
         report.waiting = unclear(load.site, self.policy.ours) | queued(plan, round, cap_w) | plan.reasons
         self._carry_out(plan, round.load, report)
@@ -173,7 +174,7 @@ class Rounds(RoundLoop[Report]):
     def _decided(self, round: Round, cap_w: float, report: Report) -> Plan:
         """The decision of the session; where there is none, what brings the draw below the cap."""
         session = self._told(round, cap_w)
-        made = session.solve(deadline_s=self.policy.deadline_s)
+        made = session.solve(deadline_s=round.clock.left_s)
         report.take(made)
         if made.decision.solved:
             return plan_of(round, made.decision)

@@ -7,7 +7,7 @@ nothing is kept for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -91,29 +91,3 @@ class Needs:
         if "|" in self.features:
             return bool(node.features & set(self.features.split("|")))
         return set(filter(None, self.features.split("&"))) <= node.features
-
-
-def parts_of(
-    pools: dict[str, str], sets: Iterable[frozenset[str]], together: Collection[frozenset[str]]
-) -> dict[str, str]:
-    """Pools divided so that jobs which may have some nodes only have pools of their own.
-
-    Parameters
-    ----------
-    pools : dict of str to str
-        Pool of each node.
-    sets : iterable of frozenset of str
-        Nodes that such jobs may have.
-    together : collection of frozenset of str
-        Nodes of running jobs, whose pool is one: what would divide it has to wait.
-    """
-    kept = [one for one in dict.fromkeys(sets) if not any(node & one and node - one for node in together)]
-    marks = {node: tuple(node in one for one in kept) for node in pools}
-    by_pool: dict[str, list[tuple[bool, ...]]] = {}
-    for node, pool in pools.items():
-        if marks[node] not in (seen := by_pool.setdefault(pool, [])):
-            seen.append(marks[node])
-    return {
-        node: pool if len(by_pool[pool]) == 1 else f"{pool}/part{by_pool[pool].index(marks[node]) + 1}"
-        for node, pool in pools.items()
-    }

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from wattsched.adapters.allowed import believed
 from wattsched.adapters.options import (
     OF_MODELS,
     PLAIN_S,
@@ -123,26 +124,37 @@ def launch_of(job: SlurmJob) -> Launch | None:
     return launch if same else None
 
 
-def said_of(job: SlurmJob, options: SiteOptions) -> dict[str, Any]:
+def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dict[str, Any]:
     """Fields that are said of a job; its comment goes before its name, its QOS and its account.
+
+    Parameters
+    ----------
+    believe : bool
+        Whether the comment counts.
 
     Raises
     ------
     InputError
-        For a comment that cannot be understood.
+        For a comment that cannot be understood, or says what the site does not allow.
     """
-    comment = marked(job.comment)
     layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
-    layers += [validated(JobOptions, comment) if comment is not None else None]
+    if believe and MARK in job.comment:
+        options.allow.require_short(job.comment)
+        if (comment := marked(job.comment)) is not None:
+            layers.append(believed(validated(JobOptions, comment), options, gpu_type_of))
     return merged(layers)
 
 
-def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]) -> dict[str, Any]:
+def fields_of(
+    said: dict[str, Any], job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]
+) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request.
 
     Parameters
     ----------
+    said : dict
+        Of `said_of`.
     pools : list of str
         Those of its partitions.
 
@@ -151,7 +163,7 @@ def fields_of(job: SlurmJob, site: Site, options: SiteOptions, pools: list[str])
     InputError
         With why it can have no option.
     """
-    fields = said_of(job, options)
+    fields = said
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
     fields = _with_idle_watts(with_table(fields, options.tables), options)

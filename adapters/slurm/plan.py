@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wattsched.adapters.options import expand_models
+from wattsched.adapters.options import Expansion
+from wattsched.adapters.pools import Claim, divided
+from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
-from wattsched.adapters.slurm.needs import parts_of
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
     SiteOptions,
     fields_of,
     record_of,
+    said_of,
 )
 from wattsched.adapters.slurm.reading import Site, SlurmJob
 from wattsched.adapters.slurm.site import behind
@@ -26,9 +28,7 @@ from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
 
 
-def cluster_of(
-    load: Load, pools: Mapping[str, str], ahead_s: float, waiting: Iterable[SlurmJob]
-) -> dict[str, Any]:
+def cluster_of(load: Load, pools: Mapping[str, str], ahead_s: float) -> dict[str, Any]:
     """The cluster as an instance has it.
 
     Parameters
@@ -36,17 +36,10 @@ def cluster_of(
     pools : mapping of str to str
         Of the nodes, as `pools_by_node` has them.
     ahead_s : float
-        How far reservations are looked for at least. Slurm starts no job on a node whose reservation begins
-        before the job's limit is over, so the longest limit of the waiting jobs counts.
+        Nodes whose reservation begins within so many seconds are closed to all jobs.
     """
     site, options = load.site, load.options
-    horizon_s = site.time_s + max([ahead_s, *(job.limit_s for job in waiting)])
-    kept = {
-        node
-        for one in site.reservations
-        if one.start_s <= horizon_s and one.end_s > site.time_s
-        for node in one.nodes
-    }
+    kept = reserved(site, ahead_s)
     nodes = []
     own: dict[str, set[int]] = {}
     for running in load.ours.values():
@@ -79,6 +72,13 @@ def cluster_of(
     }
 
 
+def reserved(site: Site, ahead_s: float) -> frozenset[str]:
+    """Nodes with a reservation that has begun, or begins within some seconds."""
+    until_s = site.time_s + ahead_s
+    begun = (one for one in site.reservations if one.start_s <= until_s and one.end_s > site.time_s)
+    return frozenset(node for one in begun for node in one.nodes)
+
+
 def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
     """Pool of each node; nodes behind different power caps are not interchangeable."""
     pools = {node.name: pool_of(node) for node in site.nodes.values()}
@@ -96,6 +96,8 @@ class Round:
     ----------
     kept : list of Kept
         What jobs of tenants have that no decision stops.
+    clock : Clock
+        The time that the decision has.
     """
 
     load: Load
@@ -103,6 +105,7 @@ class Round:
     jobs: list[dict[str, Any]]
     left_out: dict[int, str]
     kept: list[Kept]
+    clock: Clock = field(default_factory=Clock)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
         """What is left of the quotas of accounts, in a round of so many seconds."""
@@ -134,13 +137,39 @@ class _Places:
             self._known[asked] = job.needs.allowed(own, job.asked_nodes, each)
         return self._known[asked]
 
+    def claim(self, job: SlurmJob, hosts: frozenset[str]) -> Claim:
+        """What a waiting job asks of nodes, without those that are reserved before its limit is over.
+
+        Slurm starts no job on a node whose reservation begins before the job's limit is over.
+
+        Raises
+        ------
+        InputError
+            Where they do not have its GPUs when they are empty, or all are reserved too soon.
+        """
+        sizes = sorted((self.site.nodes[name].gpus for name in hosts), reverse=True)
+        if job.request.gpus > sum(sizes):
+            told = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
+            raise InputError([f"{told} {sum(sizes):,}"])
+        if not (left := hosts - reserved(self.site, job.limit_s)):
+            names = sorted(one.name for one in self.site.reservations if one.nodes & hosts)
+            raise InputError([f"its time limit reaches into the reservation '{names[0]}' of its nodes"])
+        nodes = max(job.asked_nodes, -(-job.request.gpus // sizes[0]))
+        return Claim(left, job.submit_s, nodes, min(max(1, job.request.gpus), sizes[0]))
+
     def kinds(self, names: frozenset[str]) -> list[SlurmNode]:
         """One node of each kind."""
         nodes = [self.site.nodes[name] for name in sorted(names)]
         return list({(one.gpu_type, one.gpus, one.cpus, one.memory_mib): one for one in nodes}.values())
 
 
-def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | None = None) -> Round:
+def round_of(
+    load: Load,
+    ours: Ours,
+    ahead_s: float,
+    aside: Mapping[int, str] | None = None,
+    clock: Clock | None = None,
+) -> Round:
     """The round as a session takes it.
 
     Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
@@ -149,6 +178,8 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     ----------
     aside : mapping of int to str, optional
         Jobs that let others go first, and why.
+    clock : Clock, optional
+        The time that there is; jobs that are not looked at in it wait.
 
     Raises
     ------
@@ -159,41 +190,59 @@ def round_of(load: Load, ours: Ours, ahead_s: float, aside: Mapping[int, str] | 
     if not site.nodes:
         raise InputError(["no node of the cluster has GPUs"])
     waiting = [job for job in site.jobs.values() if job.pending and job.held and ours.has(job)]
-    places, allowed = _Places(site), dict[int, frozenset[str]]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
+    places, clock, claims = _Places(site), clock or Clock(), list[Claim]()
+    allowed, said = dict[int, frozenset[str]](), dict[int, dict[str, Any]]()
+    users = {job.id: job.user for job in waiting}
+    in_order = [*load.ours, *in_turn(users, site.time_s)]
+    for job in map(site.jobs.__getitem__, in_order):
+        with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
-            allowed[job.id] = places.of(job)
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
-    together = [frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1]
-    pools = parts_of(pools_by_node(site, options), allowed.values(), together)
+            hosts = places.of(job)
+            if job.id in load.ours:
+                allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
+                clock.require_time()
+                said[job.id] = said_of(job, options)
+                continue
+            claim = places.claim(job, hosts)
+            clock.require_time()
+            said[job.id] = said_of(job, options)
+            allowed[job.id] = claim.hosts
+            claims.append(claim)
+    pools = divided(
+        pools_by_node(site, options),
+        claims,
+        together=[frozenset(one.gpus) for one in load.ours.values() if len(one.gpus) > 1],
+        apart=[one.nodes for one in site.reservations if one.end_s > site.time_s],
+        free={node.name: len(load.free(node.name)) for node in site.nodes.values() if node.takes_jobs},
+    )
     for number, running in list(load.ours.items()):
         if len({pools[node] for node in running.gpus}) > 1:
             load.disown(number)
-    cluster = cluster_of(load, pools, ahead_s, waiting)
-    fields = dict[int, dict[str, Any]]()
-    for job in (*(running.job for running in load.ours.values()), *waiting):
-        try:
-            if job.id in allowed:
-                fields[job.id] = _fields(job, load, pools, allowed[job.id])
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
-    left_out |= expand_models(fields, cluster, options)
-    jobs = [
-        _running_record(
-            one, fields.get(one.job.id), pools, places.kinds(allowed.get(one.job.id, frozenset()))
-        )
-        for one in load.ours.values()
-    ]
-    for job in waiting:
-        try:
-            if job.id in fields:
-                jobs.append(record_of(fields[job.id], job, site, None, places.kinds(allowed[job.id])))
-        except InputError as error:
-            left_out[job.id] = "; ".join(error.faults)
+    cluster = cluster_of(load, pools, ahead_s)
+    expansion = Expansion(cluster, options, clock)
+    records = dict[int, dict[str, Any]]()
+
+    def look_at(job: SlurmJob, said: dict[str, Any]) -> None:
+        running, kinds = load.ours.get(job.id), places.kinds(allowed[job.id])
+        fields = expansion.with_table(_fields(said, job, load, pools, allowed[job.id]), job.user)
+        if running is None:
+            records[job.id] = record_of(fields, job, site, None, kinds)
+        else:
+            records[job.id] = _running_record(running, fields, pools, kinds)
+
+    for number in (one for one in in_order if one in said and (one in load.ours or one in users)):
+        with alone(number, left_out):
+            look_at(site.jobs[number], said[number])
+    # What runs and cannot be understood any more is what it was launched as.
+    for number in [number for number in load.ours if number not in records]:
+        with alone(number, left_out):
+            look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
+    for number, running in list(load.ours.items()):
+        if number not in records:
+            records[number] = _running_record(running, None, pools, ())
+    jobs = [records[number] for number in (*load.ours, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
-    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load))
+    return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
 
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
@@ -223,14 +272,16 @@ def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
         raise InputError([aside[job.id]])
 
 
-def _fields(job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]) -> dict[str, Any]:
+def _fields(
+    said: dict[str, Any], job: SlurmJob, load: Load, pools: Mapping[str, str], allowed: frozenset[str]
+) -> dict[str, Any]:
     beyond = {pool for node, pool in pools.items() if node not in allowed}
     own = {pools[node] for node in allowed} - beyond
     if job.pending and not own:
         raise InputError(
-            ["of the nodes that it may have, running jobs of several nodes have some: waits for these"]
+            ["of the nodes that it may have, jobs of several nodes that run or came first have some: waits"]
         )
-    return fields_of(job, load.site, load.options, sorted(own))
+    return fields_of(said, job, load.site, load.options, sorted(own))
 
 
 def _running_record(
@@ -305,7 +356,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
-    stops |= {number: "waits" for number in ours if number not in decided}
+    # What could not be told to the session counts as others' load.
+    stops |= {number: "waits" for number in ours if number not in decided and number not in round.left_out}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 

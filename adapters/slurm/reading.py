@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from typing import Any
 
-from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in
+from wattsched.adapters.allowed import MOST_CHARACTERS
+from wattsched.adapters.quarantine import why
+from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in, part_of
 from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
@@ -35,6 +37,13 @@ _RUN = ("UP", "DRAIN")
 """States of partitions that start what is in their queue."""
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
+
+
+_CORE = (
+    *("job_id", "job_state", "nodes", "gres_detail", "node_count", "comment", "admin_comment", "restart_cnt"),
+    *("priority", "requeue", "batch_flag", "start_time"),
+)
+"""What is looked at of a job whose record cannot be read: what Slurm itself writes of what it has."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,7 @@ class SlurmJob:
 
     id: int
     name: str
+    user: str
     account: str
     qos: str
     partitions: tuple[str, ...]
@@ -169,14 +179,14 @@ def read(snapshot: Snapshot) -> Site:
     Raises
     ------
     InputError
-        Where an output is not what Slurm prints. A job that cannot be read is no reason to go on without it.
+        Where an output is not what Slurm prints. A job that cannot be read is odd, and the others go on.
     """
     try:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
         nodes = nodes_in(snapshot["nodes"])
-        jobs = document_in(QueuedRows, "squeue --json", snapshot["jobs"]).jobs
+        queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
         switches, above = switches_in(snapshot["topology"], nodes)
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
@@ -184,7 +194,7 @@ def read(snapshot: Snapshot) -> Site:
         return Site(
             time_s=time_s,
             nodes=nodes,
-            jobs={row.job_id: _job(row) for row in jobs},
+            jobs={job.id: job for job in (_any_job(*row, queue.meta) for row in enumerate(queue.jobs))},
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
@@ -192,6 +202,21 @@ def read(snapshot: Snapshot) -> Site:
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
+
+
+def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
+    """A job, whatever its user had Slurm write of it."""
+    try:
+        return _job(part_of(QueuedRow, row, "", meta))
+    except Exception as error:
+        besides = dict.fromkeys(("partition", "tres_per_node", "state_reason"), "")
+        core = (
+            {**besides, **{name: row[name] for name in _CORE if name in row}}
+            if isinstance(row, dict)
+            else row
+        )
+        job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta))
+        return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 
 def _job(row: QueuedRow) -> SlurmJob:
@@ -216,6 +241,7 @@ def _job(row: QueuedRow) -> SlurmJob:
     return SlurmJob(
         id=row.job_id,
         name=row.name,
+        user=row.user_name,
         account=row.account,
         qos=row.qos,
         partitions=tuple(row.partition.split(",")),
@@ -242,7 +268,7 @@ def _job(row: QueuedRow) -> SlurmJob:
 
 def marked(comment: str) -> Any:
     """Our part of a comment; None where there is none."""
-    if MARK not in comment:
+    if MARK not in comment or len(comment) > MOST_CHARACTERS:
         return None
     try:
         document = json.loads(comment)

@@ -181,24 +181,33 @@ class Instance(Strict):
 
         None where nobody has a profile of the model on that type.
         """
-        gpu_type = self.cluster.gpu_types[pool.gpu_type]
-        profile = None if job.model is None else self.profile_of(job.model, pool.gpu_type)
+        profile, choices = self._choices_of(job, pool)
         if profile is None:
             return None
-        found = profile.configurations(
-            pool.gpus_per_node,
-            gpu_counts=job.gpu_counts,
-            batch_sizes=job.batch_sizes,
-            frequencies_mhz=job.frequencies_mhz or gpu_type.frequencies_mhz,
-            power_limits_w=gpu_type.limits_of_stand_in(job.power_limits_w),
-            max_power_w=gpu_type.max_power_of_stand_in_w,
-        )
+        gpu_type = self.cluster.gpu_types[pool.gpu_type]
+        found = profile.configurations(pool.gpus_per_node, **choices)
         return replace(
             found,
             rate=found.rate * gpu_type.speed_factor,
             power_w=found.power_w * gpu_type.power_factor,
             power_limit_w=np.round(found.power_limit_w * gpu_type.power_factor, 6),
         )
+
+    def most_configurations(self, job: Job | ModelKind, pool: Pool) -> int:
+        """At most how many configurations `configurations_of` would make, without making any."""
+        profile, choices = self._choices_of(job, pool)
+        return 0 if profile is None else profile.count(**choices)
+
+    def _choices_of(self, job: Job | ModelKind, pool: Pool) -> tuple[Profile | None, dict[str, Any]]:
+        """Profile of a job's model on the GPUs of a pool, and what it is asked to combine."""
+        gpu_type = self.cluster.gpu_types[pool.gpu_type]
+        return None if job.model is None else self.profile_of(job.model, pool.gpu_type), {
+            "gpu_counts": job.gpu_counts,
+            "batch_sizes": job.batch_sizes,
+            "frequencies_mhz": job.frequencies_mhz or gpu_type.frequencies_mhz,
+            "power_limits_w": gpu_type.limits_of_stand_in(job.power_limits_w),
+            "max_power_w": gpu_type.max_power_of_stand_in_w,
+        }
 
     def by_column(self) -> JobColumns:
         """Jobs by column."""

@@ -29,6 +29,7 @@ from wattsched.serve.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
 SNAPSHOT, PAGE = ROOT / "examples" / "kubernetes.json", ROOT / "docs" / "kubernetes.md"
+SITE = SNAPSHOT.with_name("kubernetes-site.json")
 Run = Callable[..., Result]
 
 
@@ -102,7 +103,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    options = ("--shadow", "--snapshot", SNAPSHOT, "--power-w", 12_000, "--journal", journal, "--json")
+    options = ("--shadow", "--snapshot", SNAPSHOT, "--options", SITE, "--power-w", 12_000)
+    options = (*options, "--journal", journal, "--json")
     report = json.loads(run("kubernetes", *options).stdout)
     assert (report["number"], report["cap_w"], report["power_w"]) == (1, 12_000, 6_250)
     assert report["started"].keys() == {"default/bert", "default/gang:resnet"}
@@ -202,9 +204,9 @@ def test_what_is_done_is_told_always_and_what_waits_when_it_is_news(
 def test_the_running_loop_tells_of_jobs(server: Server) -> None:
     saved = load(str(SNAPSHOT))
     server.nodes, server.pods = saved["nodes"], saved["pods"]
-    command = ("kubernetes", "--shadow", "--every", "0.2", "--power-w", "9500", "--kubeconfig")
+    command = ("kubernetes", "--shadow", "--every", "0.2", "--power-w", "9500", "--options", SITE)
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "wattsched", *command, server.kubeconfig],
+        [sys.executable, "-P", "-m", "wattsched", *command, "--kubeconfig", server.kubeconfig],
         stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stderr is not None

@@ -8,16 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from adapters.trust import trusting
 from cli.conftest import wattsched
 from click.testing import Result
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "examples" / "slurm.json"
+SITE = SNAPSHOT.with_name("slurm-site.json")
 Run = Callable[..., Result]
 
 
 def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    options = ("--shadow", "--snapshot", SNAPSHOT, "--power-w", 12_000, "--journal", journal, "--json")
+    options = ("--shadow", "--snapshot", SNAPSHOT, "--options", SITE, "--power-w", 12_000)
+    options = (*options, "--journal", journal, "--json")
     report = json.loads(run("slurm", *options).stdout)
     assert (report["number"], report["cap_w"], report["power_w"]) == (1, 12_000, 9_650)
     assert report["started"].keys() >= {"24", "26"}
@@ -64,6 +67,8 @@ def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run: Run, tmp_pat
     table = {"gpus": [2], "pool": ["A100"], "rate": [1.0], "power_w": [700.0]}
     job["comment"] = json.dumps({"wattsched": {"options": table, "remaining_work": 1e-9}})
     (tmp_path / "seen.json").write_text(json.dumps({**snapshot, "jobs": json.dumps(jobs)}))
-    report = json.loads(run("slurm", "--shadow", "--snapshot", tmp_path / "seen.json", "--json").stdout)
+    (tmp_path / "site.json").write_text(json.dumps(trusting()))
+    options = ("--snapshot", tmp_path / "seen.json", "--options", tmp_path / "site.json")
+    report = json.loads(run("slurm", "--shadow", *options, "--json").stdout)
     assert "completion times must be from" in report["waiting"]["25"]
     assert report["started"].keys() >= {"24"}

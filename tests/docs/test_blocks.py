@@ -34,7 +34,9 @@ LINKING = [*PAGES, *sorted((ROOT / "docs").glob("*/*.md")), *ROOT.glob("[CS]*.md
 DATA = Path(os.environ.get("WATTSCHED_DATA", ROOT.parent / "shared" / "data"))
 
 DEMO = "examples/demo.json"
-SNAPSHOTS = ("examples/slurm.json", "examples/kubernetes.json")
+SNAPSHOTS = tuple(
+    f"examples/{name}.json" for name in ("slurm", "slurm-site", "kubernetes", "kubernetes-site")
+)
 SITE = ("examples/site/nodes.txt", "examples/site/sacct.txt", "examples/site/topology.conf")
 SETUP = re.compile(r"#|git |pip |make\b|source |sudo |apt|python3? -m venv ")
 """Comments, and commands that set up the machine."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,9 @@ class Cluster:
 
     def begin(self) -> None:
         """A process of ours, perhaps after another one."""
-        policy = Policy(KubernetesOptions(), "default-scheduler", apply=True, marked=True)
+        policy = Policy(
+            KubernetesOptions.model_validate(trusting()), "default-scheduler", apply=True, marked=True
+        )
         self.extender = Extender(lambda pod: policy.ours(read_pod(pod)), 1e6, lambda: self.now_s)
         self.extender.publish({})
         self.journal = Journal(self.folder / "journal")

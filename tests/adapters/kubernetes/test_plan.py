@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,13 @@ from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.tenants import Kept
 
+
+def site_of(fields: dict[str, Any]) -> KubernetesOptions:
+    """The file of a site that believes its users."""
+    return KubernetesOptions.model_validate(trusting(fields))
+
+
+TRUSTING = site_of({})
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json"
 SNAPSHOT = load(RECORDED)
 PREFIX = "wattsched.io/"
@@ -46,7 +54,7 @@ def annotated(name: str, **annotations: str) -> Site:
 
 
 def load_at(site: Site, options: KubernetesOptions | None = None) -> Load:
-    policy = Policy(options or KubernetesOptions())
+    policy = Policy(options or TRUSTING)
     return load_of(site, policy.options, policy.ours)
 
 
@@ -84,7 +92,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
     if may_stop:
         site = changed(lambda _: None)
     feed = {"name": "feed", "members": ["r1"], "power_cap_w": rack_w}
-    options = KubernetesOptions.model_validate({"power_domains": [feed] if rack_w else []})
+    options = site_of({"power_domains": [feed] if rack_w else []})
     round, decision = decided(site, cap_w, options)
     assume(decision.solved)
     plan = plan_of(round, decision)
@@ -103,7 +111,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
 def test_namespaces_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
     """The pod of eight GPUs that runs counts whether or not it may be stopped."""
     site = read(SNAPSHOT) if may_stop else annotated("old", preemptible="false")
-    options = KubernetesOptions.model_validate({"tenants": {"default": {"gpus": gpus}}})
+    options = site_of({"tenants": {"default": {"gpus": gpus}}})
     round, decision = decided(site, 20_000.0, options)
     assert decision.solved
     assert round.kept == ([] if may_stop else [Kept("default", 8, 3_200.0)])
@@ -118,7 +126,7 @@ def test_a_label_names_the_tenant() -> None:
         objects["old"]["metadata"].setdefault("labels", {})["team"] = "vision"
 
     tenants = {"vision": {"power_w": 1000.0}, "default": {"gpus": 3}}
-    options = KubernetesOptions.model_validate({"tenants": tenants, "tenant_label": "team"})
+    options = site_of({"tenants": tenants, "tenant_label": "team"})
     named = {job["name"]: job.get("tenant") for job in round_of(load_at(changed(change), options)).jobs}
     assert named.pop("default/old") == "vision"
     assert all(
@@ -159,7 +167,9 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
         ({"batch_sizes": "[32]"}, "wattsched.io/batch-sizes: is read with a model alone"),
         ({"weight": "-1"}, "wattsched.io/weight"),
         ({"max_gpus": "4"}, "request settles"),
-        ({"restart_s": "[" * 100_000}, "wattsched.io/restart-s"),
+        ({"restart_s": "[" * 10_000}, "wattsched.io/restart-s"),
+        ({"restart_s": "[" * 20_000}, "characters, the site allows 16,384"),
+        ({"restart_s": "[" * 100_000}, "has 100,000 characters, and at most 65,536 are read"),
     ],
 )
 def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: Any, told: str) -> None:
@@ -179,6 +189,8 @@ def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: An
             "pod affinity",
         ),
         ({"affinity": {"nodeAffinity": 3}}, "nodeAffinity: must be an object"),
+        ({"tolerations": [{"operator": "Exists"}] * 501}, "has more than 500 conditions on nodes"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "has resourceClaims"),
         ({"containers": [{"name": "main"}]}, "asks for no nvidia.com/gpu"),
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": "9"}}}]}, "no node that it may have"),
     ],
@@ -207,7 +219,7 @@ def test_selectors_and_taints_split_pools() -> None:
 
 def test_what_is_said_of_a_pod_goes_before_its_name_and_its_namespace() -> None:
     table = {"gpus": [2], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
-    options = KubernetesOptions.model_validate(
+    options = site_of(
         {
             "tables": {"small": table},
             "namespaces": {"default": {"weight": 2.0, "model": "bert", "restart_s": 7.0}},
@@ -340,7 +352,7 @@ def test_members_of_power_domains_that_are_gone_are_told_and_draw_nothing(
     left = changed(lambda _: None)
     left = Site(left.time_s, site.nodes, {uid: pod for uid, pod in left.pods.items() if pod.node != "gpu-1"})
     feed = {"name": "feed", "members": sorted(members), "power_cap_w": 5_000.0}
-    options = KubernetesOptions.model_validate({"power_domains": [feed]})
+    options = site_of({"power_domains": [feed]})
     round, decision = decided(left, cap_w, options)
     told = " ".join(round.load.site.notes)
     gone = members & {"gpu-1", "gone", "r9"}

@@ -14,13 +14,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from kubernetes import client
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.api import Api, KubernetesError, take
+from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.loop import Policy, Rounds
-from wattsched.adapters.kubernetes.options import KubernetesOptions, launch_of
+from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read
 from wattsched.adapters.kubernetes.watching import Mirror, Watched
 from wattsched.serve.journal import Journal
@@ -46,7 +48,7 @@ def rounds(api: Api, mirror: Mirror, tmp_path: Path) -> Iterator[Rounds]:
 
 
 def rounds_on(api: Api, mirror: Mirror, journal: Journal) -> Rounds:
-    policy = Policy(KubernetesOptions(), apply=True)
+    policy = Policy(KubernetesOptions.model_validate(trusting()), apply=True)
     return Rounds(policy, Budget(20_000.0), journal, mirror.snapshot, lambda of: Actions(api, mirror, of))
 
 
@@ -176,7 +178,7 @@ def test_a_pod_that_goes_between_decision_and_binding(
     assert set(joined.joined) == {"default/g-again"}
     assert joined.power_w == IDLE_W + 4 * USED_W
     site = read(take(api))
-    assert all(launch_of(pod) is not None for pod in site.pods.values())
+    assert all(Launches().of(pod) is not None for pod in site.pods.values())
 
 
 def test_a_pod_that_is_bound_already_is_not_bound_again(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.announcing import Announcing
 from wattsched.adapters.kubernetes.api import KubernetesError
 from wattsched.adapters.kubernetes.extender import Extender
+from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.loop import Policy, Report, Rounds
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read, read_pod
@@ -25,6 +27,7 @@ from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.serve.journal import Journal
 
 PREFIX = "wattsched.io/"
+KEY = b"k" * 32
 ROOM = {"nvidia.com/gpu": "8", "cpu": "64", "pods": "110"}
 
 
@@ -68,22 +71,26 @@ class Cluster:
 
     def rounds(self, apply: bool = True, options: Any = None) -> Rounds:
         server: Any = self
-        policy = Policy(KubernetesOptions.model_validate(options or {}), apply=apply)
+        policy = Policy(KubernetesOptions.model_validate(trusting(options)), apply=apply)
         return Rounds(
-            policy, self.budget, self.journal, self.look, lambda journal: Actions(server, server, journal)
+            policy,
+            self.budget,
+            self.journal,
+            self.look,
+            lambda journal: Actions(server, server, journal, Launches(KEY)),
         )
 
     def extended(self) -> Rounds:
         """Rounds of an extender, whose scheduler binds at once what it is told."""
         server: Any = self
-        policy = Policy(KubernetesOptions(), apply=True)
+        policy = Policy(KubernetesOptions.model_validate(trusting()), apply=True)
         extender = Extender(lambda pod: policy.ours(read_pod(pod)), 1e6)
         return Rounds(
             policy,
             self.budget,
             self.journal,
             self.look,
-            lambda journal: Announcing(server, server, journal, extender=extender),
+            lambda journal: Announcing(server, server, journal, Launches(KEY), extender=extender),
         )
 
     # -- what an API server and its mirror do ------------------------------------------------------------
@@ -287,17 +294,48 @@ def test_no_pod_counts_for_less_than_idle_gpus(cluster: Cluster, how: str) -> No
     rounds = cluster.extended() if how == "extender" else cluster.rounds()
     report = rounds.round()
     assert (started(report), report.power_w) == ({"t/modest", "t/plain"}, idle_w + 4 * 350)
-    launch = json.loads(cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"])
-    launch["power_w"] = 1.0
-    cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"] = json.dumps(launch)
-    assert rounds.round().power_w == idle_w
 
 
-def test_an_announced_pod_counts_for_no_less_than_idle_gpus(cluster: Cluster) -> None:
-    pod = cluster.submit("modest", 4)
-    launch = {"uid": "modest", "gpus": 4, "power_w": 0.0, "node": "n0"}
-    pod["metadata"]["annotations"][PREFIX + "launch"] = json.dumps(launch)
-    assert cluster.extended().round().power_w == 2 * 200 + 16 * 50
+def forge(pod: dict[str, Any], **fields: Any) -> None:
+    """Change what a pod says of its launch."""
+    written = pod["metadata"]["annotations"]
+    launch = json.loads(written.get(PREFIX + "launch", "{}"))
+    written[PREFIX + "launch"] = json.dumps(launch | fields)
+
+
+@pytest.mark.parametrize("how", ["apply", "extender"])
+def test_what_we_wrote_counts_and_not_what_a_pod_says_of_it(cluster: Cluster, how: str) -> None:
+    def rounds() -> Rounds:
+        return cluster.extended() if how == "extender" else cluster.rounds()
+
+    cluster.submit("plain", 4)
+    running = rounds()
+    drawn_w = running.round().power_w
+    assert drawn_w == 2 * 200 + 16 * 50 + 4 * 350
+    honest = cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"]
+    for power_w in (0.0, 1e9):
+        forge(cluster.pods["plain"], power_w=power_w)
+        # While we run we remember; after a restart it is another's pod, and those count at the most.
+        assert [running.round().power_w, rounds().round().power_w] == [drawn_w, drawn_w]
+    del cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"]
+    assert running.round().power_w == drawn_w
+    cluster.pods["plain"]["metadata"]["annotations"][PREFIX + "launch"] = honest
+    assert rounds().round().running == 1
+
+
+def test_nobody_is_announced_by_what_a_pod_says(cluster: Cluster) -> None:
+    cluster.submit("first", 8)
+    assert started(cluster.extended().round()) == {"t/first"}
+    copied = json.loads(cluster.pods["first"]["metadata"]["annotations"][PREFIX + "launch"])
+    for uid, fields in (
+        ("forged", {"uid": "forged", "gpus": 4, "power_w": 0.0, "node": "n0"}),
+        ("b", copied),
+    ):
+        forge(cluster.submit(uid, 4), **{**fields, "uid": uid})
+    cluster.budget.power_w = 1.0  # nothing starts
+    report = cluster.extended().round()
+    assert report.running == 1
+    assert report.power_w == 2 * 200 + 8 * 50 + 8 * 400
 
 
 def test_pods_that_their_gang_has_no_place_for_are_told(cluster: Cluster) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.needs import Needs, parts_of
+from wattsched.adapters.slurm.needs import Needs
 from wattsched.instances.errors import InputError
 
 NODES = [
@@ -57,29 +54,6 @@ def test_nodes_that_a_job_may_have(needs: dict[str, Any], expected: str) -> None
 def test_what_no_node_has_is_named(needs: Needs, told: str) -> None:
     with pytest.raises(InputError, match=told.replace("|", "[|]")):
         needs.allowed(NODES, 1, 4)
-
-
-NAMES = [f"n{i}" for i in range(6)]
-SETS = st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1), max_size=4)
-
-
-@given(SETS, SETS, st.lists(st.sampled_from(["x", "y"]), min_size=6, max_size=6))
-def test_parts_of_pools(sets: list[frozenset[str]], together: list[frozenset[str]], kinds: list[str]) -> None:
-    pools = dict(zip(NAMES, kinds, strict=True))
-    together = [one for one in together if len({pools[node] for node in one}) == 1]
-    parts = parts_of(pools, sets, together)
-    # A running job's nodes stay in one pool, and nodes of different pools are never in one.
-    assert all(len({parts[node] for node in one}) == 1 for one in together)
-    for one, other in combinations(NAMES, 2):
-        if parts[one] == parts[other]:
-            assert pools[one] == pools[other]
-        # As few parts as can be: what nobody tells apart is not divided.
-        elif pools[one] == pools[other]:
-            assert any((one in some) != (other in some) for some in sets)
-    for some in sets:
-        if not any(node & some and node - some for node in together):
-            beyond = {parts[node] for node in NAMES if node not in some}
-            assert all(parts[node] not in beyond for node in some)
 
 
 def test_what_slurm_does_not_tell_is_enough() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,14 @@ from wattsched.adapters.slurm.snapshot import load
 from wattsched.instances.errors import InputError
 
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
+
+
+def site_of(fields: dict[str, Any]) -> SiteOptions:
+    """The file of a site that believes its users."""
+    return SiteOptions.model_validate(trusting(fields))
+
+
+TRUSTING = site_of({})
 SNAPSHOT, SITE = load(RECORDED), read(load(RECORDED))
 NUMBERS = {job.name: job.id for job in SITE.jobs.values() if job.pending or job.running}
 
@@ -67,7 +76,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_cap(
     cap_w: float, may_stop: bool, gone: bool
 ) -> None:
     fields = {"large": {"requeue": may_stop}, "theirs": {"job_state": "COMPLETED"} if gone else {}}
-    round, decision = decided(changed(**fields), cap_w, SiteOptions())
+    round, decision = decided(changed(**fields), cap_w, TRUSTING)
     assume(decision.solved)
     plan = plan_of(round, decision)
     # Nobody is moved on the drained node, and who may not be requeued stays.
@@ -80,7 +89,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_cap(
 
 @given(st.floats(1_000, 12_000))
 def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
-    load = load_of(SITE, SiteOptions(), Ours())
+    load = load_of(SITE, TRUSTING, Ours())
     stops = stops_to_fit(load, cap_w)
     if load.power_w <= cap_w:
         assert not stops
@@ -91,14 +100,14 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
 
 def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
     # Bases; three GPUs of others and two jobs of ours; the idle rest of 32 GPUs.
-    assert load_of(SITE, SiteOptions(), Ours()).power_w == 4 * 200 + 3 * 400 + (700 + 6_400) + (32 - 21) * 50
+    assert load_of(SITE, TRUSTING, Ours()).power_w == 4 * 200 + 3 * 400 + (700 + 6_400) + (32 - 21) * 50
 
 
 def test_a_job_that_still_ends_keeps_its_gpus_and_watts() -> None:
-    before = load_of(SITE, SiteOptions(), Ours())
+    before = load_of(SITE, TRUSTING, Ours())
     ending = {"job_state": "COMPLETING", "restart_cnt": 1, "gres_detail": []}
     site = changed(large=ending, theirs=ending)
-    now = load_of(site, SiteOptions(), Ours())
+    now = load_of(site, TRUSTING, Ours())
     assert now.power_w == before.power_w
     assert list(now.leaving) == [NUMBERS["large"]]
     assert not now.free("g1")
@@ -107,22 +116,22 @@ def test_a_job_that_still_ends_keeps_its_gpus_and_watts() -> None:
 
 def test_a_released_job_holds_what_it_is_about_to_get() -> None:
     released = {"job_state": "PENDING", "priority": 1, "gres_detail": [], "nodes": ""}
-    now = load_of(changed(large=released), SiteOptions(), Ours())
+    now = load_of(changed(large=released), TRUSTING, Ours())
     assert NUMBERS["large"] in now.ours
     assert not now.free("g2")
-    round, decision = decided(changed(large=released), 10_000.0, SiteOptions())
+    round, decision = decided(changed(large=released), 10_000.0, TRUSTING)
     assert decision.solved
     assert NUMBERS["large"] not in plan_of(round, decision).stops
 
 
 def test_a_job_that_slurm_requeued_by_itself_is_taken_back() -> None:
     requeued = {"job_state": "PENDING", "priority": 1, "restart_cnt": 1, "gres_detail": [], "nodes": ""}
-    assert load_of(changed(large=requeued), SiteOptions(), Ours()).astray == [NUMBERS["large"]]
+    assert load_of(changed(large=requeued), TRUSTING, Ours()).astray == [NUMBERS["large"]]
 
 
 def test_a_clock_does_not_change_while_a_job_runs() -> None:
     (record,) = (
-        job for job in round_at(SITE, SiteOptions(), Ours()).jobs if job["name"] == str(NUMBERS["resnet"])
+        job for job in round_at(SITE, TRUSTING, Ours()).jobs if job["name"] == str(NUMBERS["resnet"])
     )
     rows = zip(record["options"]["gpus"], record["options"]["frequency_mhz"], strict=True)
     assert [clock for gpus, clock in rows if gpus == 2] == [1410]
@@ -151,7 +160,7 @@ def test_a_clock_does_not_change_while_a_job_runs() -> None:
 )
 def test_what_is_wrong_with_a_comment_is_said_and_others_go_on(comment: Any, told: str) -> None:
     site = changed(typo={"comment": json.dumps({"wattsched": comment})})
-    round = round_at(site, SiteOptions(), Ours())
+    round = round_at(site, TRUSTING, Ours())
     assert told in round.left_out[NUMBERS["typo"]]
     assert {job["name"] for job in round.jobs} >= {
         str(NUMBERS[name]) for name in ("sweep", "plain", "resnet")
@@ -160,7 +169,7 @@ def test_what_is_wrong_with_a_comment_is_said_and_others_go_on(comment: Any, tol
 
 def test_a_comment_goes_before_the_name_the_qos_and_the_account() -> None:
     table = {"gpus": [1], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
-    options = SiteOptions.model_validate(
+    options = site_of(
         {
             "tables": {"small": table},
             "accounts": {"lab": {"weight": 2.0, "model": "bert", "restart_s": 7.0}},
@@ -180,7 +189,7 @@ def test_accounts_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
     """Jobs of two GPUs that wait and one of eight that runs are of one account."""
     lab = {name: {"account": "lab"} for name in ("sweep", "plain", "bert-large", "large")}
     site = changed(**{**lab, "large": {"account": "lab", "requeue": may_stop}})
-    options = SiteOptions.model_validate({"tenants": {"lab": {"gpus": gpus}, "guests": {"power_w": 100}}})
+    options = site_of({"tenants": {"lab": {"gpus": gpus}, "guests": {"power_w": 100}}})
     round, decision = decided(site, 20_000.0, options)
     assert decision.solved
     named = {site.jobs[int(job["name"])].name for job in round.jobs if job.get("tenant") == "lab"}
@@ -195,18 +204,40 @@ def test_accounts_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
 
 
 def test_others_are_ours_by_account() -> None:
-    assert str(NUMBERS["theirs-held"]) not in {j["name"] for j in round_at(SITE, SiteOptions(), Ours()).jobs}
-    ours = round_at(SITE, SiteOptions(), Ours(accounts=["physics"]))
+    assert str(NUMBERS["theirs-held"]) not in {j["name"] for j in round_at(SITE, TRUSTING, Ours()).jobs}
+    ours = round_at(SITE, TRUSTING, Ours(accounts=["physics"]))
     assert str(NUMBERS["theirs-held"]) in {job["name"] for job in ours.jobs}
 
 
-def test_a_reservation_keeps_jobs_without_a_limit_away() -> None:
-    # The recorded jobs have no limit, but for one: Slurm would not start them on g4.
-    nodes = {node["name"]: node for node in round_at(SITE, SiteOptions(), Ours()).cluster["nodes"]}
+def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> None:
+    # g4 is reserved in an hour or more. The recorded jobs have no limit: Slurm would not start them there.
+    site = changed(plain={"time_limit": 30}, sweep={"time_limit": 30})
+    round = round_at(site, TRUSTING, Ours())
+    pools = {node["name"]: node["pool"] for node in round.cluster["nodes"]}
+    assert all("unavailable" not in node for node in round.cluster["nodes"] if node["name"] == "g4")
+    for record in round.jobs:
+        may_have = pools["g4"] in record["pools"]
+        assert may_have == (record["name"] in {str(NUMBERS["plain"]), str(NUMBERS["sweep"])})
+    # What is reserved now, or within a round, is closed to all.
+    soon = read(dict(SNAPSHOT, time=SITE.reservations[0].start_s - 10))
+    nodes = {node["name"]: node for node in round_at(soon, TRUSTING, Ours()).cluster["nodes"]}
     assert nodes["g4"]["unavailable"] == list(range(8))
-    limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
-    nodes = {n["name"]: n for n in round_at(changed(**limited), SiteOptions(), Ours()).cluster["nodes"]}
-    assert "unavailable" not in nodes["g4"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
+        ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
+        ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
+        ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),
+    ],
+)
+def test_jobs_that_cannot_run_change_no_pool(fields: dict[str, Any], told: str) -> None:
+    before = round_at(changed(), TRUSTING, Ours())
+    round = round_at(changed(typo={"comment": '{"wattsched": {}}', **fields}), TRUSTING, Ours())
+    assert told in round.left_out[NUMBERS["typo"]]
+    assert round.cluster == before.cluster
 
 
 @pytest.mark.parametrize(
@@ -227,11 +258,11 @@ def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
     document = json.loads(SNAPSHOT["nodes"])
     document["nodes"][3]["gres_used"] = "gpu:A100:3(IDX:1-2,4)"
     site = read({**SNAPSHOT, "nodes": json.dumps(document), "reservations": "No reservations in the system"})
-    load = load_of(site, SiteOptions(), Ours())
+    load = load_of(site, TRUSTING, Ours())
     assert load.mislaid == {"g4": {1, 2, 4}}
     assert load.free("g4") == [0, 3, 5, 6, 7]
-    assert load.power_w == load_of(SITE, SiteOptions(), Ours()).power_w
-    round, decision = decided(site, 20_000.0, SiteOptions())
+    assert load.power_w == load_of(SITE, TRUSTING, Ours()).power_w
+    round, decision = decided(site, 20_000.0, TRUSTING)
     plan = plan_of(round, decision)
     assert 0 < sum(start.launch.nodes.get("g4", 0) for start in plan.starts) <= 5
     assert after(round.load, plan).power_w == pytest.approx(decision.result.totals["power_w"])
@@ -239,18 +270,16 @@ def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
 
 def test_a_job_that_is_not_to_begin_yet_waits_but_one_that_was_requeued_does_not() -> None:
     later = SITE.time_s + 100
-    round = round_at(changed(sweep={"eligible_time": int(later)}), SiteOptions(), Ours())
+    round = round_at(changed(sweep={"eligible_time": int(later)}), TRUSTING, Ours())
     assert "begin" in round.left_out[NUMBERS["sweep"]]
     again = changed(sweep={"eligible_time": int(later), "restart_cnt": 1})
-    assert NUMBERS["sweep"] not in round_at(again, SiteOptions(), Ours()).left_out
+    assert NUMBERS["sweep"] not in round_at(again, TRUSTING, Ours()).left_out
 
 
 def test_who_states_fewer_watts_than_idle_gpus_draw_counts_as_much_as_they_do() -> None:
     table = {"gpus": [2], "pool": ["A100"], "power_w": [0.0], "rate": [1.0]}
     site = changed(plain={"comment": json.dumps({"wattsched": {"options": table}})})
-    (record,) = (
-        job for job in round_at(site, SiteOptions(), Ours()).jobs if job["name"] == str(NUMBERS["plain"])
-    )
+    (record,) = (job for job in round_at(site, TRUSTING, Ours()).jobs if job["name"] == str(NUMBERS["plain"]))
     assert record["options"]["power_w"] == [100.0]
 
 
@@ -259,7 +288,7 @@ def test_who_states_fewer_watts_than_idle_gpus_draw_counts_as_much_as_they_do() 
 )
 def test_partitions_start_what_is_in_their_queue_unless_they_are_down(state: str, waits: bool) -> None:
     partitions = SNAPSHOT["partitions"].replace("State=UP", f"State={state}")
-    round = round_at(read({**SNAPSHOT, "partitions": partitions}), SiteOptions(), Ours())
+    round = round_at(read({**SNAPSHOT, "partitions": partitions}), TRUSTING, Ours())
     told = round.left_out.get(NUMBERS["plain"], "")
     assert told == (f"the partition 'gpu' is {state}" if waits else "")
 
@@ -278,7 +307,7 @@ def test_a_node_whose_watts_are_not_known_counts_at_the_most_and_others_go_on(gr
     nodes = json.loads(SNAPSHOT["nodes"])
     nodes["nodes"][3]["gres"] = gres
     free = {"reservations": "No reservations in the system"}
-    options = SiteOptions.model_validate({"gpu_types": {"Z1": {"idle_power_w": 200, "max_power_w": 2345}}})
+    options = site_of({"gpu_types": {"Z1": {"idle_power_w": 200, "max_power_w": 2345}}})
     load = load_of(read({**SNAPSHOT, **free, "nodes": json.dumps(nodes)}), options, Ours())
     assert (told in " ".join(load.site.notes), bool(load.site.notes)) == (True, bool(told))
     # g4 has nobody on it: 8 idle GPUs more or less.
@@ -297,7 +326,7 @@ def test_a_node_whose_watts_are_not_known_counts_at_the_most_and_others_go_on(gr
 
 def test_members_of_power_domains_that_are_gone_are_told_and_the_others_keep_to_the_cap() -> None:
     feed = {"name": "feed", "members": ["g9", "r1", "r2"], "power_cap_w": 6_000.0}
-    options = SiteOptions.model_validate({"power_domains": [feed]})
+    options = site_of({"power_domains": [feed]})
     load = load_of(SITE, options, Ours())
     assert "the members 'g9' of 'feed' are no node" in " ".join(load.site.notes)
     (kept,) = round_of(load, Ours(), 60.0).cluster["power_domains"]
@@ -306,7 +335,7 @@ def test_members_of_power_domains_that_are_gone_are_told_and_the_others_keep_to_
 
 def test_racks_with_caps_of_their_own() -> None:
     feed = {"name": "feed", "members": ["r1", "r2"], "power_cap_w": 6_000.0}
-    options = SiteOptions.model_validate({"power_domains": [feed]})
+    options = site_of({"power_domains": [feed]})
     round, decision = decided(SITE, 20_000.0, options)
     assert not {NUMBERS["bert-large"], NUMBERS["sweep"], NUMBERS["plain"]} & round.left_out.keys()
     plan = plan_of(round, decision)
@@ -317,14 +346,14 @@ def test_racks_with_caps_of_their_own() -> None:
 
 
 def test_a_job_with_other_gpus_than_it_was_released_for_is_only_counted() -> None:
-    load = load_of(changed(resnet={"gres_detail": ["gpu:A100:1(IDX:0)"]}), SiteOptions(), Ours())
+    load = load_of(changed(resnet={"gres_detail": ["gpu:A100:1(IDX:0)"]}), TRUSTING, Ours())
     assert NUMBERS["resnet"] not in load.ours
     assert load.others["g3"] == {0, 2, 3, 4}
 
 
 def test_a_running_job_whose_nodes_are_not_alike_any_more_is_only_counted() -> None:
     feed = {"name": "feed", "members": ["g1"], "power_cap_w": 9_000.0}
-    options = SiteOptions.model_validate({"power_domains": [feed]})
+    options = site_of({"power_domains": [feed]})
     round, decision = decided(SITE, 20_000.0, options)
     assert decision.solved
     assert NUMBERS["large"] not in {*round.load.ours, *plan_of(round, decision).stops}

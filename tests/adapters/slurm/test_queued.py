@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.slurm.test_plan import NUMBERS, changed, decided
+from adapters.slurm.test_plan import NUMBERS, TRUSTING, changed, decided, site_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds
-from wattsched.adapters.slurm.options import Ours, SiteOptions
+from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.plan import plan_of
 from wattsched.adapters.slurm.queued import queued, unclear
 from wattsched.adapters.slurm.snapshot import load
@@ -30,7 +30,7 @@ IDLE_W, EACH_W = 50, 400
 def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int) -> None:
     """One job of some GPUs that has no other choice, and those that are there."""
     site = changed(plain={"tres_per_job": f"gres:gpu:{gpus}", "time_limit": 30})
-    round, decision = decided(site, cap_w, SiteOptions())
+    round, decision = decided(site, cap_w, TRUSTING)
     assume(decision.solved)
     plan = plan_of(round, decision)
     why = queued(plan, round, cap_w)
@@ -49,7 +49,7 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
 
 def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_path: Path) -> None:
     feed = {"name": "feed", "members": ["root"], "power_cap_w": 9_700.0}
-    options = SiteOptions.model_validate({"power_domains": [feed]})
+    options = site_of({"power_domains": [feed]})
     # With limits, before the reservation of g4, whose GPUs are free.
     limited = {name: {"time_limit": 30} for name in ("bert-large", "sweep", "plain", "typo", "array")}
     site = changed(**limited, large={"requeue": False})
@@ -58,7 +58,7 @@ def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_p
     assert why[NUMBERS["plain"]] == "the cap of 'feed' leaves too few watts, or others go first"
 
     feed["power_cap_w"] = 100.0
-    policy = Policy(Ours(), SiteOptions.model_validate({"power_domains": [feed]}))
+    policy = Policy(Ours(), site_of({"power_domains": [feed]}))
     with Journal(tmp_path / "journal") as journal:
         report = Rounds(policy, Budget(), journal, Actions, lambda _: load(RECORDED)).round()
     assert "behind 'feed', and its cap is 100 W: no decision keeps to it" in " ".join(report.notes)

@@ -89,11 +89,31 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, text: str) -> None:
         load(tmp_path / "file.json")
 
 
-def test_one_job_that_cannot_be_read_is_no_reason_to_go_on_without_it() -> None:
+def test_a_job_without_a_number_or_a_state_is_no_reason_to_go_on_without_it() -> None:
     document = json.loads(SNAPSHOT["jobs"])
     document["jobs"][0]["job_id"] = "many"
-    with pytest.raises(InputError, match=r"jobs\[0\].job_id"):
+    with pytest.raises(InputError, match=r"jobs\[0\]: job_id"):
         read({**SNAPSHOT, "jobs": json.dumps(document)})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("dependency", 3), ("features", ["a"]), ("excluded_nodes", "g[1-"), ("name", {})]
+)
+def test_a_job_whose_record_cannot_be_read_waits_or_runs_alone(field: str, value: object) -> None:
+    before = load_of(read(SNAPSHOT), SiteOptions(), Ours())
+    document = json.loads(SNAPSHOT["jobs"])
+    for row in document["jobs"]:
+        row |= {field: value} if row["job_id"] in (21, 22, 23, 26) else {}
+    load = load_of(read({**SNAPSHOT, "jobs": json.dumps(document)}), SiteOptions(), Ours())
+    # GPUs of running jobs count as before; what waits has its reason, and the others go on.
+    assert (load.power_w, load.ours.keys(), load.others) == (
+        before.power_w,
+        before.ours.keys(),
+        before.others,
+    )
+    round = round_of(load, Ours(), 60.0)
+    assert "its record cannot be read" in round.left_out[26]
+    assert {"21", "22", "24"} <= {job["name"] for job in round.jobs}
 
 
 ODD = st.one_of(

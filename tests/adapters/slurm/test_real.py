@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adapters.trust import trusting
 from adapters.waiting import wait_for
 
 from wattsched.adapters.budget import Budget
@@ -44,7 +45,7 @@ def now() -> Site:
 @pytest.fixture
 def rounds(cluster: Any, folder: Path) -> Iterator[Rounds]:
     """Rounds that act, with a journal."""
-    policy = Policy(Ours(), SiteOptions(), apply=True, start_s=5.0)
+    policy = Policy(Ours(), SiteOptions.model_validate(trusting()), apply=True, start_s=5.0)
     with Journal(folder / "journal") as journal:
         yield Rounds(policy, Budget(4_000.0), journal, lambda of: Actions(of, folder / "settings"), look)
 
@@ -91,7 +92,7 @@ def test_jobs_are_released_with_their_clock_stopped_for_the_cap_and_go_on(
 def test_an_account_keeps_to_its_quota(cluster: Any, rounds: Rounds) -> None:
     lab = [submit(cluster, "sleep 60", {}, "--account=lab") for _ in range(3)]
     other = submit(cluster, "sleep 60", {}, "--account=other")
-    options = SiteOptions.model_validate({"tenants": {"lab": {"gpus": 2}}})
+    options = SiteOptions.model_validate(trusting({"tenants": {"lab": {"gpus": 2}}}))
     rounds.policy = replace(rounds.policy, options=options)
     started = rounds.round().started
     assert other in started

@@ -1,0 +1,90 @@
+"""How we started pods: annotations that only we can have written, remembered while the pods are there.
+
+A pod's annotations can be written by whoever may change the pod. So each launch is sealed with a key that
+only we have, and one that is gone or forged later changes nothing while we run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+from secrets import token_bytes
+
+from wattsched.adapters.kubernetes.options import LAUNCH, Launch
+from wattsched.adapters.kubernetes.reading import KubePod
+from wattsched.instances.errors import InputError, validated
+
+_KEY_BYTES = 32
+
+
+def key_beside(journal: str | Path) -> bytes:
+    """Read the key of a journal, ``JOURNAL.key``, which is made (mode 0600) where it is not there.
+
+    Raises
+    ------
+    InputError
+        Where it is no key, or can neither be read nor made.
+    """
+    path = Path(f"{journal}.key")
+    try:
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            key = path.read_bytes()
+        else:
+            with os.fdopen(file, "wb") as made:
+                made.write(key := token_bytes(_KEY_BYTES))
+    except OSError as error:
+        raise InputError([f"cannot be used: {(error.strerror or str(error)).lower()}"], str(path)) from None
+    if len(key) != _KEY_BYTES:
+        raise InputError([f"must have {_KEY_BYTES} bytes, has {len(key)}"], str(path))
+    return key
+
+
+class Launches:
+    """Launches of pods by uid, each as we wrote it.
+
+    Parameters
+    ----------
+    key : bytes, optional
+        Without one every launch is believed, as where a saved cluster is looked at and nothing is done.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key, self._known = key, dict[str, Launch]()
+
+    def sealed(self, launch: Launch) -> Launch:
+        """Seal a launch, which is to be written."""
+        sealed = launch.model_copy(update={"seal": self._seal(launch)})
+        self._known[launch.uid] = sealed
+        return sealed
+
+    def of(self, pod: KubePod) -> Launch | None:
+        """How a pod was started, or is announced to start; None where that was not by us."""
+        launch = self._known.get(pod.uid) or self._stated(pod)
+        if launch is None or launch.gpus != pod.gpus or (not pod.node and launch.node is None):
+            return None
+        self._known[pod.uid] = launch
+        return launch
+
+    def forget(self, present: Collection[str]) -> None:
+        """Forget all but the pods with these uids."""
+        self._known = {uid: launch for uid, launch in self._known.items() if uid in present}
+
+    def _stated(self, pod: KubePod) -> Launch | None:
+        try:
+            launch = validated(Launch, json.loads(pod.annotations.get(LAUNCH, "null")))
+        except (ValueError, RecursionError, InputError):
+            return None
+        own = self._key is None or hmac.compare_digest(launch.seal, self._seal(launch))
+        return launch if own and launch.uid == pod.uid else None
+
+    def _seal(self, launch: Launch) -> str:
+        if self._key is None:
+            return ""
+        said = json.dumps(launch.model_dump(exclude_none=True, exclude={"seal"}), sort_keys=True)
+        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()

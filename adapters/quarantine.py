@@ -1,0 +1,85 @@
+"""One user's job stops nobody: whatever its text raises is why that job waits, and expanding has an end."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from math import inf
+from typing import TypeVar
+
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError
+
+NameT = TypeVar("NameT", bound=Hashable)
+
+_SHARE = 0.5
+"""Part of a decision's time in which jobs are looked at; the rest is for deciding."""
+_LEAST = 0.1
+"""Part of it that a decision has in any case."""
+
+
+def why(error: Exception) -> str:
+    """Why a job waits whose text raised something, also where nobody thought of it."""
+    if isinstance(error, InputError):
+        return "; ".join(error.faults)
+    told = echo(" ".join(str(error).split()), "", 200)
+    return f"what it says cannot be used ({type(error).__name__}{': ' * bool(told)}{told})"
+
+
+@contextmanager
+def alone(name: NameT, left_out: dict[NameT, str]) -> Iterator[None]:
+    """Leave one job out, with its reason, for whatever a step that looks at it raises."""
+    try:
+        yield
+    except Exception as error:
+        left_out[name] = why(error)
+
+
+def in_turn(users: Mapping[NameT, str], seed: float) -> list[NameT]:
+    """Jobs in an order that is fair to users: one job of each, then another of each.
+
+    Who is first, and with which job, is another one for every seed, such as the time of a round.
+
+    Parameters
+    ----------
+    users : mapping of name to str
+        User of each job.
+    """
+    names = list(users)
+    random.Random(seed).shuffle(names)
+    before, turn = Counter[str](), dict[NameT, int]()
+    for name in names:
+        turn[name] = before[users[name]]
+        before[users[name]] += 1
+    return sorted(names, key=turn.__getitem__)
+
+
+class Clock:
+    """The time that a round has to decide: a part of it is for looking at what jobs say.
+
+    Parameters
+    ----------
+    deadline_s : float
+        Seconds from now.
+    """
+
+    def __init__(self, deadline_s: float = inf) -> None:
+        self._deadline_s, self._begun_s = deadline_s, time.monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left for the decision."""
+        return max(_LEAST * self._deadline_s, self._begun_s + self._deadline_s - time.monotonic())
+
+    def require_time(self) -> None:
+        """Refuse a job that there is no time to look at.
+
+        Raises
+        ------
+        InputError
+        """
+        if time.monotonic() - self._begun_s > _SHARE * self._deadline_s:
+            raise InputError(["was not looked at in this round: those before it took all the time for that"])

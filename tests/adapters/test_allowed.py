@@ -1,0 +1,253 @@
+"""What users may say and cost, on both schedulers: the site's file is the law, and one job stops nobody."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from adapters.trust import EVERYTHING
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.kubernetes import test_plan as kube
+from adapters.slurm import test_plan as slurm
+from wattsched.adapters import options as adapter_options
+from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.kubernetes.plan import round_of as kube_round_of
+from wattsched.adapters.quarantine import Clock, alone, in_turn
+from wattsched.adapters.slurm.load import load_of
+from wattsched.adapters.slurm.options import Ours, SiteOptions
+from wattsched.adapters.slurm.plan import plan_of, round_of
+from wattsched.adapters.slurm.reading import SlurmJob
+from wattsched.instances.errors import InputError
+
+PLAIN = slurm.NUMBERS["plain"]
+ROWS = {"gpus": [2], "pool": ["A100"], "power_w": [120.0], "rate": [1.0]}
+Looked = Callable[[dict[str, Any], dict[str, Any], Clock | None], tuple[Any, dict[str, Any] | None, str]]
+
+
+def on_slurm(said: dict[str, Any], site: dict[str, Any], clock: Clock | None = None) -> Any:
+    """The round of a comment, the job's record and its reason."""
+    options = SiteOptions.model_validate(site)
+    there = slurm.changed(plain={"comment": json.dumps({"wattsched": said})})
+    round = round_of(load_of(there, options, Ours()), Ours(), 60.0, None, clock)
+    records = {job["name"]: job for job in round.jobs}
+    return round, records.get(str(PLAIN)), round.left_out.get(PLAIN, "")
+
+
+def on_kubernetes(said: dict[str, Any], site: dict[str, Any], clock: Clock | None = None) -> Any:
+    """The round of annotations, the job's record and its reason."""
+    there = kube.annotated("plain", **{name: json.dumps(value) for name, value in said.items()})
+    round = kube_round_of(kube.load_at(there, KubernetesOptions.model_validate(site)), None, clock)
+    records = {job["name"]: job for job in round.jobs}
+    return round, records.get("default/plain"), round.left_out.get("default/plain", "")
+
+
+everywhere = pytest.mark.parametrize("looked", [on_slurm, on_kubernetes])
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("said", "allow", "told"),
+    [
+        ({"weight": 1e6}, {}, "weight: may not be stated, got 1000000.0; the site allows options, model"),
+        ({"weight": 3.0}, {"weight": [0.5, 2]}, "weight: the site allows 0.5 to 2, got 3"),
+        ({"restart_s": 0}, {"weight": [0.5, 2]}, "got 0.0; the site allows options, model, weight"),
+        ({"remaining_work": 1e-9}, {"remaining_work": [1, 9]}, "work: the site allows 1 to 9, got 1e-09"),
+        ({"options": ROWS}, {}, "options: the site takes no rows of users, but names of its tables"),
+        ({"options": "small"}, {"tables": ["large"]}, "options: the site allows 'large', got 'small'"),
+        ({"options": "none"}, {}, "'none' is no table of the options file"),
+        ({"model": "bert"}, {"models": ["gpt2", "vgg"]}, "model: the site allows 'gpt2', 'vgg', got 'bert'"),
+        ({"model": "bert", "batch_sizes": [8, 64]}, {"batch_sizes": [16, 256]}, "16 to 256, got 8"),
+        ({"pools": ["A100"]}, {}, "pools: may not be stated, got [\"A100\"]"),
+    ],
+)  # fmt: skip
+def test_what_the_site_does_not_allow_lets_the_job_wait_with_the_field_the_value_and_what_is_allowed(
+    looked: Looked, said: dict[str, Any], allow: dict[str, Any], told: str
+) -> None:
+    site = {"allow": allow, "tables": {"small": ROWS, "large": ROWS}}
+    round, record, reason = looked(said, site, None)
+    assert record is None
+    dashed = reason.replace("wattsched.io/remaining-work", "remaining_work").replace("wattsched.io/", "")
+    assert told.replace('"', "'") in dashed.replace("restart-s", "restart_s").replace('"', "'")
+    assert round.jobs
+
+
+@everywhere
+def test_by_default_users_choose_a_table_or_a_model_and_let_themselves_be_stopped(looked: Looked) -> None:
+    for said in ({"options": "small"}, {"model": "bert"}, {"preemptible": True}, {}):
+        _, record, reason = looked(said, {"tables": {"small": ROWS}}, None)
+        assert (bool(record), reason) == (True, ""), said
+
+
+def test_who_may_not_be_stopped_is_for_the_site_to_say_on_slurm() -> None:
+    assert "preemptible: may not be stated, got false" in on_slurm({"preemptible": False}, {})[2]
+    assert on_slurm({"preemptible": False}, {"allow": {"preemptible": True}})[1]
+    # Nothing else holds of a pod without an annotation.
+    assert on_kubernetes({"preemptible": False}, {})[1]
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("allow", "tables", "expected"),
+    [
+        ({}, {}, 800.0),
+        ({}, {"a": {**ROWS, "power_w": [640.0]}, "b": {**ROWS, "power_w": [480.0]}}, 640.0),
+        ({}, {"a": {**ROWS, "power_w": [640.0], "frequency_mhz": [1005]}}, 800.0),
+        ({"own_power_w": True}, {"a": {**ROWS, "power_w": [640.0]}}, 120.0),
+    ],
+)
+def test_own_rows_count_with_the_watts_that_the_site_believes(
+    looked: Looked, allow: dict[str, Any], tables: dict[str, Any], expected: float
+) -> None:
+    site = {"allow": {"own_options": True, **allow}, "tables": tables}
+    _, record, _ = looked({"options": ROWS}, site, None)
+    assert record is not None
+    assert record["options"]["power_w"] == [expected]
+
+
+@everywhere
+def test_a_clock_that_a_model_does_not_have_stops_nobody_else(looked: Looked) -> None:
+    round, record, reason = looked({"model": "bert", "frequencies_mhz": [1411]}, {"allow": EVERYTHING}, None)
+    assert record is None
+    assert "1411" in reason
+    assert len(round.jobs) >= 3
+
+
+ERRORS = [RecursionError, MemoryError, OverflowError, KeyError, ZeroDivisionError, TypeError, RuntimeError]
+
+
+@everywhere
+@pytest.mark.parametrize("error", ERRORS)
+def test_whatever_looking_at_a_job_raises_that_job_alone_waits(
+    looked: Looked, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untouched, _, _ = looked({"model": "gpt2"}, {"allow": EVERYTHING}, None)
+    expand = adapter_options.Expansion.with_table
+
+    def fails(self: Any, fields: dict[str, Any], user: str) -> dict[str, Any]:
+        if fields.get("model") == "gpt2":
+            raise error("of the kind that nobody thought of")
+        return expand(self, fields, user)
+
+    monkeypatch.setattr(adapter_options.Expansion, "with_table", fails)
+    round, record, reason = looked({"model": "gpt2"}, {"allow": EVERYTHING}, None)
+    assert record is None
+    assert error.__name__ in reason
+    assert "nobody thought of" in reason
+    others = [job for job in untouched.jobs if job["name"] not in (str(PLAIN), "default/plain")]
+    assert round.jobs == others
+
+
+@pytest.mark.parametrize(
+    "comment", ["{}", "[1]", '{"weight": 1e300}', '{"model": "bert", "batch_sizes": [0]}']
+)
+def test_a_running_job_of_slurm_whose_comment_does_not_count_is_what_it_was_launched_as(comment: str) -> None:
+    site = slurm.changed(large={"comment": f'{{"wattsched": {comment}}}'})
+    options = SiteOptions.model_validate({"qos": {"": {"weight": 3.0}}})
+    round, decision = slurm.decided(site, 5_000.0, options)
+    (record,) = (job for job in round.jobs if job["name"] == str(slurm.NUMBERS["large"]))
+    assert (record["options"]["power_w"], record["options"]["gpus"]) == ([6_400.0], [16])
+    assert (record["weight"], record["preemptible"]) == (3.0, True)
+    assert slurm.NUMBERS["large"] in plan_of(round, decision).stops
+
+
+@pytest.mark.parametrize(
+    "annotations", [{}, {"weight": "1e300"}, {"options": "{"}, {"restart_s": "[" * 9_000}]
+)
+def test_a_running_pod_whose_annotations_do_not_count_may_still_be_evicted(annotations: Any) -> None:
+    round = kube_round_of(kube.load_at(kube.annotated("old", **annotations), KubernetesOptions()))
+    (record,) = (job for job in round.jobs if job["name"] == "default/old")
+    assert record["options"]["power_w"] == [3_200.0]
+
+
+CROWD = {"model": "bert", "batch_sizes": [*range(16, 416)], "frequencies_mhz": [*range(1005, 1406)]}
+
+
+@everywhere
+def test_a_job_of_a_million_configurations_is_counted_and_not_expanded(looked: Looked) -> None:
+    begun = time.monotonic()
+    _, record, reason = looked(CROWD, {"allow": EVERYTHING}, None)
+    assert time.monotonic() - begun < 5
+    assert record is None
+    assert reason.endswith("configurations, the site allows 2,000 per job")
+    assert int(reason.split(" ")[0].replace(",", "")) > 90_000
+
+
+@everywhere
+def test_own_rows_and_long_texts_are_counted_too(looked: Looked) -> None:
+    many = {"gpus": [2] * 100, "pool": ["A100"] * 100, "power_w": [700.0] * 100, "rate": [1.0] * 100}
+    said = {"options": {**many, "batch_size": [*range(1, 101)]}}
+    assert looked(said, {"allow": {**EVERYTHING, "configurations": 99}}, None)[2].startswith(
+        "100 configurations, the site allows 99 per job"
+    )
+    assert looked(said, {"allow": {**EVERYTHING, "configurations": 100}}, None)[1]
+    assert "the site allows 500" in looked(said, {"allow": {**EVERYTHING, "characters": 500}}, None)[2]
+
+
+def test_the_configurations_of_a_user_are_counted_once_each_and_others_go_on() -> None:
+    site = slurm.changed(
+        **{
+            name: {"comment": json.dumps({"wattsched": said}), "user_name": user}
+            for name, said, user in [
+                ("bert-large", {"model": "bert"}, "eve"),
+                ("sweep", {"model": "bert"}, "eve"),
+                ("plain", {"model": "resnet50"}, "eve"),
+                ("typo", {"model": "resnet50"}, "ann"),
+            ]
+        }
+    )
+    limits = {**EVERYTHING, "configurations_per_user": 350}
+    options = SiteOptions.model_validate({"allow": limits})
+    round = round_of(load_of(site, options, Ours()), Ours(), 60.0)
+    names = {site.jobs[number].name for number in round.left_out} - {"array"}
+    assert names in ({"plain"}, {"bert-large", "sweep"})
+    assert all(
+        "of 'eve' have" in why and "the site allows 350 per user" in why
+        for number, why in round.left_out.items()
+        if site.jobs[number].name in names
+    )
+
+
+@everywhere
+def test_what_there_is_no_time_to_look_at_waits_and_what_runs_goes_on(looked: Looked) -> None:
+    clock = Clock(1e-9)
+    round, record, reason = looked({"model": "bert"}, {"allow": EVERYTHING}, clock)
+    assert record is None
+    assert "was not looked at in this round" in reason
+    assert round.jobs
+    assert all("current" in job for job in round.jobs)
+    assert clock.left_s == pytest.approx(1e-10)
+
+
+@given(st.dictionaries(st.integers(), st.sampled_from("abc"), max_size=20), st.floats(0, 1e9))
+@settings(max_examples=100, deadline=None)
+def test_users_take_turns_and_nobody_is_left_out(users: dict[int, str], seed: float) -> None:
+    order = in_turn(users, seed)
+    assert sorted(order) == sorted(users)
+    done = dict.fromkeys("abc", 0)
+    for name in order:
+        done[users[name]] += 1
+        mine = done[users[name]]
+        total = {user: list(users.values()).count(user) for user in done}
+        assert all(done[user] >= min(total[user], mine - 1) for user in done)
+
+
+def test_who_is_first_changes_from_round_to_round() -> None:
+    users = {i: "crowd" for i in range(50)} | {50: "one"}
+    firsts = [in_turn(users, 30.0 * i)[:2] for i in range(200)]
+    assert all(50 in first for first in firsts)
+    assert len({number for first in firsts for number in first}) > 45
+
+
+def test_an_end_of_the_process_is_not_quarantined() -> None:
+    with pytest.raises(KeyboardInterrupt), alone("a", {}):
+        raise KeyboardInterrupt
+    told = dict[str, str]()
+    with alone("a", told):
+        raise InputError(["one", "two"])
+    assert told == {"a": "one; two"}
+    assert SlurmJob.__dataclass_fields__["user"].type == "str"
