@@ -34,10 +34,15 @@ def _words(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A text, empty for null; of a comment that is an object what its user or an administrator says."""
-    if isinstance(value, dict):
-        return value.get("job") or value.get("administrator") or ""
+    """A text, empty for null."""
     return "" if value is None else value
+
+
+def _comment(value: Any) -> str:
+    """A comment; of one that is an object what its user or an administrator says."""
+    if isinstance(value, dict):
+        value = value.get("job") or value.get("administrator")
+    return value if isinstance(value, str) else ""
 
 
 def names_in(value: Any) -> list[str]:
@@ -62,6 +67,7 @@ Number = Annotated[float | None, BeforeValidator(_number)]
 Whole = Annotated[int | None, BeforeValidator(_number)]
 Words = Annotated[list[str], BeforeValidator(_words)]
 Text = Annotated[str, BeforeValidator(_text)]
+Comment = Annotated[str, BeforeValidator(_comment)]
 Names = Annotated[list[str], BeforeValidator(names_in)]
 Listed = Annotated[list[str], BeforeValidator(_between_commas)]
 
@@ -160,8 +166,8 @@ class QueuedRow(Answer):
     job_id: int
     job_state: Words
     partition: Text
-    comment: Text
-    admin_comment: Text
+    comment: Comment
+    admin_comment: Comment
     nodes: Names
     gres_detail: list[str] | None
     tres_per_node: Text
@@ -205,7 +211,7 @@ class QueuedRow(Answer):
 
 
 class QueuedRows(Answer):
-    """What ``squeue --json`` prints; each row is a `QueuedRow`, or something that cannot be read."""
+    """What ``squeue --json`` prints: its jobs are read one by one, each a `QueuedRow`."""
 
     jobs: list[Any]
     meta: Any = None
@@ -286,7 +292,7 @@ def document_in(model: Any, command: str, text: str) -> Any:
     InputError
         With every fault, and the release that printed it.
     """
-    return _read(model, command, _parsed(command, text))
+    return part_of(model, _parsed(command, text), command)
 
 
 def node_rows(text: str) -> list[NodeRow]:
@@ -300,10 +306,10 @@ def node_rows(text: str) -> list[NodeRow]:
     command = "sinfo --json"
     document = _parsed(command, text)
     if not isinstance(document, dict) or "sinfo" not in document:
-        nodes: list[NodeRow] = _read(_Nodes, f"{command} or scontrol show node --json", document).nodes
+        nodes: list[NodeRow] = part_of(_Nodes, document, f"{command} or scontrol show node --json").nodes
         return nodes
     found = dict[str, NodeRow]()
-    for group in _read(_Groups, command, document).sinfo:
+    for group in part_of(_Groups, document, command).sinfo:
         for row in group.rows():
             # A node has a row for each of its partitions.
             known = found.setdefault(row.name, row)
@@ -318,21 +324,29 @@ def _parsed(command: str, text: str) -> Any:
         raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
 
 
-def _read(model: Any, command: str, document: Any) -> Any:
+def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
+    """A document, or a part of one that has this ``meta``.
+
+    Raises
+    ------
+    InputError
+        With every fault, and the release that printed it.
+    """
     try:
         return validated(model, document)
     except InputError as error:
-        told = release_of(document.get("meta") if isinstance(document, dict) else None)
-        raise InputError([f"{fault}{told}" for fault in error.faults], command) from None
+        meta = document.get("meta") if meta is None and isinstance(document, dict) else meta
+        release = _release_in(meta)
+        told = f" (Slurm {release})" if release else ""
+        raise InputError([f"{fault}{told}" for fault in error.faults], source) from None
 
 
-def release_of(meta: Any) -> str:
-    """Say which release printed a document, by its ``meta``; empty where it does not tell."""
+def _release_in(meta: Any) -> str:
+    """Release that printed a document; empty where its ``meta`` does not say."""
     # 21.08 to 23.02 write it large.
     slurm = (meta.get("slurm") or meta.get("Slurm")) if isinstance(meta, dict) else None
     if not isinstance(slurm, dict):
         return ""
     version = slurm.get("version")
     parts = [version.get(part) for part in ("major", "minor", "micro")] if isinstance(version, dict) else []
-    release = echo(slurm.get("release") or ".".join(map(str, parts)), "", 40)
-    return f" (Slurm {release})" if release else ""
+    return echo(slurm.get("release") or ".".join(map(str, parts)), "", 40)

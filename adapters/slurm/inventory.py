@@ -12,7 +12,7 @@ from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
 from wattsched.topology.exchange import expand
 
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d+)(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
@@ -66,9 +66,7 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     found = []
     for kind, count, numbers in _GPUS.findall(text or ""):
         listed = re.fullmatch(r"[\d,-]+", numbers) and "(IDX:" in (text or "")
-        # More than any cluster has, and few enough to count with.
-        gpus = int(count) if len(count) < 7 else 1_000_000
-        found.append((kind, gpus, [int(n) for n in expand(f"[{numbers}]")] if listed else []))
+        found.append((kind, int(count), [int(n) for n in expand(f"[{numbers}]")] if listed else []))
     return found
 
 

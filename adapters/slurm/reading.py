@@ -11,12 +11,12 @@ from typing import Any
 
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.quarantine import why
-from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in, release_of
+from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in, part_of
 from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
-from wattsched.instances.errors import InputError, validated
+from wattsched.instances.errors import InputError
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 ON_NODES = frozenset(
@@ -44,8 +44,6 @@ _CORE = (
     *("priority", "requeue", "batch_flag", "start_time"),
 )
 """What is looked at of a job whose record cannot be read: what Slurm itself writes of what it has."""
-_NAMED = ("partition", "tres_per_node", "state_reason")
-"""What else has to be there, and is not looked at then."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,6 @@ class Site:
         Switch to the one above it.
     above : dict of str to str
         Node to its switch.
-    partitions : dict of str to list of str
-        Nodes of each partition, those without GPUs, too.
     closed : dict of str to str
         Partitions that start no jobs, and their state.
     notes : list of str
@@ -167,7 +163,6 @@ class Site:
     above: dict[str, str]
     closed: dict[str, str]
     notes: list[str] = field(default_factory=list)
-    partitions: dict[str, list[str]] = field(default_factory=dict)
 
     def switches_above(self, node: str) -> list[str]:
         """Switches above a node."""
@@ -192,7 +187,6 @@ def read(snapshot: Snapshot) -> Site:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
         nodes = nodes_in(snapshot["nodes"])
         queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
-        release = release_of(queue.meta)
         switches, above = switches_in(snapshot["topology"], nodes)
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
@@ -200,30 +194,28 @@ def read(snapshot: Snapshot) -> Site:
         return Site(
             time_s=time_s,
             nodes=nodes,
-            jobs={job.id: job for job in (_any_job(i, row, release) for i, row in enumerate(queue.jobs))},
+            jobs={job.id: job for job in (_any_job(*row, queue.meta) for row in enumerate(queue.jobs))},
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
-            partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
 
 
-def _any_job(place: int, row: Any, release: str) -> SlurmJob:
-    """A job, whatever its user had Slurm write of it; fields that a release lacks are no user's doing."""
+def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
+    """A job, whatever its user had Slurm write of it."""
     try:
-        return _job(validated(QueuedRow, row))
+        return _job(part_of(QueuedRow, row, "", meta))
     except Exception as error:
-        whole = row if isinstance(row, dict) else {}
-        core = {name: value for name, value in whole.items() if name in _CORE}
-        core |= {name: "" for name in _NAMED if name in whole}
-        try:
-            job = _job(validated(QueuedRow, core))
-        except InputError as fault:
-            told = [f"squeue --json: jobs[{place}].{one}{release}" for one in fault.faults]
-            raise InputError(told) from None
+        besides = dict.fromkeys(("partition", "tres_per_node", "state_reason"), "")
+        core = (
+            {**besides, **{name: row[name] for name in _CORE if name in row}}
+            if isinstance(row, dict)
+            else row
+        )
+        job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta))
         return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 

@@ -151,6 +151,25 @@ def test_a_cut_while_a_decision_is_made_ends_it_and_is_acted_on(
     assert "cut while this round was decided" in " ".join(report.notes)
 
 
+def test_a_signal_ends_a_decision_and_nothing_is_done_after_it(
+    world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(world, 1)
+    ended = threading.Event()
+    monkeypatch.setattr("wattsched.adapters.loop._WATCH_S", 0.02)
+    monkeypatch.setattr(world.rounds.session, "cancel", ended.set)
+    solve: Callable[..., Any] = world.rounds.session.solve
+
+    def slow(**limits: Any) -> Any:
+        world.rounds.stop.set()
+        assert ended.wait(20.0)
+        return solve(**limits)
+
+    monkeypatch.setattr(world.rounds.session, "solve", slow)
+    report = world.rounds.round()
+    assert (report.started, list(report.postponed.values())) == ({}, ["is being ended"])
+
+
 def test_what_a_decision_raises_does_not_end_the_keeping_of_the_cap(
     world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,13 +249,20 @@ def test_the_accounting_of_every_release(release: str) -> None:
 
 
 QUEUED = (
-    "job_id job_state partition comment admin_comment nodes gres_detail tres_per_node priority restart_cnt"
+    "job_id",
+    "job_state",
+    "comment",
+    "admin_comment",
+    "nodes",
+    "gres_detail",
+    "priority",
+    "restart_cnt",
 )
 NEEDED = {
-    "jobs": [*QUEUED.split(), "state_reason"],
-    "nodes": ["name", "state", "gres", "partitions"],
-    "sinfo": ["nodes", "node", "gres", "partition"],
-    "accounting": ["job_id", "state", "time", "tres"],
+    "jobs": QUEUED,
+    "nodes": ("name", "state", "gres", "partitions"),
+    "sinfo": ("nodes", "node", "gres", "partition"),
+    "accounting": ("job_id", "state", "time", "tres"),
 }
 
 
@@ -271,8 +278,18 @@ def test_a_missing_field_is_told_with_the_release(kind: str, field: str, release
         return
     del rows[0][field]
     text = json.dumps(document)
-    with pytest.raises(InputError, match=rf"\[0\]\.{field}: is missing \(Slurm {release}\)"):
+    with pytest.raises(InputError, match=rf"\[0\](\.|: ){field}: is missing \(Slurm {release}\)"):
         read_accounting(text) if kind == "accounting" else read({**snapshot, part: text})
+
+
+@pytest.mark.parametrize("field", ["partition", "tres_per_node", "state_reason"])
+def test_what_a_job_lacks_besides_is_the_reason_for_which_it_waits(field: str) -> None:
+    snapshot = printed_by("26.05.5")
+    document = json.loads(snapshot["jobs"])
+    (row,) = (row for row in document["jobs"] if row["name"] == "plain")
+    del row[field]
+    odd = read({**snapshot, "jobs": json.dumps(document)}).jobs[row["job_id"]].odd
+    assert f"{field}: is missing (Slurm 26.05.5)" in odd
 
 
 def test_a_document_that_does_not_name_its_release() -> None:

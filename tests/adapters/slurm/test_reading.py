@@ -92,12 +92,12 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_job_without_a_number_or_a_state_is_no_reason_to_go_on_without_it() -> None:
     document = json.loads(SNAPSHOT["jobs"])
     document["jobs"][0]["job_id"] = "many"
-    with pytest.raises(InputError, match=r"jobs\[0\]\.job_id"):
+    with pytest.raises(InputError, match=r"jobs\[0\]: job_id"):
         read({**SNAPSHOT, "jobs": json.dumps(document)})
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("dependency", 3), ("features", ["a"]), ("excluded_nodes", "g[1-"), ("name", [])]
+    ("field", "value"), [("dependency", 3), ("features", ["a"]), ("excluded_nodes", "g[1-"), ("name", {})]
 )
 def test_a_job_whose_record_cannot_be_read_waits_or_runs_alone(field: str, value: object) -> None:
     before = load_of(read(SNAPSHOT), SiteOptions(), Ours())
