@@ -17,7 +17,7 @@ ROUNDING = 1e-9
 CLAIM_TOLERANCE = 1e-9
 """By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
-LAST_DIGITS = 1e-12
+LAST_DIGITS = 1e-11
 """By how much sums differ that are computed in another order, relative to their terms."""
 
 NEGLIGIBLE_PRICE = 1e-40
