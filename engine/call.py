@@ -16,7 +16,15 @@ from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Reason,
+    Solution,
+    Termination,
+    relative_gap,
+    rounding,
+)
 from wattsched.verification.claims import INTERNAL, beyond_proof, self_evident
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
@@ -295,6 +303,7 @@ class Call:
         bound = min(held.cost, self.bound)
         # A bound beyond the decision is wrong, and nothing of it is claimed.
         known = math.isfinite(bound) and self.bound <= held.cost + ROUNDING * max(1.0, abs(held.cost))
+        bound = self.rounded(held.cost, bound)
         gap = relative_gap(held.cost, bound) if known else None
         reason: Reason = "optimal" if gap is not None and gap <= self.limits.gap else "feasible"
         own = held.of == self.solver
@@ -309,6 +318,13 @@ class Call:
             certificate=self.certificate if known else None,
             decision=held.decision,
         )
+
+    def rounded(self, cost: float, bound: float) -> float:
+        """A bound, or a decision's cost where the gap between them is the rounding of costs."""
+        if relative_gap(cost, bound) <= self.limits.gap:
+            return bound
+        allowed = [rounding(model.program, cost) for model in self.models.values()]
+        return cost if 0.0 < cost - bound <= max(allowed, default=0.0) else bound
 
     def worker(self) -> Worker:
         """Process for solvers."""

@@ -11,7 +11,16 @@ from pydantic import BaseModel
 
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, validated
-from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, Report, is_finite, number
+from wattsched.verification.report import (
+    CLAIM_TOLERANCE,
+    ROUNDING,
+    TOLERANCE,
+    Proof,
+    Report,
+    is_finite,
+    number,
+    reach_of,
+)
 from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
@@ -30,7 +39,7 @@ PROVEN = ("optimal", "infeasible")
 PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
 """What seconds are counted of."""
 
-SAME_BOUND = 1e-8
+SAME_BOUND = CLAIM_TOLERANCE
 """By how much, relative to it, a bound may be beyond the proven one by the rounding of proofs."""
 
 _LAST_DIGITS = 1e-12
@@ -133,8 +142,12 @@ class Verdict:
     @property
     def proven_gap(self) -> float | None:
         """Gap between the decision and what the certificate proves of all; None without either."""
-        proven = None if self.proof is None else self.proof.bound
-        return None if self.objective is None or proven is None else gap_between(self.objective, proven)
+        if self.objective is None or self.proof is None or self.proof.bound is None:
+            return None
+        reach = self.proof.bound if self.proof.reach is None else self.proof.reach
+        # What another computation could have proven is no gap.
+        rounding = abs(self.objective - self.proof.bound) <= abs(reach - self.proof.bound)
+        return 0.0 if rounding else gap_between(self.objective, self.proof.bound)
 
     def requiring(self, gap: float | None) -> Verdict:
         """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
@@ -184,7 +197,7 @@ def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: 
     if proven is None:
         return reason == "infeasible" or bound is not None
     beyond = 0.0 if bound is None else bound - proven if sense == "min" else proven - bound
-    return beyond > max(LEAST, SAME_BOUND * abs(proven))
+    return beyond > SAME_BOUND * abs(proven)
 
 
 def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
@@ -425,9 +438,8 @@ class _Claims:
         claimed = number(self.certificate, name)
         assert proof.bound is not None
         assert claimed is not None
-        # Without a known reach of honest computations the tolerance of every number is granted.
-        limit = proof.bound + self.sign * self._tolerance(claimed) if proof.reach is None else proof.reach
-        if self.sign * (claimed - limit) > 0:
+        reach = self.sign * reach_of(self.sign * proof.bound, 0.0) if proof.reach is None else proof.reach
+        if self.sign * (claimed - reach) > 0:
             yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
         if self.reason == "infeasible" and name == "bound" and proof.excess <= 0:
             yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
@@ -479,7 +491,7 @@ class _Claims:
             if gap is not None:
                 yield "gap: there is no gap without a bound"
             return
-        if self.sign * (bound - objective) > self._tolerance(objective):
+        if self.sign * (bound - objective) > self._tolerance(objective, CLAIM_TOLERANCE):
             yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
         proven = number(self.certificate, "bound")
         # One of the two was changed. Rounding can lift a proven bound above the objective.
@@ -488,7 +500,7 @@ class _Claims:
         ):
             yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
         true_gap = gap_between(objective, bound)
-        if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
+        if gap is None or abs(gap - true_gap) > TOLERANCE * max(LEAST, true_gap):
             yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
     def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
@@ -505,9 +517,9 @@ class _Claims:
         for name in totals.keys() - recomputed.keys():
             yield f"totals.{name}: nothing of that name can be recomputed"
 
-    def _tolerance(self, value: float) -> float:
+    def _tolerance(self, value: float, share: float = TOLERANCE) -> float:
         """By how much a number may be off; a small difference of large numbers by their rounding."""
-        return TOLERANCE * max(abs(value), _SMALL * max(1.0, self.size))
+        return share * max(abs(value), _SMALL * max(1.0, self.size))
 
     def _equal(self, a: float, b: float) -> bool:
         return is_finite(a) and is_finite(b) and abs(a - b) <= self._tolerance(max(abs(a), abs(b)))

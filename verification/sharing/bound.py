@@ -32,7 +32,7 @@ from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstanc
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.counting import Counted, counted, named
-from wattsched.verification.report import ROUNDING, Proof, charges
+from wattsched.verification.report import ROUNDING, Proof, charges, reach_of
 from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
 from wattsched.verification.tree import Taken
 
@@ -109,7 +109,8 @@ class Prover:
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(charged[row] * ROUNDING * limit for row, limit in self.budgets.items())
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
-        return Proof(bound=bound if self.sense == "min" else -bound, excess=excess)
+        sign, reach = 1.0 if self.sense == "min" else -1.0, reach_of(bound, self._dearest)
+        return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
 
     def _parts(self, charged: Mapping[str, float], counts: list[tuple[_Count, float]]) -> Iterator[float]:
         """What jobs and units add to the bound, counts with their charges."""
