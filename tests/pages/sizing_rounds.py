@@ -1,0 +1,236 @@
+"""Random small rounds of `sizing`, as plain JSON documents, that have a bit of everything."""
+
+import random
+
+OBJECTIVES = (
+    "total-completion progress makespan max-min proportional goodput work-value energy carbon money".split()
+)
+
+
+def some(r: random.Random, share: float) -> bool:
+    return r.random() < share
+
+
+def number(r: random.Random, least: float, most: float) -> float:
+    """Often a round number, so that ties and limits that are just met occur."""
+    x = r.uniform(least, most)
+    return float(round(x)) if most > 5 and some(r, 0.7) else round(x, 3)
+
+
+def a_cluster(r: random.Random) -> dict:
+    types = ["A"] if some(r, 0.6) else ["A", "B"]
+    sleeping, equal = some(r, 0.3), some(r, 0.5)
+    groups = [{"name": f"g{k}"} for k in range(r.choice([0, 0, 1, 2]))]
+    if len(groups) == 2 and some(r, 0.4):
+        groups[1]["parent"] = "g0"
+    nodes = []
+    left = 11
+    base, size = number(r, 0, 300), r.choice([1, 2, 4, 3])
+    for k in range(r.randint(1, 4)):
+        gpus = size if equal else r.choice([1, 2, 2, 3, 4, 4, 6, 8])
+        if gpus > left:
+            break
+        left -= gpus
+        node = {"name": f"n{k}", "gpu_type": r.choice(types), "gpus": gpus}
+        if some(r, 0.6):
+            node["base_power_w"] = base if equal else number(r, 0, 300)
+        if groups and some(r, 0.7):
+            node["parent"] = r.choice(groups)["name"]
+        if sleeping and some(r, 0.8):
+            node["sleeps"] = True
+        if some(r, 0.12):
+            node["unavailable"] = sorted(r.sample(range(gpus), r.randint(1, gpus)))
+            if some(r, 0.5):
+                node["reserved_w"] = number(r, 0, 200)
+        elif some(r, 0.05):
+            node["reserved_w"] = number(r, 0, 200)
+        nodes.append(node)
+    used = {n["gpu_type"] for n in nodes}
+    cluster = {"gpu_types": {t: {"idle_power_w": number(r, 0, 60)} for t in types}, "nodes": nodes}
+    if groups:
+        cluster["groups"] = groups
+    kinds = ["blocks", "nodes", "count"]
+    if some(r, 0.6):
+        cluster["capacity"] = r.choice(kinds)
+    elif some(r, 0.5):
+        cluster["capacity"] = {t: r.choice(kinds) for t in used if some(r, 0.8)}
+    if some(r, 0.25):
+        members = [n["name"] for n in nodes] + [g["name"] for g in groups]
+        cluster["power_domains"] = []
+        for k in range(r.choice([1, 1, 2])):
+            domain = {"name": f"d{k}", "members": r.sample(members, r.randint(1, min(2, len(members))))}
+            domain["power_cap_w"] = number(r, 200, 2500)
+            if some(r, 0.3):
+                domain["reserved_w"] = number(r, 0, 100)
+            cluster["power_domains"].append(domain)
+    return cluster
+
+
+def a_table(r: random.Random, types: list[str], batches: bool, scale: float) -> list[dict]:
+    rows: dict[tuple, dict] = {}
+    clocks = some(r, 0.4)
+    for _ in range(r.choice([1, 2, 2, 3, 3, 4])):
+        row = {"gpus": r.choice([1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 16]), "pool": r.choice(types)}
+        row["power_w"] = number(r, 0 if some(r, 0.1) else 50, 400) * row["gpus"]
+        row["rate"] = scale * round(row["gpus"] ** r.uniform(0.3, 1.0), 2)
+        if clocks:
+            row["frequency_mhz"] = r.choice([900, 1400])
+        if batches:
+            row["batch_size"] = r.choice([32, 64])
+        rows[tuple(v for k, v in row.items() if k not in ("power_w", "rate"))] = row
+    return list(rows.values())
+
+
+def as_columns(rows: list[dict]) -> dict:
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def a_round(seed: int, pools_of=None) -> dict:
+    """An instance; `pools_of` names the pools of a document's nodes, for what jobs hold now."""
+    r = random.Random(seed)
+    cluster = a_cluster(r)
+    types = sorted({n["gpu_type"] for n in cluster["nodes"]})
+    wild = some(r, 0.15)  # figures of all magnitudes
+    scale = 10 ** r.uniform(-4, 6) if wild else 1.0
+    document = {"objective": r.choice(OBJECTIVES), "cluster": cluster, "jobs": [], "tables": {}}
+    document["round_s"] = number(r, 60, 3600)
+    if some(r, 0.5) or document["objective"] == "carbon":
+        document["carbon_g_per_kwh"] = number(r, 0, 800)
+    if some(r, 0.2) or document["objective"] == "money":
+        document["price_per_kwh"] = number(r, 0, 1)
+    if some(r, 0.25):
+        document["change_cost"] = round(10 ** r.uniform(-3, 4), 3)
+    tables: dict[str, list[dict]] = {}
+    free = {(n["name"], i) for n in cluster["nodes"] for i in range(n["gpus"])}
+    free -= {(n["name"], i) for n in cluster["nodes"] for i in n.get("unavailable", []) if some(r, 0.9)}
+    pool_of = pools_of(document | {"jobs": []})
+    for k in range(r.choice([1, 2, 2, 3, 3, 4, 5])):
+        job = {"name": f"j{k}"}
+        batches = some(r, 0.3)
+        rows = a_table(r, types, batches, scale)
+        job["remaining_work"] = number(r, 50, 8000) * (10 ** r.uniform(-3, 5) if wild else 1.0)
+        if tables and some(r, 0.25):
+            job["options"] = r.choice(list(tables))
+            rows = tables[job["options"]]
+        elif some(r, 0.3):
+            tables[f"t{k}"], job["options"] = rows, f"t{k}"
+        else:
+            job["options"] = rows if some(r, 0.5) else as_columns(rows)
+        if some(r, 0.5):
+            job["weight"] = 10 ** r.uniform(-6, 6) if wild else r.choice([0.5, 1, 2, 3, 10])
+        if some(r, 0.3):
+            row = r.choice(rows)
+            job["deadline_s"] = job["remaining_work"] / row["rate"] * r.choice([0.5, 0.9, 1, 1, 1.2, 3])
+            job["deadline_s"] += r.choice([0, 0, document["round_s"]])
+        if some(r, 0.15):
+            job["max_gpus"] = r.choice([1, 2, 4])
+        if some(r, 0.1):
+            job["min_gpus"] = r.choice([1, 2])
+            job["min_gpus"] = min(job["min_gpus"], job.get("max_gpus", 9))
+        if some(r, 0.1):
+            job["pools"] = [r.choice(types + sorted(set(pool_of.values())))]
+        if some(r, 0.5):
+            job["restart_s"] = number(r, 0, 300)
+        if some(r, 0.15):
+            job["change_cost"] = round(10 ** r.uniform(-3, 4), 3) if some(r, 0.8) else 0
+        if some(r, 0.12):
+            job["can_wait"] = False
+        if some(r, 0.5):
+            hold(r, job, rows, free, pool_of, cluster)
+        document["jobs"].append(job)
+    document["tables"] = {name: as_columns(rows) for name, rows in tables.items()}
+    if some(r, 0.3):
+        tenants(r, document)
+    if len(document["jobs"]) > 1 and some(r, 0.35):
+        document["sets"] = sets(r, document, types, pool_of, scale)
+    document["budgets"] = budgets(r, document)
+    return document
+
+
+def hold(r, job, rows, free, pool_of, cluster) -> None:
+    """Gives the job GPUs now: mostly those of one of its options, at an aligned place."""
+    row = r.choice(rows)
+    count = row["gpus"] if some(r, 0.9) else r.choice([1, 2])
+    of = {n["name"]: n["gpu_type"] for n in cluster["nodes"]}
+    names = [n for n in of if of[n] == row["pool"]]
+    pool = pool_of[r.choice(names)] if names else None
+    mine = sorted(gpu for gpu in free if pool_of[gpu[0]] == pool)
+    block = 1 << (count - 1).bit_length()
+    starts = [s for s in range(0, len(mine), block if some(r, 0.9) else 1) if s + count <= len(mine)]
+    if not starts:
+        return
+    start = r.choice(starts)
+    gpus = mine[start : start + count]
+    job["current"] = {"gpus": count, "pool": pool}
+    for key in ("frequency_mhz", "batch_size"):
+        if key in row:
+            job["current"][key] = row[key]
+    if some(r, 0.85):
+        free -= set(gpus)
+        job["current"]["nodes"] = {n: [i for m, i in gpus if m == n] for n in {n for n, _ in gpus}}
+        if some(r, 0.2):
+            job["preemptible"] = False
+
+
+def tenants(r, document) -> None:
+    document["tenants"] = {}
+    for name in ("x", "y"):
+        t = document["tenants"][name] = {}
+        if some(r, 0.3):
+            t["weight"] = r.choice([0.5, 2])
+        if some(r, 0.7):
+            t["gpus"] = r.choice([0, 1, 2, 2, 3, 4, 6])
+            if some(r, 0.6):
+                t["cohort"] = "c"
+                if some(r, 0.5):
+                    t["borrow_gpus"] = r.choice([0, 1, 2])
+        if some(r, 0.2):
+            t["power_w"] = number(r, 100, 1500)
+        if some(r, 0.2):
+            t["energy_j"] = number(r, 1e4, 1e6)
+        if some(r, 0.1) and "carbon_g_per_kwh" in document:
+            t["carbon_g"] = number(r, 1, 100)
+    for job in document["jobs"]:
+        if some(r, 0.8):
+            job["tenant"] = r.choice(["x", "y"])
+            weight = job.get("weight", 1) * document["tenants"][job["tenant"]].get("weight", 1)
+            if not 1e-6 <= weight <= 1e6:
+                del job["tenant"]
+
+
+def sets(r, document, types, pool_of, scale) -> list[dict]:
+    made = []
+    for k in range(r.choice([1, 1, 2, 3])):
+        may = [j for j in document["jobs"] if j.get("preemptible", True)]
+        if len(may) < 2:
+            break
+        jobs = r.sample(may, min(len(may), r.choice([2, 2, 2, 3])))
+        least = max(j.get("min_gpus", 1) for j in jobs)
+        gpus = r.choice([1, 1, 2, 2, 4, 3])
+        if not least <= gpus <= min(j.get("max_gpus", 99) for j in jobs):
+            continue
+        s = {"name": f"s{k}", "pool": r.choice(types + sorted(set(pool_of.values()))), "gpus": gpus}
+        s["power_w"] = number(r, 60, 450) * gpus
+        s["rates"] = {j["name"]: scale * round(gpus ** r.uniform(0.3, 1) * r.uniform(0.3, 1.1), 2) for j in jobs}
+        made.append(s)
+    return made
+
+
+def budgets(r, document) -> dict:
+    made, nodes = {}, document["cluster"]["nodes"]
+    gpus = sum(n["gpus"] for n in nodes)
+    base = sum(n.get("base_power_w", 0) + n.get("reserved_w", 0) for n in nodes)
+    watts = base + gpus * r.choice([20, 60, 100, 150, 250])
+    if some(r, 0.4):
+        made["power_w"] = float(max(1, round(watts)))
+    if some(r, 0.3):
+        made["scope"] = "completion"
+    seconds = document["round_s"] if "scope" not in made else r.choice([300, 1000, 5000])
+    if some(r, 0.3):
+        made["energy_j"] = float(max(1, round(watts * seconds * r.uniform(0.3, 1.2))))
+    if some(r, 0.15) and document.get("carbon_g_per_kwh"):
+        made["carbon_g"] = watts * seconds * r.uniform(0.3, 1.2) * document["carbon_g_per_kwh"] / 3.6e6
+    wants = document["objective"] in ("energy", "carbon", "money")
+    if some(r, 0.8 if wants else 0.1):
+        made["least_goodput"] = number(r, 0.1, 4)
+    return made
