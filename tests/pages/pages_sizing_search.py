@@ -271,12 +271,12 @@ class Search:
             right["carbon_g"] = joules / 3.6e6 * r.document["carbon_g_per_kwh"]
         if r.document.get("price_per_kwh") is not None and "money" in totals:
             right["money"] = joules / 3.6e6 * r.document["price_per_kwh"]
-        if any(n.get("sleeps") for n in r.nodes.values()):
+        if r.sleepers:  # "how many nodes sleep where some may"
             right["nodes_asleep"] = len(r.sleepers) - len(woken)
         if not any(r.jobs[j].get("current") for j in r.dropped):
             stopped = sum(1 for c in chosen if r.jobs[c.job].get("current") and not c.same)
             right |= {"restarts": stopped, "migrations": migrations}
-            if any(r.change_cost(j) for j in r.jobs):
+            if any(r.change_cost(j) for j in r.jobs if r.jobs[j].get("current")):
                 paid = sum(r.change_cost(c.job) for c in chosen if r.jobs[c.job].get("current") and not c.same)
                 right["change_cost"] = paid + moved
         right["gpus_used"] = sum({(c.group or c.job): c.gpus for c in chosen}.values())

@@ -71,7 +71,7 @@ def a_table(r: random.Random, types: list[str], batches: bool, scale: float) -> 
     clocks = some(r, 0.4)
     for _ in range(r.choice([1, 2, 2, 3, 3, 4])):
         row = {"gpus": r.choice([1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 16]), "pool": r.choice(types)}
-        row["power_w"] = number(r, 0 if some(r, 0.1) else 50, 400) * row["gpus"]
+        row["power_w"] = number(r, 0 if some(r, 0.15) else 50, 400) * row["gpus"]
         row["rate"] = scale * round(row["gpus"] ** r.uniform(0.3, 1.0), 2)
         if clocks:
             row["frequency_mhz"] = r.choice([900, 1400])
@@ -90,16 +90,16 @@ def a_round(seed: int, pools_of=None) -> dict:
     r = random.Random(seed)
     cluster = a_cluster(r)
     types = sorted({n["gpu_type"] for n in cluster["nodes"]})
-    wild = some(r, 0.15)  # figures of all magnitudes
+    wild = some(r, 0.25)  # figures of all magnitudes
     scale = 10 ** r.uniform(-4, 6) if wild else 1.0
     document = {"objective": r.choice(OBJECTIVES), "cluster": cluster, "jobs": [], "tables": {}}
-    document["round_s"] = number(r, 60, 3600)
+    document["round_s"] = 10 ** r.uniform(-3, 9) if wild and some(r, 0.3) else number(r, 60, 3600)
     if some(r, 0.5) or document["objective"] == "carbon":
-        document["carbon_g_per_kwh"] = number(r, 0, 800)
+        document["carbon_g_per_kwh"] = 10 ** r.uniform(-6, 6) if wild else number(r, 0, 800)
     if some(r, 0.2) or document["objective"] == "money":
         document["price_per_kwh"] = number(r, 0, 1)
     if some(r, 0.25):
-        document["change_cost"] = round(10 ** r.uniform(-3, 4), 3)
+        document["change_cost"] = round(10 ** r.uniform(-3, 9 if wild else 4), 3)
     tables: dict[str, list[dict]] = {}
     free = {(n["name"], i) for n in cluster["nodes"] for i in range(n["gpus"])}
     free -= {(n["name"], i) for n in cluster["nodes"] for i in n.get("unavailable", []) if some(r, 0.9)}
@@ -131,7 +131,7 @@ def a_round(seed: int, pools_of=None) -> dict:
             job["pools"] = [r.choice(types + sorted(set(pool_of.values())))]
         if some(r, 0.5):
             job["restart_s"] = number(r, 0, 300)
-        if some(r, 0.15):
+        if some(r, 0.25):
             job["change_cost"] = round(10 ** r.uniform(-3, 4), 3) if some(r, 0.8) else 0
         if some(r, 0.12):
             job["can_wait"] = False
@@ -163,7 +163,7 @@ def hold(r, job, rows, free, pool_of, cluster) -> None:
     gpus = mine[start : start + count]
     job["current"] = {"gpus": count, "pool": pool}
     for key in ("frequency_mhz", "batch_size"):
-        if key in row:
+        if key in row and some(r, 0.95):
             job["current"][key] = row[key]
     if some(r, 0.85):
         free -= set(gpus)
@@ -213,7 +213,24 @@ def sets(r, document, types, pool_of, scale) -> list[dict]:
         s["power_w"] = number(r, 60, 450) * gpus
         s["rates"] = {j["name"]: scale * round(gpus ** r.uniform(0.3, 1) * r.uniform(0.3, 1.1), 2) for j in jobs}
         made.append(s)
+        if some(r, 0.4):
+            share(r, document, jobs, s)
     return made
+
+
+def share(r, document, jobs, s) -> None:
+    """The jobs of a set run together now: "the same `set` (any name) and hold the same GPUs"."""
+    running = [j for j in jobs if j.get("current", {}).get("nodes") and "set" not in j["current"]]
+    if not running:
+        return
+    now = running[0]["current"]
+    for job in jobs:
+        batch = {k: v for k, v in job.get("current", {}).items() if k == "batch_size"}
+        if "set" in job.get("current", {}):
+            return
+        job["current"] = {k: v for k, v in now.items() if k != "batch_size"} | batch | {"set": s["name"]}
+        if batch and some(r, 0.7):
+            s.setdefault("batch_sizes", {})[job["name"]] = batch["batch_size"]
 
 
 def budgets(r, document) -> dict:
@@ -221,6 +238,8 @@ def budgets(r, document) -> dict:
     gpus = sum(n["gpus"] for n in nodes)
     base = sum(n.get("base_power_w", 0) + n.get("reserved_w", 0) for n in nodes)
     watts = base + gpus * r.choice([20, 60, 100, 150, 250])
+    if some(r, 0.2):
+        return made
     if some(r, 0.4):
         made["power_w"] = float(max(1, round(watts)))
     if some(r, 0.3):
@@ -234,3 +253,21 @@ def budgets(r, document) -> dict:
     if some(r, 0.8 if wants else 0.1):
         made["least_goodput"] = number(r, 0.1, 4)
     return made
+
+
+def tighten(seed: int, document: dict, uses_of) -> dict:
+    """Budgets that one decision just keeps, or just does not; `uses_of` says what a random decision uses."""
+    r = random.Random(-seed - 1)
+    rows = {"power_w": 1e17, "energy_j": 1e17, "carbon_g": 1e17, "least_goodput": 1e-9}
+    rows = {k: v for k, v in rows.items() if some(r, 0.6) and (k != "carbon_g" or document.get("carbon_g_per_kwh"))}
+    rows["scope"] = r.choice(["round", "completion"])
+    document = document | {"budgets": rows}
+    used = uses_of(document, r)
+    for name, use in used.items():
+        if use <= 0:
+            del rows[name]
+        else:
+            more = name == "least_goodput"
+            slack = r.choice([0.0, 0.0, 0.0, 1e-4, -1e-4, 0.05, 0.2])
+            rows[name] = use * (1 - slack if more else 1 + slack)
+    return document
