@@ -111,7 +111,6 @@ class Round:
         self.make_options()
         self.value = self.work_values()
         self.choices = {name: self.choices_of(name) for name in self.jobs if name not in self.dropped}
-        self.infeasible = self.standing_beyond_cap
 
     # Pools and room
 
@@ -213,15 +212,14 @@ class Round:
         b, kappa = self.budgets, self.document.get("carbon_g_per_kwh") or 0
         everything = self.standing_w(list(self.pools))
         self.limits: list[tuple[str, object, float, float]] = []
-        self.standing_beyond_cap = False
         if b.get("power_w") is not None:
             self.limits.append(("power", tuple(self.pools), everything, b["power_w"]))
         for d in cluster.get("power_domains", []):
             inside = [p for p in self.pools if d["name"] in self.feeds[p]]
             used = self.standing_w(inside) + d.get("reserved_w", 0)
             self.limits.append(("power", tuple(inside), used, d["power_cap_w"]))
-        # "If a right-hand side is negative, the idle cluster exceeds its cap, and the instance is infeasible."
-        self.standing_beyond_cap = any(not within(used, cap) for _, _, used, cap in self.limits)
+        # "If a right-hand side is negative [...] the instance is infeasible" is left to the rows: jobs may draw less
+        # than the idle GPUs that they replace.
         already = everything * self.delta if self.scope == "round" else 0.0
         for name, per_joule in (("energy_j", 1.0), ("carbon_g", kappa / 3.6e6)):
             if b.get(name) is not None:

@@ -132,8 +132,6 @@ class Search:
 
     def best(self) -> Best:
         best = Best()
-        if self.round.infeasible:
-            return best
         for some in self.formed():
             fixed = [c for entry in some for c in self.in_set(entry)]
             others = [j for j in self.round.choices if j not in {c.job for c in fixed}]
