@@ -35,7 +35,13 @@ class Told:
                 # "The GPUs of a node that is down draw nothing, but the node still counts with its `base_power_w`"
                 node["unavailable"] = list(range(node["gpus"]))
         jobs = [copy.deepcopy(job) for job in self.jobs.values()]
-        return {"cluster": cluster, "tables": self.tables, "jobs": jobs, "budgets": dict(self.budgets), **self.fields}
+        return {
+            "cluster": cluster,
+            "tables": self.tables,
+            "jobs": jobs,
+            "budgets": dict(self.budgets),
+            **self.fields,
+        }
 
     def upsert(self, ids: list[str], given: dict) -> None:
         start = given.get("start", [0, len(given["gpus"])] if "gpus" in given else None)
@@ -47,7 +53,9 @@ class Told:
                 if key not in (*COLUMNS, "start", "held"):
                     job[key] = column[i]
             if start is not None:
-                rows = slice(start[i], start[i + 1])  # "options of job i are the rows start[i] to start[i + 1]"
+                rows = slice(
+                    start[i], start[i + 1]
+                )  # "options of job i are the rows start[i] to start[i + 1]"
                 job["options"] = {
                     k: [given[k]] * (start[i + 1] - start[i]) if isinstance(given[k], str) else given[k][rows]
                     for k in COLUMNS
@@ -91,8 +99,11 @@ class Told:
                 if value is not None:
                     self.fields[key] = value
 
-    def apply(self, decision: dict, jobs: list[str], begun: int) -> str:
-        """Tells that a decision was carried out; a sentence if that has to be refused."""
+    def apply(self, decision: dict, jobs: dict[str, frozenset], begun: int) -> str:
+        """Tells that a decision was carried out; a sentence if that has to be refused.
+
+        `jobs` are those that the decision knows, with the GPUs that they held when it was begun.
+        """
         runs = {one["job"]: one for one in decision["jobs"]}
         mine = [name for name in jobs if name in self.jobs]
         new = {name: taken(runs[name]) if name in runs else None for name in mine}
@@ -101,8 +112,9 @@ class Told:
             # "It is refused where it [...] stops or moves a job that is no longer `preemptible`"
             if self.jobs[name].get("preemptible") is False and places(new[name]) != places(now):
                 return f"{name} is not preemptible"
-            # "or where `held` of one of its jobs was told after it was begun and says otherwise"
-            if self.held_at.get(name, -1) > begun and places(new[name]) != places(now):
+            # "or where `held` of one of its jobs was told after it was begun and says otherwise": neither what it
+            # began with nor what it says
+            if self.held_at.get(name, -1) > begun and places(now) not in (jobs[name], places(new[name])):
                 return f"{name} holds something else"
         strangers = [places(j.get("current")) for name, j in self.jobs.items() if name not in mine]
         # "takes GPUs of a job that it does not know"
@@ -111,6 +123,7 @@ class Told:
         # "Of the jobs that the decision knows, those that run hold its GPUs then, and the others none"
         for name in mine:
             self.jobs[name].pop("current", None)
+            self.held_at.pop(name, None)  # what is applied replaces what was told
             if new[name]:
                 self.jobs[name]["current"] = new[name]
         return ""
@@ -153,7 +166,18 @@ class History:
     def calls(self, told: Told) -> list:
         """The next few calls: `[name, arguments]`."""
         r, calls = self.r, []
-        kinds = ["upsert", "upsert", "change", "held", "update", "update", "nodes", "remove", "solve", "solve"]
+        kinds = [
+            "upsert",
+            "upsert",
+            "change",
+            "held",
+            "update",
+            "update",
+            "nodes",
+            "remove",
+            "solve",
+            "solve",
+        ]
         kind = r.choice(kinds) if told.jobs else "upsert"
         if kind == "upsert":
             calls.append(["upsert", *self.some_jobs(told)])
@@ -235,7 +259,9 @@ class History:
         r = self.r
         ids = r.sample(sorted(told.jobs), r.randint(1, min(2, len(told.jobs))))
         pool_of = Round(told.document() | {"jobs": [], "sets": []}).pool_of
-        others = [places(j.get("current")) for name, j in told.jobs.items() if name not in ids or some(r, 0.05)]
+        others = [
+            places(j.get("current")) for name, j in told.jobs.items() if name not in ids or some(r, 0.05)
+        ]
         free = {(n["name"], i) for n in told.cluster["nodes"] for i in range(n["gpus"])}
         free = sorted(free.difference(*others))
         held: list = []
@@ -290,7 +316,11 @@ class History:
         if kind == 2 and told.down:
             return {"up": r.sample(sorted(told.down), 1)}
         if kind == 3:
-            return {"unavailable": {node["name"]: sorted(r.sample(range(node["gpus"]), r.randint(0, node["gpus"])))}}
+            return {
+                "unavailable": {
+                    node["name"]: sorted(r.sample(range(node["gpus"]), r.randint(0, node["gpus"])))
+                }
+            }
         if kind == 4:
             names = [n["name"] for n in told.cluster["nodes"] + told.cluster.get("power_domains", [])]
             return {"reserved_w": {r.choice(names): r.choice([0.0, 50.0, 120.0])}}

@@ -182,7 +182,10 @@ class Round:
         self.sleepers = {
             n
             for n, node in self.nodes.items()
-            if node.get("sleeps") and not node.get("reserved_w") and not node.get("unavailable") and n not in kept
+            if node.get("sleeps")
+            and not node.get("reserved_w")
+            and not node.get("unavailable")
+            and n not in kept
         }
 
     def held(self, job: str) -> frozenset:
@@ -362,7 +365,8 @@ class Round:
 
         jobs = [n for n in self.jobs if n not in self.dropped and self.own[n]]
         size = {
-            n: digits(self.jobs[n].get("remaining_work", 1) / self.reference[n] / self.weight[n]) for n in jobs
+            n: digits(self.jobs[n].get("remaining_work", 1) / self.reference[n] / self.weight[n])
+            for n in jobs
         }
         values = {}
         for n in jobs:
@@ -398,7 +402,9 @@ class Round:
             "max-min": -self.best_s[name] / (done * w),
             "proportional": w * math.log(done / self.best_s[name]),
             "goodput": -goodput,
-            "work-value": -self.value[name] * speed * max(0.0, 1 - lost * restarts / min(max(600, delta), done)),
+            "work-value": -self.value[name]
+            * speed
+            * max(0.0, 1 - lost * restarts / min(max(600, delta), done)),
             "energy": counted,
             "carbon": counted * kwh * (self.document.get("carbon_g_per_kwh") or 0),
             "money": counted * kwh * (self.document.get("price_per_kwh") or 0),

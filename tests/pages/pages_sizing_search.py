@@ -247,9 +247,9 @@ class Search:
         used = self.with_woken(used, awake)
         if self.verdict(used) is None:
             faults.append(f"beyond a limit: {list(zip(r.limits, used, strict=True))}")
-        value = (worst_or_sum(r.objective, [cost for _, cost in chosen]) if chosen else 0.0) + self.cost_of_woken(
-            sum(awake.values())
-        )
+        value = (
+            worst_or_sum(r.objective, [cost for _, cost in chosen]) if chosen else 0.0
+        ) + self.cost_of_woken(sum(awake.values()))
         faults += self.compare_totals(totals, [c for c, _ in chosen], awake, woken, moved, migrations)
         return faults, value
 
@@ -275,7 +275,9 @@ class Search:
             stopped = sum(1 for c in chosen if r.jobs[c.job].get("current") and not c.same)
             right |= {"restarts": stopped, "migrations": migrations}
             if any(r.change_cost(j) for j in r.jobs if r.jobs[j].get("current")):
-                paid = sum(r.change_cost(c.job) for c in chosen if r.jobs[c.job].get("current") and not c.same)
+                paid = sum(
+                    r.change_cost(c.job) for c in chosen if r.jobs[c.job].get("current") and not c.same
+                )
                 right["change_cost"] = paid + moved
         right["gpus_used"] = sum({(c.group or c.job): c.gpus for c in chosen}.values())
         right["gpus_available"] = sum(n["gpus"] - len(n.get("unavailable", [])) for n in r.nodes.values())
@@ -283,5 +285,6 @@ class Search:
         return [
             f"totals.{name} is {totals.get(name)}, not {value}"
             for name, value in right.items()
-            if totals.get(name) is None or not math.isclose(totals[name], value, rel_tol=1e-6, abs_tol=1e-9 * scale)
+            if totals.get(name) is None
+            or not math.isclose(totals[name], value, rel_tol=1e-6, abs_tol=1e-9 * scale)
         ]

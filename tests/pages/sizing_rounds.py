@@ -211,7 +211,9 @@ def sets(r, document, types, pool_of, scale) -> list[dict]:
             continue
         s = {"name": f"s{k}", "pool": r.choice(types + sorted(set(pool_of.values()))), "gpus": gpus}
         s["power_w"] = number(r, 60, 450) * gpus
-        s["rates"] = {j["name"]: scale * round(gpus ** r.uniform(0.3, 1) * r.uniform(0.3, 1.1), 2) for j in jobs}
+        s["rates"] = {
+            j["name"]: scale * round(gpus ** r.uniform(0.3, 1) * r.uniform(0.3, 1.1), 2) for j in jobs
+        }
         made.append(s)
         if some(r, 0.4):
             share(r, document, jobs, s)
@@ -259,7 +261,11 @@ def tighten(seed: int, document: dict, uses_of) -> dict:
     """Budgets that one decision just keeps, or just does not; `uses_of` says what a random decision uses."""
     r = random.Random(-seed - 1)
     rows = {"power_w": 1e17, "energy_j": 1e17, "carbon_g": 1e17, "least_goodput": 1e-9}
-    rows = {k: v for k, v in rows.items() if some(r, 0.6) and (k != "carbon_g" or document.get("carbon_g_per_kwh"))}
+    rows = {
+        k: v
+        for k, v in rows.items()
+        if some(r, 0.6) and (k != "carbon_g" or document.get("carbon_g_per_kwh"))
+    }
     rows["scope"] = r.choice(["round", "completion"])
     document = document | {"budgets": rows}
     used = uses_of(document, r)

@@ -13,7 +13,7 @@ import pytest
 import wattsched
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pages_sessions import History, Told, change_of
+from pages_sessions import History, Told, change_of, places
 from pages_sizing import Round, Unclear
 from pages_sizing_search import Search
 from test_pages_sizing import compare
@@ -71,7 +71,9 @@ class Play:
                 self.wrong.append(f"{name}: refused for {error!r}, a file for {why!r}")
             if not error:
                 self.told = new
-            if sorted(self.session.ids()) != sorted(self.told.jobs) or len(self.session) != len(self.told.jobs):
+            if sorted(self.session.ids()) != sorted(self.told.jobs) or len(self.session) != len(
+                self.told.jobs
+            ):
                 self.wrong.append(f"ids: {sorted(self.session.ids())}, not {sorted(self.told.jobs)}")
 
     def apply(self, which: int) -> None:
@@ -82,7 +84,7 @@ class Play:
         why, error = "no decision" if record is None else new.apply(record, jobs, begun), ""
         try:
             self.session.apply(made)
-        except ValueError as raised:
+        except (ValueError, wattsched.InputError) as raised:
             error = str(raised)
         if bool(why) != bool(error):
             self.wrong.append(f"apply: refused for {error!r}, by the page for {why!r}")
@@ -94,7 +96,8 @@ class Play:
         document = self.told.document()
         self.rounds += 1
         record = json.loads(made.result.model_dump_json())["decision"] if made.solved else None
-        self.decisions.append((made, record, list(self.told.jobs), self.told.calls))
+        jobs = {name: places(job.get("current")) for name, job in self.told.jobs.items()}
+        self.decisions.append((made, record, jobs, self.told.calls))
         try:
             round_ = Round(document)
             search = Search(round_)
@@ -106,7 +109,9 @@ class Play:
             wrong = [] if not made.solved else ["a job that must run cannot"]
         if made.solved != (made.result.termination.reason in ("optimal", "feasible")):
             wrong.append(f"solved is {made.solved}")
-        self.wrong += [f"solve {self.rounds}: {line}" for line in wrong + self.compare_fields(made, record, round_)]
+        self.wrong += [
+            f"solve {self.rounds}: {line}" for line in wrong + self.compare_fields(made, record, round_)
+        ]
 
     def compare_fields(self, made, record, round_) -> list[str]:
         wrong, jobs = [], self.told.jobs
