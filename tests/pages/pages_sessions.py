@@ -32,7 +32,8 @@ class Told:
         cluster = copy.deepcopy(self.cluster)
         for node in cluster["nodes"]:
             if node["name"] in self.down:
-                # "The GPUs of a node that is down draw nothing, but the node still counts with its `base_power_w`"
+                # "The GPUs of a node that is down draw nothing, but the node still counts with its
+                # `base_power_w`"
                 node["unavailable"] = list(range(node["gpus"]))
         jobs = [copy.deepcopy(job) for job in self.jobs.values()]
         return {
@@ -112,8 +113,8 @@ class Told:
             # "It is refused where it [...] stops or moves a job that is no longer `preemptible`"
             if self.jobs[name].get("preemptible") is False and places(new[name]) != places(now):
                 return f"{name} is not preemptible"
-            # "or where `held` of one of its jobs was told after it was begun and says otherwise": neither what it
-            # began with nor what it says
+            # "or where `held` of one of its jobs was told after it was begun and says otherwise": neither
+            # what it began with nor what it says
             if self.held_at.get(name, -1) > begun and places(now) not in (jobs[name], places(new[name])):
                 return f"{name} holds something else"
         strangers = [places(j.get("current")) for name, j in self.jobs.items() if name not in mine]
@@ -138,12 +139,12 @@ def taken(one: dict) -> dict:
 
 
 def change_of(now: dict | None, one: dict | None) -> str | None:
-    """Of `changes`: "`start`, `stop`, `resize`, `move` to other GPUs [...] or another `setting` on the same GPUs"."""
+    # "`start`, `stop`, `resize`, `move` to other GPUs [...], or another `setting` on the same GPUs"
     if one is None or now is None:
         return "stop" if now else "start" if one else None
     if one["gpus"] != now["gpus"]:
         return "resize"
-    if now.get("nodes") and places(one) != places(now) or one["pool"] != now["pool"]:
+    if (now.get("nodes") and places(one) != places(now)) or one["pool"] != now["pool"]:
         return "move"
     return "setting" if any(one.get(s) != now.get(s) for s in SETTINGS) else None
 

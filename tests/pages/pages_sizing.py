@@ -1,30 +1,15 @@
-"""A brute force of `sizing`, written from docs/model.md and docs/file-format.md alone: every decision is tried.
+"""A brute force of `sizing`, written from docs/model.md and docs/file-format.md alone.
 
-Comments in quotation marks are sentences of these pages. Nothing of the package is imported.
+This file has what each job may do; `pages_sizing_search` tries every decision. Comments in quotation marks
+are sentences of these pages. Nothing of the package is imported.
 """
 
-import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-TOLERATED = 1e-6  # "It tolerates rounding of 1e-6 of a budget or a deadline."
+from pages_cluster import Cluster, within
+
 SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
-
-
-class Unclear(Exception):
-    """The instance hangs on a comparison within the tolerance of the checker: both answers are right."""
-
-
-def within(used: float, limit: float | None) -> bool:
-    if limit is None or used <= limit + 1e-9 * abs(limit):
-        return True
-    if used <= limit + 3 * TOLERATED * abs(limit):
-        raise Unclear
-    return False
-
-
-def power_of_two(gpus: int) -> int:
-    return 1 << (gpus - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -44,48 +29,7 @@ class Choice:
     joules: tuple[float, float] = (0.0, 0.0)  # round, completion
 
 
-@dataclass
-class Pool:
-    name: str
-    nodes: list[str]
-    size: int  # GPUs of a node
-    idle_w: float
-    capacity: str
-    blocks: list[list[tuple[str, int]]] = field(default_factory=list)
-    free: frozenset = frozenset()
-
-    def holds(self, gpus: int) -> bool:
-        # "What is larger than a pool would hold with all of its GPUs, its largest block where blocks are
-        # aligned, is no option."
-        if self.capacity == "blocks":
-            return power_of_two(gpus) <= max(map(len, self.blocks))
-        return gpus <= self.size * len(self.nodes)
-
-    def aligned(self, size: int) -> list[frozenset]:
-        # "An aligned block of size 2^k starts at a multiple of 2^k and lies inside one structural block."
-        return [frozenset(b[i : i + size]) for b in self.blocks for i in range(0, len(b) - size + 1, size)]
-
-
-def structural(children: list[list[list]]) -> list[list]:
-    """Blocks of a vertex, from those of its children."""
-    # "children of a vertex (GPUs of a node, nodes of a rack, racks of a pod) that are whole blocks of one size
-    # are joined in runs of 2^m, from the first (groups before nodes, each in the order of the file)"
-    whole: dict[int, list] = {}
-    blocks = []
-    for child in children:
-        if len(child) == 1:
-            whole.setdefault(len(child[0]), []).append(child[0])
-        else:
-            blocks += child
-    for same in whole.values():
-        while same:
-            run = 1 << (len(same).bit_length() - 1)
-            blocks.append([gpu for block in same[:run] for gpu in block])
-            same = same[run:]
-    return sorted(blocks, key=len, reverse=True)
-
-
-class Round:
+class Round(Cluster):
     """An instance as it is read: pools, rows, and the choices of every job."""
 
     def __init__(self, document: dict):
@@ -95,120 +39,17 @@ class Round:
         self.budgets = document.get("budgets", {})
         self.scope = self.budgets.get("scope", "round")
         self.tenants = document.get("tenants") or {}
-        cluster = document["cluster"]
-        self.nodes = {n["name"]: n for n in cluster["nodes"]}
-        self.make_pools(cluster)
-        self.jobs = {j["name"]: j for j in document["jobs"]}
-        self.keepers = {
-            name for name, j in self.jobs.items() if j.get("preemptible") is False and j.get("current")
-        }
-        self.make_room()
+        super().__init__(document)
         self.weight = {
             name: j.get("weight", 1) * self.tenants.get(j.get("tenant"), {}).get("weight", 1)
             for name, j in self.jobs.items()
         }
-        self.make_limits(cluster)
+        self.make_limits(document["cluster"])
         self.make_options()
         self.value = self.work_values()
         self.choices = {name: self.choices_of(name) for name in self.jobs if name not in self.dropped}
 
-    # Pools and room
-
-    def make_pools(self, cluster: dict) -> None:
-        groups = {g["name"]: g for g in cluster.get("groups", [])}
-        domains = cluster.get("power_domains", [])
-
-        def above(name: str) -> set[str]:
-            # "a group stands for everything below it"
-            found = {name}
-            vertex = self.nodes.get(name) or groups.get(name)
-            while vertex and vertex.get("parent"):
-                found.add(vertex["parent"])
-                vertex = groups.get(vertex["parent"])
-            return found
-
-        feeds = {n: tuple(d["name"] for d in domains if above(n) & set(d["members"])) for n in self.nodes}
-        kinds: dict[str, set] = {}
-        for n, node in self.nodes.items():
-            if "pool" not in node:
-                kinds.setdefault(node["gpu_type"], set()).add((node["gpus"], feeds[n]))
-        self.pools: dict[str, Pool] = {}
-        self.pool_of, self.feeds = {}, {}
-        capacity = cluster.get("capacity", "blocks")
-        for n, node in self.nodes.items():
-            of = node["gpu_type"]
-            name = node.get("pool")
-            if name is None:  # the table of "How pools are named"
-                name = of
-                if len({size for size, _ in kinds[of]}) > 1:
-                    name += f"x{node['gpus']}"
-                if len({feed for _, feed in kinds[of]}) > 1:
-                    name += "@" + ("+".join(feeds[n]) or "none")
-            # "or an object by pool or GPU type, of which the pool's own name counts first, and where pools
-            # that are not named have blocks"
-            kind = capacity if isinstance(capacity, str) else capacity.get(name, capacity.get(of, "blocks"))
-            idle_w = cluster["gpu_types"][of]["idle_power_w"]
-            self.pools.setdefault(name, Pool(name, [], node["gpus"], idle_w, kind)).nodes.append(n)
-            self.pool_of[n], self.feeds[name] = name, feeds[n]
-
-        def blocks(pool: str, vertex: str | None) -> list:
-            below = [blocks(pool, g) for g in groups if groups[g].get("parent") == vertex]
-            for n in self.pools[pool].nodes:
-                if self.nodes[n].get("parent") == vertex:
-                    below.append(structural([[[(n, i)]] for i in range(self.nodes[n]["gpus"])]))
-            return structural([child for child in below if child])
-
-        for name, pool in self.pools.items():
-            pool.blocks = blocks(name, None)
-
-    def make_room(self) -> None:
-        broken = {(n, i) for n, node in self.nodes.items() for i in node.get("unavailable", [])}
-        taken = set(broken)
-        kept = set()
-        for name in self.keepers:
-            mine = self.held(name)
-            pool = self.pools[self.jobs[name]["current"]["pool"]]
-            # "Its GPUs (its whole block, if its GPU count is no power of two) do not count as free."
-            if pool.capacity == "blocks" and power_of_two(len(mine)) != len(mine):
-                mine = next((b for b in pool.aligned(power_of_two(len(mine))) if mine <= b), mine)
-            taken |= mine
-            kept |= {n for n, _ in self.held(name)}
-        self.broken, self.taken = broken, taken
-        for pool in self.pools.values():
-            every = {(n, i) for n in pool.nodes for i in range(pool.size)}
-            pool.free = frozenset(every - taken)
-        # "It is awake whatever is decided [...] if others reserve watts there (`reserved_w`), if a GPU is
-        # `unavailable`, which others may use, or if a job keeps its GPUs there."
-        self.sleepers = {
-            n
-            for n, node in self.nodes.items()
-            if node.get("sleeps")
-            and not node.get("reserved_w")
-            and not node.get("unavailable")
-            and n not in kept
-        }
-
-    def held(self, job: str) -> frozenset:
-        nodes = (self.jobs[job].get("current") or {}).get("nodes") or {}
-        return frozenset((n, i) for n, gpus in nodes.items() for i in gpus)
-
-    def awake_w(self, node: str) -> float:
-        # "or a nodes pool draw a watts awake, beta + n iota"
-        pool = self.pools[self.pool_of[node]]
-        return self.nodes[node].get("base_power_w", 0) + pool.size * pool.idle_w
-
     # Rows
-
-    def standing_w(self, pools: list[str]) -> float:
-        # "the base power of its nodes and the idle draw of its available GPUs, but for those of nodes that
-        # sleep"; "What is not ours to decide comes on top: gamma_n is the node's `reserved_w`"
-        return sum(
-            node.get("base_power_w", 0)
-            + node.get("reserved_w", 0)
-            + self.pools[self.pool_of[n]].idle_w * (node["gpus"] - len(set(node.get("unavailable", []))))
-            for n, node in self.nodes.items()
-            if self.pool_of[n] in pools and n not in self.sleepers
-        )
 
     def make_limits(self, cluster: dict) -> None:
         """Rows: name, kind, whom they are of, what is used already, and the limit."""
@@ -221,8 +62,8 @@ class Round:
             inside = [p for p in self.pools if d["name"] in self.feeds[p]]
             used = self.standing_w(inside) + d.get("reserved_w", 0)
             self.limits.append(("power", tuple(inside), used, d["power_cap_w"]))
-        # "If a right-hand side is negative [...] the instance is infeasible" is left to the rows: jobs may draw less
-        # than the idle GPUs that they replace.
+        # "If a right-hand side is negative [...] the instance is infeasible" is left to the rows: jobs may
+        # draw less than the idle GPUs that they replace.
         already = everything * self.delta if self.scope == "round" else 0.0
         for name, per_joule in (("energy_j", 1.0), ("carbon_g", kappa / 3.6e6)):
             if b.get(name) is not None:
@@ -276,15 +117,6 @@ class Round:
             self.reference[name] = max(r["rate"] for r in rows if r["gpus"] == fewest)
         self.find_dropped()
 
-    def matching(self, pool: str) -> list[Pool]:
-        # "a pool, or a GPU type, which stands for every pool of that type"
-        if pool in self.pools:
-            return [self.pools[pool]]
-        return [p for p in self.pools.values() if self.nodes[p.nodes[0]]["gpu_type"] == pool]
-
-    def may_use(self, job: dict, pool: Pool) -> bool:
-        return not job.get("pools") or any(pool in self.matching(name) for name in job["pools"])
-
     def quota_leaves(self, job: dict, gpus: float, watts: float) -> bool:
         # "A job that alone is beyond its tenant's GPUs or watts in a configuration does not have that
         # configuration, as if it were above `max_gpus`."
@@ -296,7 +128,7 @@ class Round:
         return True
 
     def timing(self, name: str, row: dict, shared: int = 1) -> tuple[bool, float, bool]:
-        """Whether an option restarts the job, when it is complete, and whether the tenant's joules allow it."""
+        """Whether an option restarts the job, when it is complete, and whether the tenant allows it."""
         job = self.jobs[name]
         now = job.get("current")
         # "An option restarts a running job if it differs from what the job holds in GPU count, pool or batch
@@ -330,8 +162,8 @@ class Round:
             self.waits[name] = (
                 name not in must_run and bool(rows) and within(self.delta + self.best_s[name], deadline)
             )
-        # A set is an option of each of its jobs, where none of them would be late: "a set in which a job would
-        # be late is not formed"; "sets that it [a job that is left out] is in cannot be formed".
+        # "a set in which a job would be late is not formed"; "sets that it [a job that is left out] is in
+        # cannot be formed"
         sets = [(s, p) for s in self.document.get("sets", []) for p in self.matching(s["pool"])]
         self.sets = []
         for s, pool in sets:
@@ -351,8 +183,8 @@ class Round:
             ):
                 self.sets.append((s["name"], rows, s))
         in_set = {j for _, rows, _ in self.sets for j in rows}
-        # "A job that has no option, because it fits nowhere in its pools or its deadline cannot be met any more
-        # [...] waits"; "A job to which its tenant leaves nothing to run as waits, with its reason."
+        # "A job that has no option, because it fits nowhere in its pools or its deadline cannot be met any
+        # more [...] waits"; "A job to which its tenant leaves nothing to run as waits, with its reason."
         none = {n for n in self.jobs if not self.possible[n] and n not in in_set}
         self.dropped = {n for n in none if not (self.waits[n] and left[n]) and n not in must_run}
 
@@ -395,6 +227,7 @@ class Round:
         goodput = speed * max(0.0, 1 - lost * restarts / delta) * w
         counted = joules[0 if self.scope == "round" else 1]
         kwh = 1 / 3.6e6
+        kept_s = min(max(600, delta), done)  # min(H, C), "H = max(600 s, Delta)"
         cost = {
             "total-completion": w * done,
             "progress": -3600 * w / done if row else 0.0,
@@ -402,9 +235,7 @@ class Round:
             "max-min": -self.best_s[name] / (done * w),
             "proportional": w * math.log(done / self.best_s[name]),
             "goodput": -goodput,
-            "work-value": -self.value[name]
-            * speed
-            * max(0.0, 1 - lost * restarts / min(max(600, delta), done)),
+            "work-value": -self.value[name] * speed * max(0.0, 1 - lost * restarts / kept_s),
             "energy": counted,
             "carbon": counted * kwh * (self.document.get("carbon_g_per_kwh") or 0),
             "money": counted * kwh * (self.document.get("price_per_kwh") or 0),
@@ -449,7 +280,3 @@ def rows_of(document: dict, job: dict) -> list[dict]:
 
 def worst_or_sum(objective: str, costs: list[float]) -> float:
     return max(costs) if objective in ("makespan", "max-min") else math.fsum(costs)
-
-
-def subsets(items: list) -> itertools.chain:
-    return itertools.chain.from_iterable(itertools.combinations(items, k) for k in range(len(items) + 1))

@@ -7,7 +7,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from pages_sizing import SETTINGS, TOLERATED, Choice, Pool, Round, power_of_two, subsets, worst_or_sum
+from pages_cluster import TOLERATED, Pool, power_of_two
+from pages_sizing import SETTINGS, Choice, Round, worst_or_sum
 
 
 @dataclass
@@ -43,7 +44,8 @@ class Search:
             if len(free) >= gpus:
                 yield frozenset(sorted(free)[:gpus])
         else:
-            # "floor(g / n) whole nodes, all of whose GPUs are free, and any g mod n free GPUs of one other node"
+            # "floor(g / n) whole nodes, all of whose GPUs are free, and any g mod n free GPUs of one other
+            # node"
             of = {n: frozenset(gpu for gpu in free if gpu[0] == n) for n in pool.nodes}
             whole, rest = divmod(gpus, pool.size)
             entire = [n for n in pool.nodes if len(of[n]) == pool.size]
@@ -281,10 +283,13 @@ class Search:
                 right["change_cost"] = paid + moved
         right["gpus_used"] = sum({(c.group or c.job): c.gpus for c in chosen}.values())
         right["gpus_available"] = sum(n["gpus"] - len(n.get("unavailable", [])) for n in r.nodes.values())
-        scale = 1.0 + abs(power) + sum(abs(j) for c in chosen for j in c.joules[:1])
+        tiny = 1e-9 * (1.0 + abs(power) + sum(abs(c.joules[0]) for c in chosen))
         return [
             f"totals.{name} is {totals.get(name)}, not {value}"
             for name, value in right.items()
-            if totals.get(name) is None
-            or not math.isclose(totals[name], value, rel_tol=1e-6, abs_tol=1e-9 * scale)
+            if not math.isclose(totals.get(name, math.nan), value, rel_tol=1e-6, abs_tol=tiny)
         ]
+
+
+def subsets(items: list) -> itertools.chain:
+    return itertools.chain.from_iterable(itertools.combinations(items, k) for k in range(len(items) + 1))

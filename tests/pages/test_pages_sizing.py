@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import wattsched
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pages_sizing import Round, Unclear
+from pages_cluster import UnclearError
+from pages_sizing import Round
 from pages_sizing_search import Search
 from sizing_rounds import a_round, tighten
 
@@ -44,7 +46,7 @@ def uses_of(document: dict, r: random.Random) -> dict[str, float]:
     used = [row[2] + sum(c.uses[i] for c in chosen) for i, row in enumerate(round_.limits)]
     names = iter(used[i] for i, row in enumerate(round_.limits) if row[0] == "energy")
     found = {}
-    for name, value in document["budgets"].items():
+    for name in document["budgets"]:
         if name in ("energy_j", "carbon_g"):
             found[name] = next(names)
         elif name == "power_w":
@@ -58,12 +60,12 @@ def a_case(seed: int) -> dict:
     document = a_round(seed, pools_of)
     try:
         return tighten(seed, document, uses_of) if seed % 3 == 0 else document
-    except Unclear:
+    except UnclearError:
         return document
 
 
 def judge(document: dict, formulation: str = "mckp", solver: str = "auto", prove: float = 0.2) -> list[str]:
-    """What is wrong with the answer to an instance; `refused` and `unclear` instances have a line that says so."""
+    """What is wrong with the answer to an instance; those that are refused or unclear have a line on it."""
     try:
         instance = wattsched.Instance.model_validate(document)
         result = wattsched.solve(instance, formulation=formulation, solver=solver, gap=0.0, prove=prove)
@@ -79,7 +81,7 @@ def judge(document: dict, formulation: str = "mckp", solver: str = "auto", prove
             # In a file this "is an error"; of an `Instance` it is infeasible, too.
             return [] if result.termination.reason == "infeasible" else ["a job that must run cannot"]
         return compare(document, instance, result, round_, search, best)
-    except Unclear:
+    except UnclearError:
         return ["unclear"]
 
 
@@ -112,7 +114,8 @@ def compare(document, instance, result, round_, search, best) -> list[str]:
     if best.strict is None:
         return wrong
     unmoved = best.unmoved if best.unmoved is not None else best.strict
-    # "With sets of jobs that share GPUs, and with nodes that sleep, moves are counted and paid, and not looked for."
+    # "With sets of jobs that share GPUs, and with nodes that sleep, moves are counted and paid, and not
+    # looked for."
     if (document.get("sets") or round_.sleepers) and totals.get("change_cost"):
         unmoved = -math.inf
     bound = sign * result.bound
