@@ -31,11 +31,11 @@ def a_cluster(r: random.Random) -> dict:
             break
         left -= gpus
         node = {"name": f"n{k}", "gpu_type": r.choice(types), "gpus": gpus}
-        if some(r, 0.6):
+        if equal or some(r, 0.6):
             node["base_power_w"] = base if equal else number(r, 0, 300)
         if groups and some(r, 0.7):
             node["parent"] = r.choice(groups)["name"]
-        if sleeping and some(r, 0.8):
+        if sleeping and (equal or some(r, 0.8)):
             node["sleeps"] = True
         if some(r, 0.12):
             node["unavailable"] = sorted(r.sample(range(gpus), r.randint(1, gpus)))
@@ -45,6 +45,10 @@ def a_cluster(r: random.Random) -> dict:
             node["reserved_w"] = number(r, 0, 200)
         nodes.append(node)
     used = {n["gpu_type"] for n in nodes}
+    if some(r, 0.08):  # a pool with a name of its own
+        alike = [n for n in nodes if (n["gpu_type"], n["gpus"]) == (nodes[0]["gpu_type"], nodes[0]["gpus"])]
+        for node in r.sample(alike, r.randint(1, len(alike))):
+            node["pool"] = "special"
     cluster = {"gpu_types": {t: {"idle_power_w": number(r, 0, 60)} for t in types}, "nodes": nodes}
     if groups:
         cluster["groups"] = groups
@@ -67,13 +71,15 @@ def a_cluster(r: random.Random) -> dict:
 
 def a_table(r: random.Random, types: list[str], batches: bool, scale: float) -> list[dict]:
     rows: dict[tuple, dict] = {}
-    clocks = some(r, 0.4)
+    clocks, limits = some(r, 0.4), some(r, 0.15)
     for _ in range(r.choice([1, 2, 2, 3, 3, 4])):
         row = {"gpus": r.choice([1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 16]), "pool": r.choice(types)}
         row["power_w"] = number(r, 0 if some(r, 0.15) else 50, 400) * row["gpus"]
         row["rate"] = scale * round(row["gpus"] ** r.uniform(0.3, 1.0), 2)
         if clocks:
             row["frequency_mhz"] = r.choice([900, 1400])
+        if limits:
+            row["power_limit_w"] = r.choice([200.0, 300.0])
         if batches:
             row["batch_size"] = r.choice([32, 64])
         rows[tuple(v for k, v in row.items() if k not in ("power_w", "rate"))] = row
@@ -103,10 +109,11 @@ def a_round(seed: int, pools_of=None) -> dict:
     free = {(n["name"], i) for n in cluster["nodes"] for i in range(n["gpus"])}
     free -= {(n["name"], i) for n in cluster["nodes"] for i in n.get("unavailable", []) if some(r, 0.9)}
     pool_of = pools_of(document | {"jobs": []})
-    for k in range(r.choice([1, 2, 2, 3, 3, 4, 5])):
+    for k in range(r.choice([0, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5]) if some(r, 0.5) else 3):
         job = {"name": f"j{k}"}
         batches = some(r, 0.3)
-        rows = a_table(r, types, batches, scale)
+        names = types if some(r, 0.85) else sorted(set(pool_of.values()))
+        rows = a_table(r, names, batches, scale)
         job["remaining_work"] = number(r, 50, 8000) * (10 ** r.uniform(-3, 5) if wild else 1.0)
         if tables and some(r, 0.25):
             job["options"] = r.choice(list(tables))
@@ -151,7 +158,7 @@ def hold(r, job, rows, free, pool_of, cluster) -> None:
     row = r.choice(rows)
     count = row["gpus"] if some(r, 0.9) else r.choice([1, 2])
     of = {n["name"]: n["gpu_type"] for n in cluster["nodes"]}
-    names = [n for n in of if of[n] == row["pool"]]
+    names = [n for n in of if row["pool"] in (of[n], pool_of[n])]
     pool = pool_of[r.choice(names)] if names else None
     mine = sorted(gpu for gpu in free if pool_of[gpu[0]] == pool)
     block = 1 << (count - 1).bit_length()
@@ -161,9 +168,11 @@ def hold(r, job, rows, free, pool_of, cluster) -> None:
     start = r.choice(starts)
     gpus = mine[start : start + count]
     job["current"] = {"gpus": count, "pool": pool}
-    for key in ("frequency_mhz", "batch_size"):
+    for key in ("frequency_mhz", "power_limit_w", "batch_size"):
         if key in row and some(r, 0.95):
             job["current"][key] = row[key]
+    if some(r, 0.3):  # anywhere, in any order
+        gpus = r.sample(mine, count)
     if some(r, 0.85):
         free -= set(gpus)
         job["current"]["nodes"] = {n: [i for m, i in gpus if m == n] for n in {n for n, _ in gpus}}
@@ -210,6 +219,8 @@ def sets(r, document, types, pool_of, scale) -> list[dict]:
             continue
         s = {"name": f"s{k}", "pool": r.choice(types + sorted(set(pool_of.values()))), "gpus": gpus}
         s["power_w"] = number(r, 60, 450) * gpus
+        if some(r, 0.2):
+            s["frequency_mhz"] = 1200
         s["rates"] = {
             j["name"]: scale * round(gpus ** r.uniform(0.3, 1) * r.uniform(0.3, 1.1), 2) for j in jobs
         }
