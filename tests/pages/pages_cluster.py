@@ -94,8 +94,7 @@ class Cluster:
         feeds = {n: tuple(d["name"] for d in domains if above(n) & set(d["members"])) for n in self.nodes}
         kinds: dict[str, set] = {}
         for n, node in self.nodes.items():
-            if "pool" not in node:
-                kinds.setdefault(node["gpu_type"], set()).add((node["gpus"], feeds[n]))
+            kinds.setdefault(node["gpu_type"], set()).add((node["gpus"], feeds[n]))
         self.pools: dict[str, Pool] = {}
         self.pool_of, self.feeds = {}, {}
         capacity = cluster.get("capacity", "blocks")
@@ -104,9 +103,11 @@ class Cluster:
             name = node.get("pool")
             if name is None:  # the table of "How pools are named"
                 name = of
-                if len({size for size, _ in kinds[of]}) > 1:
+                sizes, sets = ({kind[i] for kind in kinds[of]} for i in (0, 1))
+                labelled = any("pool" in m for m in self.nodes.values() if m["gpu_type"] == of)
+                if len(sizes) > 1 or (labelled and len(sets) == 1):
                     name += f"x{node['gpus']}"
-                if len({feed for _, feed in kinds[of]}) > 1:
+                if len(sets) > 1:
                     name += "@" + ("+".join(feeds[n]) or "none")
             # "or an object by pool or GPU type, of which the pool's own name counts first, and where pools
             # that are not named have blocks"
@@ -173,10 +174,9 @@ class Cluster:
         )
 
     def matching(self, pool: str) -> list[Pool]:
-        # "a pool, or a GPU type, which stands for every pool of that type"
-        if pool in self.pools:
-            return [self.pools[pool]]
-        return [p for p in self.pools.values() if self.nodes[p.nodes[0]]["gpu_type"] == pool]
+        # "Wherever a pool is asked for, except in `current`, the name of a GPU type stands for all its pools."
+        of_type = [p for p in self.pools.values() if self.nodes[p.nodes[0]]["gpu_type"] == pool]
+        return of_type or [self.pools[pool]]
 
     def may_use(self, job: dict, pool: Pool) -> bool:
         return not job.get("pools") or any(pool in self.matching(name) for name in job["pools"])

@@ -75,7 +75,8 @@ class Told:
 
     def update(self, given: dict) -> None:
         if "cluster" in given:  # "all its nodes are up, with the loads and unavailable GPUs that it states"
-            self.cluster, self.down = copy.deepcopy(given["cluster"]), set()
+            capacity = {"capacity": self.cluster["capacity"]} if "capacity" in self.cluster else {}
+            self.cluster, self.down = capacity | copy.deepcopy(given["cluster"]), set()
         nodes = {n["name"]: n for n in self.cluster["nodes"]}
         domains = {d["name"]: d for d in self.cluster.get("power_domains", [])}
         for key, value in given.items():
