@@ -174,7 +174,8 @@ class Cluster:
         )
 
     def matching(self, pool: str) -> list[Pool]:
-        # "Wherever a pool is asked for, except in `current`, the name of a GPU type stands for all its pools."
+        # "Wherever a pool is asked for, except in `current`, the name of a GPU type stands for all its
+        # pools."
         of_type = [p for p in self.pools.values() if self.nodes[p.nodes[0]]["gpu_type"] == pool]
         return of_type or [self.pools[pool]]
 

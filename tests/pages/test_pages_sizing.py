@@ -118,7 +118,7 @@ def compare(document, instance, result, round_, search, best) -> list[str]:
     # looked for."
     if (document.get("sets") or round_.sleepers) and totals.get("change_cost"):
         unmoved = -math.inf
-    bound = sign * result.bound
+    bound = sign * result.bound if result.bound is not None else -math.inf
     if bound > best.strict + tolerance:
         wrong.append(f"bound: {result.bound} is beyond the best, {sign * best.strict}")
     if reason == "optimal" and cost > best.strict + tolerance:
