@@ -62,18 +62,20 @@ def a_cluster(r: random.Random) -> dict:
         cluster["power_domains"] = []
         for k in range(r.choice([1, 1, 2])):
             domain = {"name": f"d{k}", "members": r.sample(members, r.randint(1, min(2, len(members))))}
-            domain["power_cap_w"] = number(r, 200, 2500)
+            domain["power_cap_w"] = number(r, 500, 3000)
             if some(r, 0.3):
                 domain["reserved_w"] = number(r, 0, 100)
             cluster["power_domains"].append(domain)
     return cluster
 
 
-def a_table(r: random.Random, types: list[str], batches: bool, scale: float) -> list[dict]:
+def a_table(r: random.Random, types: list[str], batches: bool, scale: float, most: int = 8) -> list[dict]:
     rows: dict[tuple, dict] = {}
     clocks, limits = some(r, 0.4), some(r, 0.15)
     for _ in range(r.choice([1, 2, 2, 3, 3, 4])):
-        row = {"gpus": r.choice([1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 16]), "pool": r.choice(types)}
+        counts = [1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 16]
+        counts = [g for g in counts if g <= most] if some(r, 0.93) else counts
+        row = {"gpus": r.choice(counts), "pool": r.choice(types)}
         row["power_w"] = number(r, 0 if some(r, 0.15) else 50, 400) * row["gpus"]
         row["rate"] = scale * round(row["gpus"] ** r.uniform(0.3, 1.0), 2)
         if clocks:
@@ -84,6 +86,12 @@ def a_table(r: random.Random, types: list[str], batches: bool, scale: float) -> 
             row["batch_size"] = r.choice([32, 64])
         rows[tuple(v for k, v in row.items() if k not in ("power_w", "rate"))] = row
     return list(rows.values())
+
+
+def job_gpus(cluster: dict, name: str, pool_of: dict) -> int:
+    """What a job may well have of a pool or GPU type."""
+    mine = [n for n in cluster["nodes"] if name in (n["gpu_type"], pool_of[n["name"]])]
+    return sum(n["gpus"] - len(n.get("unavailable", [])) for n in mine) * 2 // 3
 
 
 def as_columns(rows: list[dict]) -> dict:
@@ -113,7 +121,8 @@ def a_round(seed: int, pools_of=None) -> dict:
         job = {"name": f"j{k}"}
         batches = some(r, 0.3)
         names = types if some(r, 0.85) else sorted(set(pool_of.values()))
-        rows = a_table(r, names, batches, scale)
+        of = {g for g in (job_gpus(cluster, name, pool_of) for name in names)}
+        rows = a_table(r, names, batches, scale, max(1, min(of)))
         job["remaining_work"] = number(r, 50, 8000) * (10 ** r.uniform(-3, 5) if wild else 1.0)
         if tables and some(r, 0.25):
             job["options"] = r.choice(list(tables))
@@ -124,7 +133,7 @@ def a_round(seed: int, pools_of=None) -> dict:
             job["options"] = rows if some(r, 0.5) else as_columns(rows)
         if some(r, 0.5):
             job["weight"] = 10 ** r.uniform(-6, 6) if wild else r.choice([0.5, 1, 2, 3, 10])
-        if some(r, 0.3):
+        if some(r, 0.2):
             row = r.choice(rows)
             job["deadline_s"] = job["remaining_work"] / row["rate"] * r.choice([0.5, 0.9, 1, 1, 1.2, 3])
             job["deadline_s"] += r.choice([0, 0, document["round_s"]])
@@ -139,7 +148,7 @@ def a_round(seed: int, pools_of=None) -> dict:
             job["restart_s"] = number(r, 0, 300)
         if some(r, 0.25):
             job["change_cost"] = round(10 ** r.uniform(-3, 4), 3) if some(r, 0.8) else 0
-        if some(r, 0.12):
+        if some(r, 0.06):
             job["can_wait"] = False
         if some(r, 0.5):
             hold(r, job, rows, free, pool_of, cluster)
@@ -195,7 +204,7 @@ def tenants(r, document) -> None:
         if some(r, 0.2):
             t["power_w"] = number(r, 100, 1500)
         if some(r, 0.2):
-            t["energy_j"] = number(r, 1e4, 1e6)
+            t["energy_j"] = number(r, 1e5, 1e6)
         if some(r, 0.1) and "carbon_g_per_kwh" in document:
             t["carbon_g"] = number(r, 1, 100)
     for job in document["jobs"]:
@@ -249,7 +258,7 @@ def budgets(r, document) -> dict:
     made, nodes = {}, document["cluster"]["nodes"]
     gpus = sum(n["gpus"] for n in nodes)
     base = sum(n.get("base_power_w", 0) + n.get("reserved_w", 0) for n in nodes)
-    watts = base + gpus * r.choice([20, 60, 100, 150, 250])
+    watts = base + gpus * r.choice([40, 80, 100, 150, 200, 250])
     if some(r, 0.2):
         return made
     if some(r, 0.4):
@@ -258,12 +267,12 @@ def budgets(r, document) -> dict:
         made["scope"] = "completion"
     seconds = document["round_s"] if "scope" not in made else r.choice([300, 1000, 5000])
     if some(r, 0.3):
-        made["energy_j"] = float(max(1, round(watts * seconds * r.uniform(0.3, 1.2))))
+        made["energy_j"] = float(max(1, round(watts * seconds * r.uniform(0.6, 1.3))))
     if some(r, 0.15) and document.get("carbon_g_per_kwh"):
-        made["carbon_g"] = watts * seconds * r.uniform(0.3, 1.2) * document["carbon_g_per_kwh"] / 3.6e6
+        made["carbon_g"] = watts * seconds * r.uniform(0.6, 1.3) * document["carbon_g_per_kwh"] / 3.6e6
     wants = document["objective"] in ("energy", "carbon", "money")
     if some(r, 0.8 if wants else 0.1):
-        made["least_goodput"] = number(r, 0.1, 4)
+        made["least_goodput"] = number(r, 0.1, 2.5)
     return made
 
 
