@@ -105,7 +105,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if self.actions is not None:
             self.actions.number = report.number
             self._stop(plan.stops, load, report)
-            if plan.starts or report.stopped:
+            if (plan.starts or report.stopped) and not self.stop.is_set():
                 # Jobs of others may have come while we decided.
                 load = self.look_after(report)
             self._start(plan.starts, load, report)
@@ -215,6 +215,8 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
         for name, why in stops.items():
+            if self.stop.is_set():
+                break
             if refused := self.stop_job(name, why, load):
                 report.note_not_stopped({name: refused}, self.job)
             else:
@@ -224,7 +226,8 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Start jobs one by one, each only if everything still fits below the caps with it."""
         for start in starts:
             cap = self.budget.cap()  # it may have been cut since the decision
-            why = "is being ended" if self.stop.is_set() else cap.unknown or self.actions.fault
+            why = "is being ended" if self.stop.is_set() else cap.unknown and "the cap is not known"
+            why = why or self.actions.fault
             try:
                 why = why or self.start_job(start, load, cap.soon_w, report)
             except JournalError as error:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, isnan, nan
-from typing import Any, Protocol
-
-from wattsched.adapters.options import StatedOptions
+from typing import Any
 
 _SLACK_W, _ROUNDING_W = 1e-6, 1e-3
 """Watts by which a cap is not taken to be broken, and by which sums of the engine may differ from ours."""
@@ -47,26 +45,27 @@ class Stoppable:
         return float(record.get("weight", 1.0) * self.gpus * record.get("restart_s", self.ran_s))
 
 
-class Drawing(Protocol):
-    """A load, as the rounds of every scheduler see it."""
+class Drawing:
+    """What the loads of all schedulers have in common.
 
-    @property
-    def options(self) -> StatedOptions:
-        """The site's file."""
+    Attributes
+    ----------
+    under : mapping of str to collection of str
+        Nodes that draw through each power domain.
+    """
 
-    @property
-    def drawn_w(self) -> dict[str, float]:
-        """What is drawn under each cap."""
+    options: Any
+    under: Any
 
-    @property
-    def foreign_w(self) -> dict[str, float]:
-        """What GPUs of other people's jobs draw beyond idling, under each cap."""
+    def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
+        """Watts of nodes, added up under each cap."""
+        found = {"": sum(node_w.values())}
+        for domain, nodes in self.under.items():
+            found[domain] = sum(node_w.get(node, 0.0) for node in nodes)
+        return found
 
-    def after(self, stops: Iterable[Any], /) -> Drawing:
-        """The load when jobs have stopped, and what is leaving has left."""
 
-
-def caps_w(load: Drawing, cap_w: float) -> dict[str, float]:
+def caps_w(load: Any, cap_w: float) -> dict[str, float]:
     """All caps by name."""
     return {"": cap_w} | {domain.name: domain.power_cap_w for domain in load.options.power_domains}
 
@@ -76,20 +75,20 @@ def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str,
     return {name: drawn_w[name] - cap for name, cap in caps.items() if drawn_w[name] > cap + _SLACK_W}
 
 
-def limits_w(load: Drawing, cap_w: float) -> dict[str, float]:
+def limits_w(load: Any, cap_w: float) -> dict[str, float]:
     """Watts above which jobs of ours stop: the caps, and more where they do not stop for strangers."""
     caps, foreign, found = caps_w(load, cap_w), load.foreign_w, load.options.foreign
     beyond_w = 0.0 if found.stop_ours else max(0.0, foreign[""] - found.power_w)
     return {name: cap + min(beyond_w, foreign[name]) for name, cap in caps.items()}
 
 
-def left_w(load: Drawing, cap_w: float) -> dict[str, float]:
+def left_w(load: Any, cap_w: float) -> dict[str, float]:
     """The caps without the watts that are set aside for strangers who do not draw them yet."""
     aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
     return caps_w(load, cap_w) | {"": cap_w - aside_w}
 
 
-def told_w(load: Drawing, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
+def told_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
     """The caps that a decision is told, under which what may not be stopped is never too much.
 
     Where that draws more than a cap, the cap is what it draws: nothing starts there, what may be stopped is,

@@ -91,6 +91,8 @@ class Report:
         self.number, self.gap = made.number, made.decision.gap
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
+        if made.unwritten:
+            self.alarms.append(f"{made.unwritten}: nothing starts, and the cap is kept")
 
     def note_not_stopped(self, jobs: Mapping[Any, str], kind: str = "") -> None:
         """Say once of jobs that were not stopped why."""
@@ -122,6 +124,14 @@ class Plan:
     stops: dict[Any, str]
     reasons: dict[Any, str]
     moved: list[str] = field(default_factory=list)
+
+
+def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:
+    """Where a job starts, and how."""
+    told = ", ".join(f"{count} of {node}" for node, count in gpus.items())
+    clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
+    limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
+    return f"GPUs {told}{clock}{limit}, {power_w:,.0f} W"
 
 
 def require_work(objective: str) -> None:
@@ -163,6 +173,7 @@ def tell(
     InputError
         For anything else.
     """
+    session.goes_on = True  # the cap is kept also where nothing can be written
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
     site: dict[str, Any] = {

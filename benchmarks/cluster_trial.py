@@ -102,11 +102,13 @@ class Scheduler:
         }
 
 
-def page(found: Mapping[int, Mapping[str, Any]], rows: Mapping[str, str], harmless: Collection[str]) -> str:
-    """The table of the figures of each seed, and of several the worst, which is the most.
+def page(found: Mapping[str, Mapping[str, Any]], rows: Mapping[str, str], harmless: Collection[str]) -> str:
+    """The table of the figures of each trial, and of several the worst, which is the most.
 
     Parameters
     ----------
+    found : mapping
+        Heading of a column to its figures.
     harmless : collection of str
         Figures of which more is no worse.
     """
@@ -120,8 +122,7 @@ def page(found: Mapping[int, Mapping[str, Any]], rows: Mapping[str, str], harmle
         figures = [one[key] for one in found.values()]
         worst = ["" if key in harmless else shown(max(figures))] if several else []
         told.append((words, *map(shown, figures), *worst))
-    columns = [f"seed {seed}" for seed in found] if several else ["figure"]
-    return f"On {machine()}.\n\n{table(['what', *columns, *(['worst'] if several else [])], told)}"
+    return f"On {machine()}.\n\n{table(['what', *found, *(['worst'] if several else [])], told)}"
 
 
 def run_and_write(
@@ -132,8 +133,15 @@ def run_and_write(
     run: Callable[..., dict[str, Any]],
     rows: Mapping[str, str],
     harmless: Collection[str],
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Run a trial from the command line: ``--nodes``, another size, ``--seed`` and how many from there."""
+    """Run a trial from the command line: ``--nodes``, another size, ``--seed`` and how many from there.
+
+    Parameters
+    ----------
+    variants : mapping, optional
+        Heading to arguments of `run`: every seed is run with each.
+    """
     parser = argparse.ArgumentParser(
         description=described, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -147,11 +155,13 @@ def run_and_write(
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as made:
         folder = Path(asked.keep or made).resolve()
         os.makedirs(folder, exist_ok=True)
-        found = dict[int, dict[str, Any]]()
-        for seed in range(asked.seed, asked.seed + asked.seeds):
-            (own := folder / f"seed-{seed}").mkdir()
-            found[seed] = run(own, *(getattr(asked, size) for size in sizes), seed)
-            print(page({seed: found[seed]}, rows, harmless), flush=True)
+        found = dict[str, dict[str, Any]]()
+        for heading, arguments in (variants or {"": {}}).items():
+            for seed in range(asked.seed, asked.seed + asked.seeds):
+                column = f"{heading} seed {seed}".strip()
+                (own := folder / column.replace(" ", "-")).mkdir()
+                found[column] = run(own, *(getattr(asked, size) for size in sizes), seed, **arguments)
+                print(page({column: found[column]}, rows, harmless), flush=True)
     text = page(found, rows, harmless)
     print(text)
     if asked.write:

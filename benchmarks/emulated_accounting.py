@@ -5,8 +5,6 @@ Needs the packages of `emulated_slurm`, `slurmdbd` and `mariadb-server`.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,16 +12,12 @@ from typing import Any
 
 import emulated_slurm
 
-PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ACCOUNTS = ("vision", "speech")
 
 
-def missing() -> str:
+def missing(root: Path | None = None) -> str:
     """Why it cannot run here; empty where it can."""
-    absent = [name for name in PROGRAMS if shutil.which(name) is None]
-    if absent:
-        return f"Slurm's accounting is not installed: there is no {', '.join(absent)}"
-    return emulated_slurm.missing()
+    return emulated_slurm.missing(root, (*emulated_slurm.PROGRAMS, *emulated_slurm.OF_ACCOUNTING))
 
 
 class AccountedSlurm(emulated_slurm.EmulatedSlurm):
@@ -63,15 +57,9 @@ class AccountedSlurm(emulated_slurm.EmulatedSlurm):
         """Start the database, its daemon and slurmctld, and make the accounts."""
         folder, socket = self.folder, self.folder / "run" / "database"
         data = folder / "database"
-        subprocess.run(
-            [
-                "mariadb-install-db",
-                "--user=root",
-                f"--datadir={data}",
-                "--auth-root-authentication-method=normal",
-            ],
-            check=True,
-            capture_output=True,
+        self.run(
+            *("mariadb-install-db", "--user=root", f"--datadir={data}"),
+            "--auth-root-authentication-method=normal",
         )
         self._spawn(
             "mariadbd",
@@ -81,7 +69,7 @@ class AccountedSlurm(emulated_slurm.EmulatedSlurm):
         _until(socket.exists)
         rights = "grant all on slurm_acct_db.* to 'slurm'@'{}' identified by 'slurm';"
         said = "create database slurm_acct_db;" + "".join(map(rights.format, ("localhost", "127.0.0.1")))
-        subprocess.run(["mariadb", f"--socket={socket}", "--user=root", f"--execute={said}"], check=True)
+        self.run("mariadb", f"--socket={socket}", "--user=root", f"--execute={said}")
         self._spawn("slurmdbd", "slurmdbd", "-D")
         _until(lambda: "emulated" in self.run("sacctmgr", "-i", "add", "cluster", "emulated", check=False))
         for account in ACCOUNTS:

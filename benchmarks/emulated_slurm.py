@@ -2,6 +2,10 @@
 
 Needs root and Debian's packages `slurmctld`, `slurmd`, `slurm-client` and `munge`. Its processes run in the
 foreground and end with it. GPUs are null devices. Everything is in one folder, which others do not share.
+
+Other releases of Slurm run, too: WATTSCHED_SLURM_ROOTS names the root folders of other Debians that have
+these packages (as `debootstrap` makes them), with colons between. Each process sees such a root by mounts of
+its own, which nobody else sees and which are gone when it ends.
 """
 
 from __future__ import annotations
@@ -21,16 +25,40 @@ from ending import ended_by_signals
 
 ClusterT = TypeVar("ClusterT", bound="EmulatedSlurm")
 
-PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
+PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "sinfo", "scontrol")
+OF_ACCOUNTING = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 GPUS = 8
+_ENTER = """#!/bin/sh
+exec unshare --mount sh -c 'mount --rbind /dev {root}/dev && mount --rbind /proc {root}/proc &&
+mount --bind {folder} {root}{folder} && exec chroot {root} /usr/bin/env PATH={path} "$@"' enter {name} "$@"
+"""
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def missing() -> str:
+def roots() -> list[Path | None]:
+    """Where there is a Slurm to run: this machine's own, and roots of other Debians."""
+    named = os.environ.get("WATTSCHED_SLURM_ROOTS", "").split(":")
+    return [None, *(Path(name) for name in named if name)]
+
+
+def missing(root: Path | None = None, programs: tuple[str, ...] = PROGRAMS) -> str:
     """Why it cannot run here; empty where it can."""
-    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    path = None if root is None else ":".join(f"{root}{folder}" for folder in _PATH.split(":"))
+    absent = [name for name in programs if shutil.which(name, path=path) is None]
     if absent:
-        return f"Slurm is not installed: there is no {', '.join(absent)}"
-    return "" if os.geteuid() == 0 else "Slurm's daemons are started as root only"
+        return f"Slurm is not installed{f' in {root}' if root else ''}: there is no {', '.join(absent)}"
+    if os.geteuid() != 0:
+        return "Slurm's daemons are started as root only"
+    if root and subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
+        return "mounts of our own are not allowed here"
+    return ""
+
+
+def release(root: Path | None = None) -> str:
+    """Release of the Slurm that is there, such as 22.05."""
+    inside = [] if root is None else ["chroot", str(root)]
+    told = subprocess.run([*inside, "slurmctld", "-V"], capture_output=True, text=True, check=True).stdout
+    return ".".join(told.split()[1].split(".")[:2])
 
 
 def free_ports() -> Iterator[int]:
@@ -51,12 +79,23 @@ class EmulatedSlurm:
         Of eight A100 each, `per_rack` to a switch.
     prolog : str
         Shell commands that slurmd runs before a job.
+    root : Path, optional
+        Of another Debian, whose Slurm is run.
+
+    Attributes
+    ----------
+    environment : dict of str to str
+        In which Slurm's commands are those of this cluster.
     """
 
-    def __init__(self, folder: Path, nodes: int, *, per_rack: int = 2, prolog: str = "") -> None:
+    def __init__(
+        self, folder: Path, nodes: int, *, per_rack: int = 2, prolog: str = "", root: Path | None = None
+    ) -> None:
         self.folder, self.nodes, self.names = folder, nodes, [f"g{i}" for i in range(1, nodes + 1)]
-        self.ports = free_ports()
+        self.ports, self.root = free_ports(), root
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        if root is not None:
+            self.environment["PATH"] = f"{self._commands_of(root)}:{os.environ['PATH']}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", "spool", "log", "run"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -67,6 +106,18 @@ class EmulatedSlurm:
             if not device.exists():
                 os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
         self._write(per_rack)
+
+    def _commands_of(self, root: Path) -> Path:
+        """A folder with commands that run those of another root, in which our folder is, too."""
+        commands = self.folder / "bin"
+        for made in (commands, Path(f"{root}{self.folder}")):
+            made.mkdir(parents=True, exist_ok=True)
+        shutil.copy("/etc/hosts", root / "etc")  # the database looks for this machine's name
+        for name in (*PROGRAMS, *OF_ACCOUNTING):
+            text = _ENTER.format(root=root, folder=self.folder, path=_PATH, name=name)
+            (commands / name).write_text(text)
+            (commands / name).chmod(0o755)
+        return commands
 
     def _write(self, per_rack: int) -> None:
         folder, host, ports = self.folder, socket.gethostname().split(".")[0], self.ports
@@ -87,7 +138,6 @@ class EmulatedSlurm:
             "TopologyPlugin": "topology/tree",
             "GresTypes": "gpu",
             "MpiDefault": "none",
-            "SwitchType": "switch/none",
             "JobAcctGatherType": "jobacct_gather/none",
             **self.accounting(),
             "ReturnToService": 2,
@@ -112,6 +162,8 @@ class EmulatedSlurm:
         (folder / "gres.conf").write_text(
             f"NodeName={every} Name=gpu Type=A100 File={folder}/gpu[0-{GPUS - 1}]\n"
         )
+        if float(release(self.root)) >= 23.11:  # others neither know the word nor need it
+            (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         racks = [self.names[i : i + per_rack] for i in range(0, self.nodes, per_rack)]
         switches = [f"SwitchName=r{i} Nodes={','.join(rack)}" for i, rack in enumerate(racks, start=1)]
         switches.append(f"SwitchName=root Switches=r[1-{len(racks)}]")
@@ -124,7 +176,7 @@ class EmulatedSlurm:
     def start(self) -> None:
         """Start everything and wait for all nodes; a RuntimeError if they are not there within a minute."""
         run = self.folder / "run"
-        subprocess.run(["mungekey", "-c", "-f", "-k", run / "key"], check=True)
+        self.run("mungekey", "-c", "-f", "-k", str(run / "key"))
         options = {"key-file": "key", "socket": "munge", "pid-file": "munge.pid", "log-file": "munge.log"}
         options |= {"seed-file": "munge.seed"}
         listed = [f"--{name}={run / file}" for name, file in options.items()]
@@ -164,9 +216,11 @@ class EmulatedSlurm:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
+        if self.root is not None:
+            Path(f"{self.root}{self.folder}").rmdir()
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Run a command of Slurm; its standard output."""
+        """Run a command of the cluster's; its standard output."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if check and done.returncode:
             raise RuntimeError(f"{command[0]}: {done.stderr.strip()}")

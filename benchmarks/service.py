@@ -66,7 +66,7 @@ class Client:
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        self.connection.request(method, path, content)
+        self.connection.request(method, path, content, {"Content-Type": "application/json"})
         answer = self.connection.getresponse()
         return answer.status, answer.read()
 
@@ -93,14 +93,14 @@ class Prepared:
 
 def prepared(method: str, path: str, body: Any = None) -> bytes:
     content = b"" if body is None else json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n\r\n"
-    return head.encode() + content
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 @contextmanager
 def served(path: Path, *options: str) -> Iterator[tuple[int, psutil.Process]]:
     """A server in a process of its own: its port, and the process."""
-    command = [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0", *options]
+    command = [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0", "--no-token", *options]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
     try:
@@ -250,7 +250,7 @@ def killed(folder: Path, kills: int) -> str:
     acknowledged: dict[str, float] = {}
     lost, rounds_lost, changes, last_round = 0, 0, 0, 0
     for _ in range(kills):
-        command = [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0"]
+        command = [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0", "--no-token"]
         child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert child.stderr is not None
         ask = Client(int(child.stderr.readline().rpartition(":")[2]))

@@ -1,9 +1,11 @@
 """A day of a Slurm cluster in minutes: budget halved, nodes drained, controller and scheduler restarted.
 
-    python benchmarks/slurm.py --write [--nodes 40 --jobs 500 --seed 1 --seeds 3]
+    python benchmarks/slurm.py --write [--nodes 40 --jobs 500 --seed 1 --seeds 1]
 
 Starts a real Slurm with emulated nodes of eight GPUs (`emulated_slurm.py`; root and Debian's packages),
-submits jobs, and runs ``wattsched slurm --apply``. In the middle the power cap is halved, announced some
+submits jobs, and runs ``wattsched slurm --apply``; then the same with each release of WATTSCHED_SLURM_ROOTS.
+Among the jobs are hostile ones, whose comments and requests are wrong in ways that ought to be theirs alone:
+they may wait for ever, and nobody else for them. In the middle the power cap is halved, announced some
 seconds before, two nodes are drained, slurmctld is stopped and started again, and the scheduler is killed
 (SIGKILL) and started again; near the end the cap is cut once more without a word. Every job notes when it
 begins and ends. Twice a second the draw is worked out from `squeue`, by code of this file, and held against
@@ -18,17 +20,23 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, run_and_write
-from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing
+from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing, release, roots
 
 NOTICE_S = 15.0
 """How long before it is in force the first cut of the cap is announced."""
 OPTIONS: dict[str, Any] = {
+    # Hostile jobs may say much, so that they get as far as they can; all jobs here are of one user.
+    "allow": {
+        **{"own_options": True, "weight": [0, 10], "restart_s": [0, 3600], "max_gpus": [1, 64]},
+        **{"batch_sizes": [1, 4096], "frequencies_mhz": [1, 3000], "configurations_per_user": 200_000},
+    },
     "tables": {
         "elastic": {
             "gpus": [1, 2, 4, 8, 1, 2, 4, 8],
@@ -41,6 +49,40 @@ OPTIONS: dict[str, Any] = {
     },
     "jobs": {"large-*": {"options": "large", "restart_s": 2.0}},
 }
+
+HOSTILE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "no JSON": ("{'wattsched': {", ()),
+    "unknown field": ('{"wattsched": {"wieght": 2}}', ()),
+    "no object": ('{"wattsched": [[[[1]]]]}', ()),
+    "weight of 1e300": ('{"wattsched": {"weight": 1e300}}', ()),
+    "negative restart": ('{"wattsched": {"restart_s": -1e18}}', ()),
+    "not a number": ('{"wattsched": {"weight": NaN, "restart_s": Infinity}}', ()),
+    "clock that no GPU has": ('{"wattsched": {"model": "bert", "frequencies_mhz": [1411]}}', ()),
+    "two million GPUs": ('{"wattsched": {}}', ("--gres=gpu:2000000",)),
+    "two million GPUs as options": (
+        '{"wattsched": {"options": {"gpus": [2000000], "pool": ["A100"], "rate": [1e9], "power_w": [1]}}}',
+        (),
+    ),
+    "many choices": (
+        json.dumps({"wattsched": {"model": "bert", "max_gpus": 8, "batch_sizes": [*range(8, 520, 8)]}}),
+        (),
+    ),
+    "many more choices": (
+        json.dumps(
+            {
+                "wattsched": {
+                    "model": "bert",
+                    "batch_sizes": [*range(8, 520, 8)],
+                    "frequencies_mhz": [*range(525, 1411, 15)],
+                }
+            }
+        ),
+        (),
+    ),
+    "node that is not there": ('{"wattsched": {}}', ("--exclude=g[1-40]",)),
+    "control characters": ('{"wattsched": {"model": "\\u001b[31mred"}}', ("-J", "a\x1b[31m\nb")),
+}
+"""Comments and options of jobs that no site wants."""
 
 
 @dataclass
@@ -62,6 +104,7 @@ class Trial:
     samples: list[Sample] = field(default_factory=list)
     drained: dict[str, float] = field(default_factory=dict)
     jobs: list[int] = field(default_factory=list)
+    hostile: list[int] = field(default_factory=list)
     unanswered: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +125,14 @@ class Trial:
                 f"sleep {4 * rng.integers(*seconds)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other"
             )
         marks = {"elastic": {"options": "elastic", "restart_s": 1.0}, "model": {"model": "bert"}}
+        hostile, every = list(HOSTILE.values()), max(1, jobs // (2 * len(HOSTILE) or 1))
         for number in range(jobs):
+            if number % every == 0 and hostile:
+                said, options = hostile[number // every % len(hostile)]
+                with suppress(RuntimeError):  # Slurm itself may refuse it
+                    self.hostile.append(
+                        self.cluster.submit("sleep 1", "--hold", "--gres=gpu:1", "--comment", said, *options)
+                    )
             kind = rng.choice(["elastic", "plain", "large", "model"], p=[0.6, 0.25, 0.1, 0.05])
             said = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
             script = (
@@ -131,14 +181,16 @@ class Trial:
         except (ValueError, KeyError):
             self.unanswered += 1
             return True
-        present = [row for row in rows if {row["job_state"]} & {"RUNNING", "COMPLETING", "CONFIGURING"}]
+        for row in rows:  # a list since 23.11, of which the last word is what comes after it
+            row["job_state"] = [row["job_state"]] if isinstance(row["job_state"], str) else row["job_state"]
+        present = [row for row in rows if {"RUNNING", "COMPLETING", "CONFIGURING"} & {*row["job_state"]}]
         watts, used, nodes_of = 0.0, 0, {}
         for row in present:
             gpus = [int(n) for text in row["gres_detail"] for n in re.findall(r"A100:(\d+)", text)]
             wattsched = json.loads(row["admin_comment"] or "{}").get("wattsched")
             if wattsched is not None:
                 watts, used = watts + wattsched["power_w"], used + wattsched["gpus"]
-                if row["job_state"] == "RUNNING":
+                if row["job_state"] == ["RUNNING"]:
                     nodes_of[row["job_id"], row["restart_cnt"]] = list(wattsched["nodes"])
             else:
                 watts, used = watts + MOST_W * sum(gpus), used + sum(gpus)
@@ -147,8 +199,8 @@ class Trial:
         now_s = time.time()
         self.samples.append(Sample(now_s, power_w, self.scheduler.cap_w(now_s), nodes_of))
         known = set(self.jobs)
-        done = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
-        return any(row["job_id"] in known and row["job_state"] not in done for row in rows)
+        done = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}
+        return any(row["job_id"] in known and not done & {*row["job_state"]} for row in rows)
 
     # -- the scheduler -----------------------------------------------------------------------------------
 
@@ -184,12 +236,13 @@ def run(
     seed: int,
     limit_s: float = 1_200.0,
     seconds: tuple[int, int] = (4, 16),
+    root: Path | None = None,
 ) -> dict[str, Any]:
     """Run everything; what came of it."""
     settings = folder / "settings"
     prolog = f'[ -f "{settings}/$SLURM_JOB_ID" ] && . "{settings}/$SLURM_JOB_ID" && '
     prolog += f'echo "$SLURM_JOB_ID $WATTSCHED_FREQUENCY_MHZ" >> {folder}/prolog.log'
-    with emulated_slurm(folder, nodes, prolog=prolog) as cluster:
+    with emulated_slurm(folder, nodes, prolog=prolog, root=root) as cluster:
         trial = Trial(cluster, seed)
         (folder / "options.json").write_text(json.dumps(OPTIONS))
         idle_w = nodes * (BASE_W + GPUS * IDLE_W)
@@ -247,6 +300,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
     return {
         "nodes": trial.cluster.nodes,
         "jobs": len(trial.jobs),
+        "hostile": len(trial.hostile),
         "lost": sum(not ends.get(number) for number in trial.jobs),
         "revived": trial.revived(),
         "run twice": sum(
@@ -272,6 +326,7 @@ def figures(trial: Trial, took_s: float) -> dict[str, Any]:
 ROWS = {
     "nodes": "nodes of eight GPUs",
     "jobs": "jobs submitted",
+    "hostile": "hostile jobs among them",
     "lost": "jobs lost",
     "revived": "jobs that ran again though slurmctld knew of their end",
     "run twice": "jobs that ran again after they had noted their end themselves",
@@ -289,8 +344,10 @@ ROWS = {
     "minutes": "minutes in all",
     "exit code": "exit code after SIGTERM",
 }
-HARMLESS = ("nodes", "jobs", "requeued", "samples", "unanswered", "rounds", "minutes")
+HARMLESS = ("nodes", "jobs", "hostile", "requeued", "samples", "unanswered", "rounds", "minutes")
 
 
 if __name__ == "__main__":
-    run_and_write("slurm", __doc__, {"nodes": 40, "jobs": 500}, missing, run, ROWS, HARMLESS)
+    releases = {release(root): {"root": root} for root in roots() if not missing(root)}
+    why = "" if releases else missing()
+    run_and_write("slurm", __doc__, {"nodes": 40, "jobs": 500}, lambda: why, run, ROWS, HARMLESS, releases)

@@ -126,7 +126,7 @@ def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
     """What the points of a frontier have, and what is left to trust."""
     from wattsched.report.wording import count
 
-    proven = sum(point.result.proven_gap is not None for point in found.points)
+    proven = sum(all(one.proven_gap is not None for one in point.results) for point in found.points)
     if not found.points:
         ended = "" if found.termination is None else found.termination.reason.replace("_", " ")
         yield f"no points: the frontier says '{ended}', and {_trust(verdict)}"
@@ -135,7 +135,7 @@ def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
     else:
         yield f"{count(len(found.points), 'point')}, each with its decision, {proven or 'none'} with a proof"
     if verdict.claimed and found.points:
-        yield "bounds beyond the proofs are the solver's word: they are taken on trust"
+        yield "that nothing dominates them, beyond the proofs, is the solver's word: it is taken on trust"
 
 
 def _trust(verdict: Verdict) -> str:
@@ -146,7 +146,8 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
     from wattsched.report.wording import spoken, total_label
 
     if verdict.infeasible:
-        yield "no decision: prices prove that there is none"
+        proof = "a look at each job proves" if document.get("certificate") is None else "prices prove"
+        yield f"no decision: {proof} that there is none"
         return
     if verdict.report is None:
         reason = str(document.get("termination", {}).get("reason")).replace("_", " ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
+from wattsched.cli.outputs import require_extra
+from wattsched.interrupts import ending_soon
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from wattsched.adapters.rounds import Report
+    from wattsched.serve.journal import Journal
 
 _COLUMNS = 80
 """Of the line of a round; what it leaves out is in JSON."""
@@ -42,18 +47,54 @@ def require_sense(shadow: bool, do_apply: bool, journal: str | None, snapshot: s
 
 
 @contextmanager
-def stopping(stop: Event) -> Iterator[None]:
-    """End after the action in progress on SIGINT and SIGTERM."""
+def stopping(stop: Event, journal: Journal) -> Iterator[None]:
+    """End after the action in progress on SIGINT and SIGTERM, and a decision with what it has."""
 
-    def end(*_: object) -> None:
+    def end() -> None:
         stop.set()
+        journal.cancel()
 
-    before = {one: signal.signal(one, end) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with ending_soon(end):
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+
+
+@contextmanager
+def listening_at(option: str, at: str) -> Iterator[socket]:
+    """A socket at ``[HOST:]PORT``, this machine by default."""
+    from wattsched.serve.server import listening
+
+    host, _, port = at.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(f"{option}: must be [HOST:]PORT, got '{at}'")
+    try:
+        bound = listening(host, int(port))
+    except OSError as error:
+        raise BadInput(f"{option}: cannot listen on {host}, port {port}: {reason(error)}") from None
+    with bound:
+        click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
+        yield bound
+
+
+@contextmanager
+def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]]:
+    """Answer Prometheus, where that is asked for; yields what takes each round."""
+    if at is None:
+        yield lambda _: None
+        return
+    require_extra("--metrics", "serve")
+    from wattsched.adapters.measured import RoundMetrics
+    from wattsched.serve.app import create
+    from wattsched.serve.server import served_beside
+
+    app = create(journal, fixed=True, sessions=False)
+    with listening_at("--metrics", at) as bound, served_beside(app, bound):
+        yield RoundMetrics(app.state.service.metrics).note
+
+
+metrics_at = click.option(
+    "--metrics", metavar="[HOST:]PORT", help="Figures of the rounds for Prometheus, at /metrics."
+)
 
 
 def follow(
@@ -63,6 +104,7 @@ def follow(
     once: bool,
     as_json: bool,
     do_apply: bool,
+    note: Callable[[ReportT | Exception], None] = lambda _: None,
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
@@ -73,10 +115,13 @@ def follow(
     InputError
         For the first round, where there is one only.
     """
+    from wattsched.adapters.measured import notify
     from wattsched.instances.errors import InputError
 
     code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, Mapping[Any, str]]()
     for told in rounds:
+        note(told)
+        notify()
         if isinstance(told, Exception):
             if once and isinstance(told, InputError):
                 raise told
@@ -98,6 +143,15 @@ def follow(
         if once:
             break
     return code
+
+
+def tell_given_back(jobs: Mapping[Any, str], kind: str = "") -> int:
+    """Tell of jobs that are not ours any more, and those that could not be given back; the exit code."""
+    refused = {name: why for name, why in jobs.items() if why}
+    for name, why in refused.items():
+        click.echo(f"{kind}{name} was not given back: {why}", err=True)
+    click.echo(f"given back: {len(jobs) - len(refused)}", err=True)
+    return NO_SOLUTION if refused else 0
 
 
 def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 
 from wattsched.cli.completion import named
-from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
-from wattsched.cli.following import Jobs, follow, require_sense, stopping
+from wattsched.cli.failures import NO_SOLUTION, BadInput
+from wattsched.cli.following import (
+    Jobs,
+    follow,
+    listening_at,
+    measured,
+    metrics_at,
+    require_sense,
+    stopping,
+    tell_given_back,
+)
 from wattsched.cli.outputs import Command, Output, require_extra
-from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 from wattsched.cli.serve import is_loopback
 
 if TYPE_CHECKING:
@@ -85,6 +94,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.command("kubernetes", cls=Command)
 @click.option("--shadow", is_flag=True, help="Tell what would be done, and do nothing.")
 @click.option("--apply", "do_apply", is_flag=True, help="Bind and evict pods.")
+@click.option("--give-back", is_flag=True, help="Take what we wrote off all pods, and end.")
 @click.option("--once", is_flag=True, help="One round, and no more.")
 @filling(
     "asked",
@@ -103,8 +113,13 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--kubeconfig", type=FileName(), metavar="FILE", help="In place of the usual configuration.")
 @click.option("--extender", metavar="[HOST:]PORT", help="Answer the default scheduler, and bind nothing.")
 @click.option("--tokens", metavar="FILE", help="Who may ask the extender; needed beyond loopback.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that the extender is asked by."
+)
 @click.option("--all-pods", is_flag=True, help="With --extender: all pods with GPUs, not the marked alone.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@journal_quota
+@metrics_at
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without a cluster."
 )
@@ -113,13 +128,17 @@ SECONDS = Number(above=0, most=MOST_S)
 def command(
     shadow: bool,
     do_apply: bool,
+    give_back: bool,
     once: bool,
     asked: Asked,
     kubeconfig: str | None,
     extender: str | None,
     tokens: str | None,
+    hosts: tuple[str, ...],
     all_pods: bool,
     journal: str | None,
+    journal_quota: float,
+    metrics: str | None,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -141,9 +160,12 @@ def command(
     from wattsched.adapters.rounds import require_work
     from wattsched.serve.journal import Journal
 
+    if give_back and (shadow or do_apply or extender is not None):
+        raise BadInput("--give-back: cannot be combined with --shadow, --apply or --extender")
+    do_apply = do_apply or give_back
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     if extender is None:
-        refuse_given(("tokens", "all_pods"), "needs --extender")
+        refuse_given(("tokens", "hosts", "all_pods"), "needs --extender")
         if do_apply and asked.scheduler_name == DEFAULT_SCHEDULER:
             told = "binds these pods, too, so that two would; give another name, or --extender"
             raise BadInput(f"--scheduler-name: '{DEFAULT_SCHEDULER}' {told}")
@@ -173,15 +195,15 @@ def command(
                 budget.stand_at(float(cluster.look()["time"]))
             budget.cap()  # a file that cannot be read is refused before anything is done
             folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
-            kept = stack.enter_context(
-                Journal(Path(folder) / "journal" if journal is None else Path(journal))
-            )
-            actions = partial(
-                cluster.actions, launches=Launches(key_beside(journal) if do_apply and journal else None)
-            )
+            path = Path(folder) / "journal" if journal is None else Path(journal)
+            kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
+            stop = Event()
+            stack.enter_context(stopping(stop, kept))
+            key = key_beside(journal) if do_apply and journal is not None else None
+            actions = partial(cluster.actions, launches=Launches(key))
             if extender is not None:
                 actions = partial(
-                    actions, extender=stack.enter_context(_extending(extender, tokens, kept, policy))
+                    actions, extender=stack.enter_context(_extending(extender, tokens, hosts, kept, policy))
                 )
             if cluster.api is not None and journal is not None and do_apply:
                 tell = partial(click.echo, err=True)
@@ -196,8 +218,11 @@ def command(
                 names = stated_names(read(cluster.look(), policy.options.gpu_label), policy.options)
                 require_names(names, partial(click.echo, err=True), apply=do_apply)
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
-            stack.enter_context(stopping(rounds.stop))
-            return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+            rounds.stop = stop
+            if give_back:
+                return tell_given_back(rounds.give_back())
+            note = stack.enter_context(measured(metrics, kept))
+            return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
     except KubernetesError as error:
         click.echo(f"no round: {error}", err=True)
         return NO_SOLUTION
@@ -257,32 +282,27 @@ def _scheduler_name(asked: Asked, extender: str | None) -> str:
 
 
 @contextmanager
-def _extending(at: str, tokens: str | None, journal: Journal, policy: Policy) -> Iterator[Extender]:
+def _extending(
+    at: str, tokens: str | None, hosts: tuple[str, ...], journal: Journal, policy: Policy
+) -> Iterator[Extender]:
     """Answer the scheduler, in a thread."""
-    host, _, port = at.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise BadInput(f"--extender: must be [HOST:]PORT, got '{at}'")
+    host = at.rpartition(":")[0].strip("[]") or "127.0.0.1"
     if tokens is None and not is_loopback(host):
         raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
     from wattsched.adapters.kubernetes.extender import Extender
     from wattsched.adapters.kubernetes.reading import read_pod
     from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
     from wattsched.serve.app import create
-    from wattsched.serve.server import listening, served_beside
+    from wattsched.serve.server import served_beside
     from wattsched.serve.tokens import Tokens
 
     extender = Extender(lambda pod: policy.ours(read_pod(pod)), 3 * policy.every_s + policy.deadline_s)
     extender.publish({})  # pods wait for the first round
     known = None if tokens is None else Tokens(tokens)
-    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING)
+    names = [*hosts, host]
+    app = create(journal, None, known, [router_of(extender)], fixed=True, asking=ASKING, hosts=names)
     watch(extender, app.state.service.metrics)
-    try:
-        bound = listening(host, int(port))
-    except OSError as error:
-        raise BadInput(f"--extender: cannot listen on {host}, port {port}: {reason(error)}") from None
-    click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
-    with bound, served_beside(app, bound):
+    with listening_at("--extender", at) as bound, served_beside(app, bound):
         yield extender
 
 

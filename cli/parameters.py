@@ -272,6 +272,17 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     )
 
 
+journal_quota = click.option(
+    "--journal-quota",
+    type=Number(above=0),
+    default=1000.0,
+    show_default=True,
+    metavar="MB",
+    help="Megabytes that the journal may have; from four fifths on older rounds are given up.",
+)
+"""Option of the commands that write a journal."""
+
+
 def filling(
     name: str, kind: Callable[..., Any], without: Sequence[str] = (), /, **given: Mapping[str, Any]
 ) -> Callable[[FC], FC]:

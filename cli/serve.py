@@ -13,14 +13,16 @@ import click
 from wattsched.cli.failures import BadInput, reason
 from wattsched.cli.files import stray_output_to_stderr
 from wattsched.cli.outputs import Command, require_extra
-from wattsched.cli.parameters import Whole, filling, refuse_given
+from wattsched.cli.parameters import Whole, filling, journal_quota, refuse_given
+from wattsched.report.wording import printable
 from wattsched.serve.limits import Limits
 
 if TYPE_CHECKING:
     from socket import socket
 
+    from fastapi import FastAPI
+
     from wattsched.serve.journal import Journal
-    from wattsched.serve.tokens import Tokens
 
 DEFAULT_PORT = 8765
 
@@ -36,6 +38,10 @@ DEFAULT_PORT = 8765
     help="Port to listen on; 0: a free one.",
 )
 @click.option("--tokens", metavar="FILE", help="Bearer tokens that are let in; needed beyond loopback.")
+@click.option("--no-token", is_flag=True, help="Let in whoever reaches it: every user of this machine.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that it is asked by, as of a proxy."
+)
 @click.option("--add-token", metavar="NAME", help="Add a client to the file of tokens, print its token, end.")
 @click.option("--read-only", is_flag=True, help="With --add-token: a client that changes nothing.")
 @click.option("--stdio", is_flag=True, help="JSON lines on standard input and output instead of HTTP.")
@@ -47,23 +53,28 @@ DEFAULT_PORT = 8765
     show_default=True,
     help="Newest rounds that the journal keeps.",
 )
+@journal_quota
 @filling("limits", Limits)
 def command(
     journal_file: str,
     host: str,
     port: int,
     tokens: str | None,
+    no_token: bool,
+    hosts: tuple[str, ...],
     add_token: str | None,
     read_only: bool,
     stdio: bool,
     shadow: bool,
     kept_rounds: int,
+    journal_quota: float,
     limits: Limits,
 ) -> None:
     """Serve the sessions of JOURNAL, a file that is made where it is not there.
 
-    Ctrl-C and SIGTERM end it when all that was promised is done. The description of all requests is at
-    /openapi.json, and to be read at /docs.
+    Requests need a token: that of the file JOURNAL-token, which is made at the first start, or those of
+    --tokens. Ctrl-C and SIGTERM end it when all that was promised is done. The description of all requests
+    is at /openapi.json, and to be read at /docs.
     """
     if add_token is not None:
         _add_token(tokens, add_token, "read" if read_only else "write")
@@ -71,10 +82,13 @@ def command(
     if read_only:
         refuse_given(["read_only"], "says what a token may do, and needs --add-token")
     if stdio:
-        refuse_given(["host", "port", "tokens"], "cannot be combined with --stdio")
+        refuse_given(["host", "port", "tokens", "no_token", "hosts"], "cannot be combined with --stdio")
+    elif no_token and tokens is not None:
+        raise BadInput("--no-token: cannot be combined with --tokens")
     elif tokens is None and not is_loopback(host):
         raise BadInput(f"--host {host}: others can reach this, so --tokens FILE has to say who may ask")
     require_extra("serve", "serve")
+    from wattsched.serve.app import create
     from wattsched.serve.journal import Journal
     from wattsched.serve.tokens import Tokens
 
@@ -83,13 +97,19 @@ def command(
         raise BadInput(f"--tokens: '{tokens}' has no token, so nobody could ask; add one with --add-token")
     # No journal is made where nobody could ask.
     listening = nullcontext() if stdio else _listening(host, port)
-    with listening as bound, Journal(journal_file, kept_rounds=kept_rounds) as journal:
+    with (
+        listening as bound,
+        Journal(journal_file, kept_rounds=kept_rounds, quota_mb=journal_quota) as journal,
+    ):
         for name in journal.sessions():
             journal.open(name)
         if bound is None:
             _serve_lines(journal, limits, shadow)
         else:
-            _serve_http(journal, limits, known, shadow, host, bound)
+            own = None if no_token or tokens is not None else Tokens.own(journal_file)
+            known = known if own is None else own[1]
+            app = create(journal, limits, known, shadow=shadow, hosts=[*hosts, host])
+            _serve_http(app, host, bound, None if own is None else str(own[0]))
 
 
 def _listening(host: str, port: int) -> socket:
@@ -101,17 +121,18 @@ def _listening(host: str, port: int) -> socket:
         raise BadInput(f"cannot listen on {host}, port {port}: {reason(error)}") from None
 
 
-def _serve_http(
-    journal: Journal, limits: Limits, tokens: Tokens | None, shadow: bool, host: str, bound: socket
-) -> None:
-    from wattsched.serve.app import create
+def _serve_http(app: FastAPI, host: str, bound: socket, token: str | None) -> None:
     from wattsched.serve.server import Server
 
-    app = create(journal, limits, tokens, shadow=shadow)
     _keep_what_is_loaded()
     at = f"[{host}]" if ":" in host else host
     with stray_output_to_stderr():
         click.echo(f"Listening on http://{at}:{bound.getsockname()[1]}", err=True)
+        if token is not None:
+            click.echo(f"Token: {printable(token)}, sent as 'Authorization: Bearer TOKEN'", err=True)
+        elif not app.state.tokens:
+            told = "--no-token: every user and every program of this machine can change what is decided"
+            click.echo(f"WARNING: {told}", err=True)
         Server(app).run([bound])
     click.echo("Stopped", err=True)
 

@@ -81,8 +81,8 @@ def print_pareto(out: Console, found: ParetoResult) -> None:
     line(out, (found.instance, "bold"), f": from the soonest completion to the least {found.tradeoff}")
     rows = []
     for point in found.points:
-        result, totals = point.result, point.result.totals
-        gaps = (gap_text(gap).removeprefix("gap ") for gap in (result.gap, result.proven_gap))
+        totals = point.result.totals
+        gaps = (gap_text(gap).removeprefix("gap ") for gap in (point.gap, point.proven_gap))
         rows.append((duration(totals["average_completion_s"]), spoken(total, totals[total]), *gaps))
     if rows:
         table(out, [">average completion", f">{found.tradeoff}", ">gap", ">proven"], rows)

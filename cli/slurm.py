@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput
-from wattsched.cli.following import Jobs, follow, require_sense, stopping
+from wattsched.cli.following import (
+    Jobs,
+    follow,
+    measured,
+    metrics_at,
+    require_sense,
+    stopping,
+    tell_given_back,
+)
 from wattsched.cli.outputs import Command, Output
-from wattsched.cli.parameters import FileName, Number, filling, refuse_given
+from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 
 if TYPE_CHECKING:
     from wattsched.adapters.slurm.loop import Report
@@ -68,6 +77,7 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.command("slurm", cls=Command)
 @click.option("--shadow", is_flag=True, help="Tell what would be done, and do nothing.")
 @click.option("--apply", "do_apply", is_flag=True, help="Release, pin and requeue jobs.")
+@click.option("--give-back", is_flag=True, help="Leave our jobs to Slurm: release what waits, and end.")
 @click.option("--once", is_flag=True, help="One round, and no more.")
 @filling(
     "asked",
@@ -87,6 +97,8 @@ SECONDS = Number(above=0, most=MOST_S)
 @click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Its jobs are ours.")
 @click.option("--settings", type=Output(), metavar="DIR", help="Files with clocks and limits for the prolog.")
 @click.option("--journal", metavar="FILE", help="Write what was decided and done (SQLite).")
+@journal_quota
+@metrics_at
 @click.option(
     "--snapshot", type=FileName(), metavar="FILE", help="Decide of a saved snapshot, without Slurm."
 )
@@ -95,6 +107,7 @@ SECONDS = Number(above=0, most=MOST_S)
 def command(
     shadow: bool,
     do_apply: bool,
+    give_back: bool,
     once: bool,
     asked: Asked,
     accounts: tuple[str, ...],
@@ -102,6 +115,8 @@ def command(
     partitions: tuple[str, ...],
     settings: str | None,
     journal: str | None,
+    journal_quota: float,
+    metrics: str | None,
     snapshot: str | None,
     record: str | None,
     as_json: bool,
@@ -123,7 +138,11 @@ def command(
     from wattsched.adapters.slurm.site import stated_names
     from wattsched.adapters.slurm.snapshot import SlurmError, Snapshot, accounting, load, save, take
     from wattsched.serve.journal import Journal
+    from wattsched.serve.permissions import published_folder
 
+    if give_back and (shadow or do_apply):
+        raise BadInput("--give-back: cannot be combined with --shadow or --apply")
+    do_apply = do_apply or give_back
     _require_sense(shadow, do_apply, asked, journal, snapshot)
     require_work(asked.objective)
     once = once or snapshot is not None
@@ -165,8 +184,11 @@ def command(
         return NO_SOLUTION
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="wattsched-"))
-        kept = stack.enter_context(Journal(Path(folder) / "journal" if journal is None else Path(journal)))
-        actions = partial(Actions, settings=None if settings is None else Path(settings))
+        path = Path(folder) / "journal" if journal is None else Path(journal)
+        kept = stack.enter_context(Journal(path, quota_mb=journal_quota))
+        stop = Event()
+        stack.enter_context(stopping(stop, kept))
+        actions = partial(Actions, settings=None if settings is None else published_folder(settings))
         if do_apply and journal is not None:
             try:
                 lease = Lease(identity_of(journal), partial(click.echo, err=True))
@@ -175,8 +197,11 @@ def command(
                 click.echo(f"no round: {error}", err=True)
                 return NO_SOLUTION
         rounds = Rounds(policy, budget, kept, actions, look)
-        stack.enter_context(stopping(rounds.stop))
-        return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply)
+        rounds.stop = stop
+        if give_back:
+            return tell_given_back(rounds.give_back(), "job ")
+        note = stack.enter_context(measured(metrics, kept))
+        return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
 
 
 def _require_sense(

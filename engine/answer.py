@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from wattsched.call import BRANCHING, EARLIER, IN_PLACE, ROUNDING, Call, Candidate
-from wattsched.certificates import Priced, by_cases, certificate_of, no_decision
+from wattsched.certificates import Priced, by_cases, certificate_of, no_decision, rounded_up
 from wattsched.formulations.infeasibility import InfeasibilityProof, InfeasibleError
 from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size, SolverAnswer
@@ -169,7 +169,10 @@ class Evidence:
             proven = min(cost, call.sign * certificate.bound)
             # What anybody can verify is better than a finer bound on the solver's word.
             enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
+            if not enough and call.rounded(cost, proven) == cost:
+                certificate, enough, proven = rounded_up(call, certificate, objective), True, cost
             bound = proven if enough else max(bound, proven)
+        bound = call.rounded(cost, bound)
         gap = relative_gap(cost, bound) if math.isfinite(bound) else None
         known = [] if call.brief else self.known  # nobody is told there what the last decision lacks
         earlier = [fault for one in known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
@@ -197,7 +200,7 @@ class Evidence:
             cost = next(filter(math.isfinite, found), None)
         reason, gap = asked.termination.reason, None
         if cost is not None:
-            bound = min(bound, cost) if bound <= _highest(cost) else -math.inf
+            bound = call.rounded(cost, min(bound, cost)) if bound <= _highest(cost) else -math.inf
             gap = relative_gap(cost, bound) if math.isfinite(bound) else None
             reason = "optimal" if self._closed(gap) else "feasible"
         elif reason != "error" and not (reason == "infeasible" and _whole(self.model)):
@@ -314,7 +317,8 @@ class Evidence:
         if not _whole(model) or model.program.by_kind:
             return []
         time_s = _EXPLANATION_S if left_s is None else max(0.1, min(_EXPLANATION_S, left_s))
-        rows = short_rows(model.listed, time_s, problem.may_grow)
+        found = short_rows(model.listed, time_s, problem.may_grow)
+        rows = [row.times(model.units.get(row.row, 1.0)) for row in found]
         return [words for row in rows if (words := problem.describe(self.call.data, row)) is not None]
 
 

@@ -16,8 +16,16 @@ from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
 from wattsched.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
-from wattsched.solvers.solution import Limit, Limits, Reason, Solution, Termination, relative_gap
-from wattsched.verification.claims import INTERNAL, beyond_proof
+from wattsched.solvers.solution import (
+    Limit,
+    Limits,
+    Reason,
+    Solution,
+    Termination,
+    relative_gap,
+    rounding,
+)
+from wattsched.verification.claims import INTERNAL, beyond_proof, self_evident
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
 
@@ -295,6 +303,7 @@ class Call:
         bound = min(held.cost, self.bound)
         # A bound beyond the decision is wrong, and nothing of it is claimed.
         known = math.isfinite(bound) and self.bound <= held.cost + ROUNDING * max(1.0, abs(held.cost))
+        bound = self.rounded(held.cost, bound)
         gap = relative_gap(held.cost, bound) if known else None
         reason: Reason = "optimal" if gap is not None and gap <= self.limits.gap else "feasible"
         own = held.of == self.solver
@@ -309,6 +318,13 @@ class Call:
             certificate=self.certificate if known else None,
             decision=held.decision,
         )
+
+    def rounded(self, cost: float, bound: float) -> float:
+        """A bound, or a decision's cost where the gap between them is the rounding of costs."""
+        if relative_gap(cost, bound) <= self.limits.gap:
+            return bound
+        allowed = [rounding(model.program, cost) for model in self.models.values()]
+        return cost if 0.0 < cost - bound <= max(allowed, default=0.0) else bound
 
     def worker(self) -> Worker:
         """Process for solvers."""
@@ -337,6 +353,9 @@ class Call:
         sense = self.problem.objectives[self.instance.objective]
         objective, certificate = values.get("objective"), values.get("certificate")
         proven = None if certificate is None else certificate.bound
+        claimed = beyond_proof(termination.reason, values.get("bound"), proven, sense)
+        if claimed and termination.reason == "infeasible" and not self.timer.over():
+            claimed = self_evident(self.prover) is None
         return Result(
             instance=self.instance.name,
             digest=self.digest,
@@ -350,7 +369,7 @@ class Call:
             ),
             proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
             gap_asked=self.limits.gap,
-            claimed=beyond_proof(termination.reason, values.get("bound"), proven, sense),
+            claimed=claimed,
             prices={} if objective is None or certificate is None else self._worth(certificate),
             dropped={} if objective is None else dict(self.problem.left_out(self.data)),
             time_s=self._time_s(),

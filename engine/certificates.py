@@ -20,7 +20,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.result import Certificate, Node
 from wattsched.solvers import tree
 from wattsched.solvers.branching import AtMost, Choices
-from wattsched.solvers.solution import proven_bound
+from wattsched.solvers.solution import proven_bound, rounding
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Proof
 from wattsched.verification.tree import prove_tree
@@ -101,7 +101,7 @@ class Priced:
         """
         call, model, known = self.call, self.model, self.certificate
         gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
-        value = min(bound, cost - gap * abs(cost))
+        value = min(bound, cost - max(gap * abs(cost), rounding(model.program, cost)))
         if call.sign * known.bound >= value or call.prove_s == 0.0:
             return None
         with call.timer.phase("prove"):
@@ -122,6 +122,7 @@ class Priced:
                 grown = tree.prove(model.listed, value, timer, prices=self.prices, nodes=most)
                 nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
             proven = model.program.reported(grown.bound)
+            proven = proven if model.lagrangian else _verified(call, nodes).bound
         else:
             return None
         if not nodes or proven is None or not call.sign * known.bound < call.sign * proven < np.inf:
@@ -157,6 +158,16 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
     if len(nodes) == 1:
         return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
     return Certificate(prices={}, bound=proof.bound, price_bound=nothing.bound, tree=nodes)
+
+
+def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certificate:
+    """Certificate with an objective as its bound, if the independent proof reaches it but for rounding."""
+    with call.timer.phase("prove"):
+        proof = _verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
+    sign = call.sign
+    if proof.reach is None or sign * proof.reach < sign * objective:
+        return certificate
+    return certificate.model_copy(update={"bound": objective})
 
 
 def by_cases(

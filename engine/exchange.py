@@ -323,8 +323,10 @@ def json_schema(
             decision=(rules.decision | None, None),
         )
     if document == "frontier":
-        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(model, ...))
-        model = narrowed(ParetoResult, "ParetoResult", points=(list[point], ...))
+        before = (model | None, None)
+        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(model, ...), before=before)
+        ends: Any = (list[model], [])  # type: ignore[valid-type]
+        model = narrowed(ParetoResult, "ParetoResult", points=(list[point], ...), ends=ends)
     return schema_of(model, problem)
 
 

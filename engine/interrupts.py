@@ -13,12 +13,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _CALLBACK_S = 0.01
 """In which a callback that has swallowed Ctrl-C has ended; if it has not, it is only tried again."""
+
+
+PATIENCE_S = 0.9
+"""In which a process ends by itself that was asked to; it is ended then, in whatever it is."""
 
 
 class GivenUp(BaseException):
@@ -47,6 +51,38 @@ def watch_interrupts() -> None:
 def interrupted() -> bool:
     """Whether Ctrl-C came, whatever the libraries made of it."""
     return _Watch.came
+
+
+@contextmanager
+def ending_soon(end: Callable[[], None]) -> Iterator[None]:
+    """Have SIGINT and SIGTERM end what is within, or the process where it has not ended soon after.
+
+    Parameters
+    ----------
+    end : callable
+        Tells what is within to end; called in another thread, as a handler may have interrupted who holds a
+        lock that it would take.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # another one handles signals
+        return
+    over = threading.Event()
+
+    def told(number: int) -> None:
+        end()
+        if not over.wait(PATIENCE_S):
+            os._exit(128 + number)
+
+    def handle(number: int, _: FrameType | None) -> None:
+        threading.Thread(target=told, args=(number,), daemon=True).start()
+
+    before = {one: signal.signal(one, handle) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        over.set()
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _interrupt(*_: int | FrameType | None) -> None:

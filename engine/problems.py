@@ -7,9 +7,10 @@ Objectives are stated in their problem's rooms.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +25,7 @@ from wattsched.formulations.infeasibility import (
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.inputs import meant
-from wattsched.instances.errors import FormerNameWarning, shown, unknown_objective
+from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
 from wattsched.verification.claims import DecisionT, InstanceT, Rules
 
 DataT = TypeVar("DataT")
@@ -54,9 +55,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         Instance to what its fields mean together and cannot, one line each; see `faults_in`.
     strangers : callable
         Instance and decision to what shows at once that the decision is one of another instance.
-    misspelt : callable, optional
-        Of these the faults that a solve would not notice; the others have answers. Without it all are refused
-        in instances that were made in Python, too.
+    contradictions : callable
+        Instance to the faults that a file is refused for while it is read; a copy with other fields may have
+        such.
     left_out : callable
         Data to the jobs that the decision leaves out, and why.
     diagnose : callable
@@ -91,7 +92,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
     heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
     strangers: Callable[[InstanceT, DecisionT], list[str]] = lambda instance, decision: []
-    misspelt: Callable[[InstanceT], list[str]] | None = None
+    contradictions: Callable[[InstanceT], Iterable[str]] = lambda instance: ()
     lacking: Callable[[InstanceT], list[str]] = lambda instance: []
     left_out: Callable[[DataT], Mapping[str, str]] = lambda data: {}
     diagnose: Callable[[DataT], list[str]] = lambda data: []
@@ -158,8 +159,9 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return name
 
     def faults_in(self, instance: InstanceT, *, made: bool = False) -> list[str]:
-        """Faults of an instance, its objective among them; of one `made` in Python those that are refused."""
-        own = (self.misspelt if made and self.misspelt is not None else self.faults)(instance)
+        """Faults of an instance, its objective among them; of one `made` in Python also contradictions."""
+        own = list(islice(self.contradictions(instance), MOST_FAULTS)) if made else []
+        own = own or self.faults(instance)
         objective: str = dict(instance)["objective"]  # the fields of a model, by name
         return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
@@ -181,7 +183,7 @@ def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance, lacking
-    from wattsched.instances.sizing.validity import faults_of, misspelt, strangers
+    from wattsched.instances.sizing.validity import faults_of, strangers
     from wattsched.verification.sizing.bound import Prover
     from wattsched.verification.sizing.checker import check
 
@@ -203,7 +205,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
         faults=faults_of,
         strangers=strangers,
-        misspelt=misspelt,
+        contradictions=Instance.contradictions,
         lacking=lacking,
         diagnose=diagnose,
         left_out=lambda known: known.left_out,

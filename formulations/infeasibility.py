@@ -42,6 +42,11 @@ class ShortRow:
     alone: bool
     at_least: float
 
+    def times(self, unit: float) -> ShortRow:
+        """The same of a row that is in a unit of so many."""
+        ends = self.needed * unit, self.available * unit, self.short_by * unit
+        return ShortRow(self.row, *ends, self.alone, self.at_least * unit)
+
 
 @dataclass(frozen=True)
 class InfeasibilityProof:

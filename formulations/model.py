@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wattsched.formulations.counts import Counts
@@ -41,6 +41,8 @@ class Model(Generic[DecisionT]):
     lagrangian : bool
         Every row has such a name and every decision is a point: the program's own Lagrangian bound is what
         the prices prove.
+    units : mapping of str to float
+        What one is, in the unit of a row's name, of rows that the program has in another.
     split : callable, optional
         Columns of one choice group, some inside and others outside, to the split of a certificate tree, and
         whether that has them the other way round; None for one that certificates cannot express. Columns of
@@ -73,6 +75,7 @@ class Model(Generic[DecisionT]):
     nearest: Callable[[DecisionT], Any] | None = None
     named_prices: Callable[[FloatArray], dict[str, float]] | None = None
     lagrangian: bool = False
+    units: Mapping[str, float] = field(default_factory=dict)
     split: Callable[[IntArray, IntArray], tuple[dict[str, Any], bool] | None] | None = None
     counts: Callable[[], Counts] | None = None
     prices: Mapping[str, float] | None = None

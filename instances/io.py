@@ -10,9 +10,10 @@ import os
 import re
 import secrets
 import signal
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,10 +36,16 @@ from wattsched.topology.columns import RecordColumns
 ALWAYS_WRITTEN = ("format", "objective")
 """Fields that are written even where they have their default, which another version may not share."""
 
+OPENED = {"format", "result"}
+"""Fields of documents, and of what holds one: documents within others have their format, too."""
+
 PARQUET = ".parquet"
 """How names of Parquet files end."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+_MOST_LINKS = 40
+"""Links in a path, as Linux has it."""
 
 ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a process to end, those of them that the system knows."""
@@ -99,13 +106,21 @@ def write_json(path: str | Path, content: str | BaseModel) -> None:
     write_atomically(path, text.encode())
 
 
-def write_atomically(path: str | Path, content: bytes) -> None:
+def write_atomically(path: str | Path, content: bytes, *, mode: int | None = None) -> None:
     """Write bytes to a file without a name in the folder, flush them to disk, name it.
 
     Whoever is ended by a signal meanwhile leaves the old file, or the new one, and nothing beside it: a
     signal that asks for the end waits until the file has its name. SIGKILL does not wait, and can leave a
     file of the name ``.*.tmp`` in that moment (at any, where the system knows no files without names). A
     name that ends in ``.gz`` is compressed; equal content gives equal bytes.
+
+    Links of one's own and of the system are followed, and those of other users refused, who could choose by
+    them what is overwritten. A file that is there keeps its mode and, where the system allows it, its owner.
+
+    Parameters
+    ----------
+    mode : int, optional
+        Of the file, whoever had which rights before.
 
     Raises
     ------
@@ -115,11 +130,11 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if path.suffix == ".gz":
         content = gzip.compress(content, compresslevel=6, mtime=0)
-    path = Path(os.path.realpath(path))
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    if path.exists() and not path.is_file():
+    path = _followed(path)
+    before = path.stat() if path.exists() else None
+    if before is not None and not stat.S_ISREG(before.st_mode):
         # A device, a pipe; a folder raises here.
+        _require_trusted(before, path)
         path.write_bytes(content)
         return
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -127,6 +142,12 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         with _nameless(path.parent) or temporary.open("xb") as file:
             file.write(content)
             file.flush()
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            elif before is not None and os.name == "posix":
+                with suppress(OSError):
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), before.st_mode & 0o777)
             os.fsync(file.fileno())
             with _ends_wait():
                 if not temporary.exists():
@@ -138,6 +159,33 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _followed(path: Path) -> Path:
+    """Where a path leads by links that may be followed."""
+    real, links, parts = Path(path.anchor or os.getcwd()), 0, list(reversed(path.parts[bool(path.anchor) :]))
+    while parts:
+        part = parts.pop()
+        step = real / part
+        if part == os.pardir:
+            real = real.parent
+        elif not step.is_symlink():
+            real = step
+        else:
+            _require_trusted(step.lstat(), step)
+            if (links := links + 1) > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = Path(os.readlink(step))
+            real = Path(target.anchor) if target.anchor else real
+            parts += reversed(target.parts[bool(target.anchor) :])
+    return real
+
+
+def _require_trusted(found: os.stat_result, path: Path) -> None:
+    if os.name == "posix" and found.st_uid not in (0, os.geteuid()):
+        raise OSError(
+            errno.EPERM, "another user made this link or pipe, which is not written through", str(path)
+        )
 
 
 @contextmanager
@@ -205,9 +253,9 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
     """Open objects down to `depth`, and the lists and mappings in them, onto lines of their own."""
     inner = indent + " "
     if isinstance(value, BaseModel):
-        if depth == 0:
-            return value.model_dump_json(exclude_defaults=True)
         fields = type(value).model_fields
+        if depth <= 0 and not fields.keys() & OPENED:
+            return value.model_dump_json(exclude_defaults=True)
         lines = [
             f"{json.dumps(name)}: {_laid_out(item, depth - 1, inner)}"
             for name, item in value
@@ -220,7 +268,7 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
         lines = [f"{json.dumps(key)}: {_laid_out(item, 0)}" for key, item in value.items()]
         return _braces(lines, "{}", indent)
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
-        return _braces([_laid_out(item, 0) for item in value], "[]", indent)
+        return _braces([_laid_out(item, 0, inner) for item in value], "[]", indent)
     return pydantic_core.to_json(value).decode()
 
 

@@ -30,9 +30,10 @@ class HealthAnswer(Strict):
 
 
 class ReadyAnswer(Strict):
-    """Whether requests are taken on."""
+    """Whether requests are taken on, and if the journal cannot be written, why."""
 
     ready: bool
+    error: str = ""
 
 
 class SessionsAnswer(Strict):
@@ -198,12 +199,14 @@ REFUSALS: Responses = {
     for status, told in {
         400: "The request is not complete",
         401: "No token, or an unknown one",
-        403: "The token is for reading only",
+        403: "The token is for reading only, or a page of another origin asks",
         404: "There is no such session or round",
         405: "The address does not take this method",
         408: "The request did not come in time",
         409: "It contradicts what is there, or this is shadow mode",
+        412: "The session is not as `If-Match` says: somebody has changed it",
         413: "The body is too large",
+        415: "The body is not said to be JSON",
         422: "A field is wrong; `faults` names each, and the value",
         429: "Too many requests per second; `Retry-After` says when to ask again",
         503: "Too much to do, or no time left for it; `Retry-After` says when to ask again",

@@ -28,6 +28,7 @@ from wattsched.version import __version__
 
 Name = Annotated[str, Path(description="Name of a session")]
 Number = Annotated[int, Path(ge=1, lt=2**63, description="Number of a round")]
+IfMatch = Annotated[str | None, Header(description="Versions, as `ETag` has them, of which it must be one")]
 Most = Annotated[int, Query(ge=1, le=10_000)]
 First = Annotated[int, Query(ge=0, lt=2**63)]
 
@@ -63,6 +64,8 @@ def create(
     shadow: bool = False,
     fixed: bool = False,
     asking: Collection[str] = (),
+    hosts: Collection[str] = (),
+    sessions: bool = True,
 ) -> FastAPI:
     """Make the application.
 
@@ -81,6 +84,10 @@ def create(
         Let nobody change a session: the program that serves them does.
     asking : collection of str
         Paths of `routers` where POST changes nothing.
+    hosts : collection of str
+        Names that the service is asked by, besides ``localhost``, its machine's name and its addresses.
+    sessions : bool
+        Answer also for sessions; else for the health and the figures of the process alone.
 
     Returns
     -------
@@ -107,11 +114,18 @@ def create(
     )
     app.state.service, app.state.tokens = service, tokens is not None
     app.add_middleware(
-        Guard, limits=service.limits, tokens=tokens, metrics=service.metrics, fixed=fixed, asking=asking
+        Guard,
+        limits=service.limits,
+        tokens=tokens,
+        metrics=service.metrics,
+        fixed=fixed,
+        asking=asking,
+        hosts=hosts,
     )
     _tell_failures(app)
     app.include_router(_of_the_service(service))
-    app.include_router(_of_sessions(service), prefix="/v1")
+    if sessions:
+        app.include_router(_of_sessions(service), prefix="/v1")
     for router in routers:
         app.include_router(router)
     return app
@@ -164,6 +178,8 @@ def _of_the_service(service: Service) -> APIRouter:
         openapi_extra=open_to_all,
     )
     async def readyz() -> Response:
+        if error := await service.journal_fault():
+            return Answer({"ready": False, "error": error}, 503)
         return Answer({"ready": service.ready()}, 200 if service.ready() else 503)
 
     @router.get(
@@ -221,19 +237,21 @@ def _of_sessions(service: Service) -> APIRouter:
         responses=answering("SessionAnswer"),
     )
     async def create(name: Name, request: Request) -> Response:
-        return Answer(await service.create(name, await document_of(request)))
+        document = await service.create(name, await document_of(request))
+        return Answer(document, headers={"ETag": service.version(name)})
 
     @router.get("/sessions/{name}", summary="A session as it is now", responses=answering("SessionAnswer"))
     async def describe(name: Name) -> Response:
-        return Answer(await service.describe(name))
+        version = {"ETag": service.version(name)}
+        return Answer(await service.describe(name), headers=version)
 
     @router.delete(
         "/sessions/{name}",
         summary="Forget a session and all that it decided",
         responses=answering("DroppedAnswer"),
     )
-    async def drop(name: Name) -> Response:
-        return Answer(await service.drop(name))
+    async def drop(name: Name, if_match: IfMatch = None) -> Response:
+        return Answer(await service.drop(name, if_match))
 
     @router.patch(
         "/sessions/{name}",
@@ -241,8 +259,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("UpdateRequest"),
         responses=answering("SessionAnswer"),
     )
-    async def update(name: Name, request: Request) -> Response:
-        return Answer(await service.update(name, await document_of(request)))
+    async def update(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.update(name, await document_of(request), if_match))
 
     @router.get(
         "/sessions/{name}/instance",
@@ -250,11 +268,13 @@ def _of_sessions(service: Service) -> APIRouter:
         responses=answering("Instance"),
     )
     async def now(name: Name) -> Response:
-        return Response(await service.now(name), media_type="application/json")
+        version = {"ETag": service.version(name)}
+        return Response(await service.now(name), media_type="application/json", headers=version)
 
     @router.get("/sessions/{name}/jobs", summary="Jobs as files have them", responses=answering("JobsAnswer"))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
-        return Answer(await service.jobs(name, first, most))
+        version = {"ETag": service.version(name)}
+        return Answer(await service.jobs(name, first, most), headers=version)
 
     @router.put(
         "/sessions/{name}/jobs",
@@ -262,8 +282,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("JobsRequest"),
         responses=answering("UpsertedAnswer"),
     )
-    async def upsert(name: Name, request: Request) -> Response:
-        return Answer(await service.upsert(name, await document_of(request)))
+    async def upsert(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.upsert(name, await document_of(request), if_match))
 
     @router.delete(
         "/sessions/{name}/jobs",
@@ -271,8 +291,8 @@ def _of_sessions(service: Service) -> APIRouter:
         openapi_extra=_taking("IdsRequest"),
         responses=answering("RemovedAnswer"),
     )
-    async def remove(name: Name, request: Request) -> Response:
-        return Answer(await service.remove(name, await document_of(request)))
+    async def remove(name: Name, request: Request, if_match: IfMatch = None) -> Response:
+        return Answer(await service.remove(name, await document_of(request), if_match))
 
     router.include_router(_of_decisions(service))
     return router
@@ -287,9 +307,9 @@ def _of_decisions(service: Service) -> APIRouter:
         openapi_extra=_taking("SolveRequest"),
         responses=answering("SolvedAnswer"),
     )
-    async def solve(name: Name, request: Request) -> Response:
+    async def solve(name: Name, request: Request, if_match: IfMatch = None) -> Response:
         body = await request.body()
-        return Answer(await service.solve(name, parse_json(body) if body else None))
+        return Answer(await service.solve(name, parse_json(body) if body else None, if_match))
 
     @router.post(
         "/cancel",
@@ -313,9 +333,9 @@ def _of_decisions(service: Service) -> APIRouter:
         summary="Take a decision for what runs now",
         responses=answering("AppliedAnswer"),
     )
-    async def apply(name: Name, number: Number, request: Request) -> Response:
+    async def apply(name: Name, number: Number, request: Request, if_match: IfMatch = None) -> Response:
         require_nothing(await request.body())
-        return Answer(await service.apply(name, number))
+        return Answer(await service.apply(name, number, if_match))
 
     @router.get(
         "/rounds/{number}/instance",

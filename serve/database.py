@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,11 +23,13 @@ from pydantic import BaseModel
 
 from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError, shown
+from wattsched.serve.permissions import keep_private, private_file, require_own
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
 
-FORMAT = 1
+FORMAT = 2
+"""Since 2 texts are kept once; a journal of format 1 is read, and is of format 2 once it is written."""
 
 _TABLES = """
 CREATE TABLE sessions (
@@ -45,6 +50,29 @@ CREATE INDEX events_of_rounds ON events (session, round) WHERE round IS NOT NULL
 CREATE INDEX unfinished_actions ON actions (session, begun_s) WHERE ended_s IS NULL;
 CREATE INDEX ended_actions ON actions (session, ended_s);
 """
+_TEXTS = "CREATE TABLE texts (digest BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID"
+
+_SHORT = 8_192
+"""Bytes of JSON up to which a document is kept as it is; of longer ones every text is kept once."""
+_TEXT = re.compile(rb"[}\]],")
+_LEAST, _MOST, _DIGEST = 1_024, 65_536, 16
+"""Bytes of a text of a longer document, about, and of its digest."""
+_WHOLE, _IN_TEXTS = b"\x01", b"\x02"
+"""First byte of a document that is to be kept, and of one that is kept as digests; others are compressed."""
+_WITH_TEXTS = (
+    ("sessions", "document"),
+    ("events", "document"),
+    ("states", "document"),
+    ("rounds", "instance"),
+    ("rounds", "result"),
+)
+QUOTA_MB = 1_000.0
+"""Megabytes that a journal may have by default."""
+_FULL = 0.8
+"""Part of the quota beyond which older rounds are given up."""
+
+
+_log = logging.getLogger("wattsched.serve")
 
 
 class JournalError(OSError):
@@ -52,7 +80,7 @@ class JournalError(OSError):
 
 
 def packed(document: Any, name: str = "", *, finite: bool = False) -> bytes:
-    """A document as JSON, compressed; numbers and arrays of numpy are as Python's.
+    """A document as JSON, a short one compressed; numbers and arrays of numpy are as Python's.
 
     Parameters
     ----------
@@ -69,7 +97,8 @@ def packed(document: Any, name: str = "", *, finite: bool = False) -> bytes:
     if finite and (faults := list(_strange(document, name, finite=True))):
         raise InputError(faults)
     try:
-        return zlib.compress(pydantic_core.to_json(document, fallback=_as_python), level=1)
+        text = pydantic_core.to_json(document, fallback=_as_python)
+        return zlib.compress(text, level=1) if len(text) <= _SHORT else _WHOLE + text
     except (ValueError, RecursionError) as error:
         faults = list(_strange(document, name))
         raise InputError(faults or [f"cannot be written as JSON: {error}"]) from None
@@ -101,8 +130,25 @@ def _strange(value: Any, path: str, *, finite: bool = False, depth: int = 50) ->
         yield from _strange(entry, place, finite=finite, depth=depth - 1)
 
 
+def _texts_of(document: bytes) -> Iterator[bytes]:
+    """Pieces of a document; where it is the same it is cut at the same places."""
+    begin = 0
+    for found in _TEXT.finditer(document):
+        size = (end := found.end()) - begin
+        if size > _MOST or (size > _LEAST and zlib.crc32(document[end - 32 : end]) % 4 == 0):
+            yield document[begin:end]
+            begin = end
+    yield document[begin:]
+
+
+def _digests_in(content: bytes) -> list[bytes]:
+    """Digests of the texts of a document that is kept so."""
+    ends = range(1, len(content), _DIGEST) if content[:1] == _IN_TEXTS else ()
+    return [content[place : place + _DIGEST] for place in ends]
+
+
 def unpacked(content: bytes) -> Any:
-    """The document again.
+    """The document again, of what `packed` made, or a journal has whose texts are in it.
 
     Raises
     ------
@@ -110,7 +156,7 @@ def unpacked(content: bytes) -> Any:
         For what is none: the file is damaged.
     """
     try:
-        return json.loads(zlib.decompress(content))
+        return json.loads(content[1:] if content[:1] == _WHOLE else zlib.decompress(content))
     except (zlib.error, ValueError, TypeError):
         raise JournalError("the journal is damaged: a part of it is no document") from None
 
@@ -124,6 +170,13 @@ class Database:
         Is made where it is not there.
     read_only : bool
         Look at it only, which several processes can while another one writes.
+    quota_mb : float
+        Megabytes that it may have. From four fifths on rounds are given up, the oldest first.
+
+    Attributes
+    ----------
+    fault : str
+        Why the newest change could not be written; empty where it was.
 
     Raises
     ------
@@ -131,8 +184,8 @@ class Database:
         For what is no journal, and for one that another process writes.
     """
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
-        self.path = str(path)
+    def __init__(self, path: str | Path, *, read_only: bool = False, quota_mb: float = QUOTA_MB) -> None:
+        self.path, self.fault, self._quota_bytes, self._told_full = str(path), "", quota_mb * 1e6, False
         if not self.path:
             raise InputError(["the file name is empty"])
         self._using = Lock()
@@ -141,8 +194,14 @@ class Database:
         new = not read_only and _made(lock, self.path)
         self._guard = None if read_only else self._guarded(lock)
         try:
-            self._file = self._looking() if read_only else _opened(self.path, "rwc")
+            if not (read_only or os.path.exists(self.path)):
+                _made(Path(self.path), self.path)  # SQLite gives its other files the same mode
+            for part in self._parts(read_only):
+                require_own(part)
+            self._file = self._looking() if read_only else _opened(self.path, "rw")
             self._prepare(read_only)
+            for part in self._parts(read_only):
+                keep_private(part)
         except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
             if new:
                 # Who waits for it in this moment refuses the same file.
@@ -166,6 +225,11 @@ class Database:
                 os.close(os.open(self.path, os.O_RDWR))
             except OSError as error:
                 raise _unwritable(error, self.path) from None
+
+    def _parts(self, read_only: bool) -> list[str]:
+        """Files that are there and written to."""
+        every = [] if read_only else [self.path + end for end in ("", "-wal", "-shm")]
+        return [part for part in every if os.path.lexists(part)]
 
     def _looking(self) -> sqlite3.Connection:
         """The file to be read, in a folder that cannot be written to as well.
@@ -205,19 +269,21 @@ class Database:
         (tables,) = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark != APPLICATION_ID and (tables or mark or read_only):
             raise InputError(["is no journal"], self.path)
-        if mark == APPLICATION_ID and form != FORMAT:
+        if mark == APPLICATION_ID and form not in (1, FORMAT):
             raise InputError([f"is a journal of format {form}, this version reads {FORMAT}"], self.path)
         if read_only:
             return
         self._file.execute("PRAGMA journal_mode = WAL")
         # Every commit waits for the disk.
         self._file.execute("PRAGMA synchronous = FULL")
-        if not tables:
+        if not tables or form != FORMAT:
             with self.transaction() as file:
-                for statement in _TABLES.split(";"):
+                for statement in [*([] if tables else _TABLES.split(";")), _TEXTS]:
                     file.execute(statement)
                 file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 file.execute(f"PRAGMA user_version = {FORMAT}")
+        (page,) = self._file.execute("PRAGMA page_size").fetchone()
+        self._file.execute(f"PRAGMA max_page_count = {max(1, int(self._quota_bytes / page))}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -233,10 +299,84 @@ class Database:
             try:
                 yield self._file
                 self._file.execute("COMMIT")
-            except BaseException:
+                self.fault = ""
+            except BaseException as error:
+                if isinstance(error, sqlite3.Error):
+                    self.fault = str(error)
                 if self._file.in_transaction:
                     self._file.execute("ROLLBACK")
                 raise
+
+    def kept(self, content: bytes) -> bytes:
+        """What stands for a packed document in the file, once its texts are there; in a transaction."""
+        if content[:1] != _WHOLE:
+            return content
+        digests = []
+        for text in _texts_of(content[1:]):
+            digests.append(blake2b(text, digest_size=_DIGEST).digest())
+            if not self._file.execute("SELECT 1 FROM texts WHERE digest = ?", digests[-1:]).fetchone():
+                row = (digests[-1], zlib.compress(text, level=1))
+                self._file.execute("INSERT INTO texts VALUES (?, ?)", row)
+        return _IN_TEXTS + b"".join(digests)
+
+    def document(self, content: bytes) -> Any:
+        """The document that stands in the file so.
+
+        Raises
+        ------
+        JournalError
+            Where the file is damaged.
+        """
+        if content[:1] != _IN_TEXTS:
+            return unpacked(content)
+        query = "SELECT content FROM texts WHERE digest = ?"
+        found = [self.rows(query, digest) for digest in _digests_in(content)]
+        try:
+            return unpacked(_WHOLE + b"".join(zlib.decompress(text) for ((text,),) in found))
+        except (zlib.error, ValueError, TypeError):
+            raise JournalError("the journal is damaged: a part of it is no document") from None
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something."""
+        pages, free, size = (
+            self.rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        used: int = (pages - free) * size
+        return used
+
+    def make_room(self) -> None:
+        """Give half of the older rounds up where the quota is nearly used, and texts that nothing needs."""
+        if self.used_bytes() <= _FULL * self._quota_bytes:
+            self._told_full = False
+            return
+        with self.transaction() as file:
+            for session, first, last in file.execute(
+                "SELECT session, min(number), max(number) FROM rounds GROUP BY session"
+            ).fetchall():
+                prune(file, session, (first + last) // 2)
+            self._sweep(file)
+        if not self._told_full and self.used_bytes() > _FULL * self._quota_bytes:
+            self._told_full = True
+            told = (
+                "the journal %s has used %.0f %% of its quota, and little can be given up (--journal-quota)"
+            )
+            _log.warning(told, self.path, 100 * self.used_bytes() / self._quota_bytes)
+
+    def sweep(self) -> None:
+        """Forget the texts that nothing needs any more; in any case something is written."""
+        with self.transaction() as file:
+            file.execute(f"PRAGMA user_version = {FORMAT}")
+            self._sweep(file)
+
+    @staticmethod
+    def _sweep(file: sqlite3.Connection) -> None:
+        needed = set[bytes]()
+        for table, column in _WITH_TEXTS:
+            query = f"SELECT {column} FROM {table} WHERE substr({column}, 1, 1) = ?"
+            for (content,) in file.execute(query, (_IN_TEXTS,)):
+                needed.update(_digests_in(content))
+        every = {digest for (digest,) in file.execute("SELECT digest FROM texts")}
+        file.executemany("DELETE FROM texts WHERE digest = ?", [(one,) for one in every - needed])
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Rows that a query finds.
@@ -269,6 +409,15 @@ class Database:
             self._guard.close()
 
 
+def prune(file: sqlite3.Connection, session: int, last: int) -> bool:
+    """Give rounds of a session up to a number up, but for those that events need; whether there were any."""
+    query = (
+        "DELETE FROM rounds WHERE session = :session AND number <= :last AND number NOT IN "
+        "(SELECT round FROM events WHERE session = :session AND round IS NOT NULL)"
+    )
+    return file.execute(query, {"session": session, "last": last}).rowcount > 0
+
+
 def _made(lock: Path, path: str) -> bool:
     """Make an empty file where there is none; whether there was none.
 
@@ -278,12 +427,9 @@ def _made(lock: Path, path: str) -> bool:
         Where the folder cannot be written to.
     """
     try:
-        lock.touch(exist_ok=False)
-    except FileExistsError:
-        return False
+        return private_file(lock)
     except OSError as error:
         raise _unwritable(error, path) from None
-    return True
 
 
 def _unwritable(error: OSError, path: str) -> InputError:

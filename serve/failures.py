@@ -7,6 +7,7 @@ from typing import Any
 
 from wattsched.instances.errors import InputError
 from wattsched.serve.database import JournalError
+from wattsched.serve.recorded import ChangedError
 from wattsched.serve.rounds import MissingRoundError
 from wattsched.serve.service import ConflictError, MissingError
 from wattsched.serve.workers import BusyError, LateError
@@ -18,6 +19,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, 422),
     (MissingError, 404),
     (ConflictError, 409),
+    (ChangedError, 412),
     (BusyError, 503),
     (LateError, 503),
     (JournalError, 503),

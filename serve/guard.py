@@ -1,14 +1,17 @@
-"""What stands before the application: who asks, how fast, how much; and no traceback leaves."""
+"""What stands before the application: who asks, for whom, how fast, how much; and no traceback leaves."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import logging
 import math
+import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from wattsched.serve.limits import Limits, Rate
 from wattsched.serve.metrics import Metrics
@@ -21,6 +24,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _OPEN = ("/healthz", "/readyz")
+_PUBLIC = ("/docs", "/openapi.json")
+"""Described for everybody: no token is needed."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _BODY_S = 20.0
 """Seconds in which a request has to be sent."""
@@ -50,6 +55,9 @@ class Guard:
         Refuse what would change anything.
     asking : collection of str
         Paths where POST changes nothing.
+    hosts : collection of str
+        Names that the service has, besides ``localhost``, its machine's name and its addresses. A page whose
+        own name was made to lead here is asked for by that name, and an address is no name.
     """
 
     def __init__(
@@ -61,9 +69,11 @@ class Guard:
         *,
         fixed: bool = False,
         asking: Collection[str] = (),
+        hosts: Collection[str] = (),
     ) -> None:
         self._app, self._limits, self._tokens, self._metrics = app, limits, tokens, metrics
         self._fixed, self._asking = fixed, frozenset(asking)
+        self._hosts = {"localhost", *(name.lower() for name in (socket.gethostname(), *hosts))}
         self._rate = Rate(limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,9 +106,13 @@ class Guard:
     def _admit(self, scope: Scope) -> None:
         if scope["path"] in _OPEN:
             return
+        if scope.get("state", {}).get("crowded"):
+            told = "too many connections are open (--connections, --per-address)"
+            raise RefusedError(503, told, {"Retry-After": "1", "Connection": "close"})
+        self._require_own_page(scope)
         reads = scope["method"] in _READING or (scope["method"] == "POST" and scope["path"] in self._asking)
         client = (scope.get("client") or ("unknown", 0))[0]
-        if self._tokens is not None:
+        if self._tokens is not None and scope["path"] not in _PUBLIC:
             known = self._tokens.client(_header(scope, b"authorization"))
             if known is None:
                 told = "a bearer token is needed: 'Authorization: Bearer TOKEN'"
@@ -112,6 +126,25 @@ class Guard:
             told = f"more than {self._limits.rate:g} requests per second"
             raise RefusedError(429, told, {"Retry-After": str(math.ceil(wait_s))})
 
+    def _require_own_page(self, scope: Scope) -> None:
+        """Refuse what a page of somebody else sends from a browser that reaches this service."""
+        host, origin = _header(scope, b"host") or "", _header(scope, b"origin")
+        if not self._is_ours(host):
+            told = f"the host {host!r:.120} is not known here; --allow-host names those of a proxy"
+            raise RefusedError(403, told)
+        page = "" if origin is None else origin.partition("://")[2].lower()
+        # Another port of this machine is another page, too.
+        if origin is not None and page != host.lower() and _name_in(page) not in self._hosts - {"localhost"}:
+            raise RefusedError(403, f"a page of the origin {origin!r:.120} may not ask here")
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name_in(host)
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in self._hosts
+        return True
+
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, which is never larger than it may be."""
         most = int(self._limits.body_mb * 1e6)
@@ -119,6 +152,11 @@ class Guard:
         stated = _header(scope, b"content-length") or ""
         if stated.isdecimal() and (len(stated) > 15 or int(stated) > most):
             raise RefusedError(413, told, {"Connection": "close"})
+        kind = (_header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+        if (stated.strip("0") or _header(scope, b"transfer-encoding")) and kind != "application/json":
+            # What a page of another origin may send without being asked about is of other kinds.
+            told = f"the body must be 'Content-Type: application/json', got {kind!r:.120}"
+            raise RefusedError(415, told, {"Connection": "close"})
         parts, size = [], 0
         try:
             async with asyncio.timeout(_BODY_S):
@@ -144,6 +182,14 @@ def _method(scope: Scope) -> str:
 
 def _header(scope: Scope, name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def _name_in(host: str) -> str:
+    """Name or address of a host, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def _repeating(body: bytes, receive: Receive) -> Receive:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from wattsched.instances.errors import InputError, require, require_range
 from wattsched.serve.changes import session_of
-from wattsched.serve.database import Database, JournalError, packed, unpacked
+from wattsched.serve.database import QUOTA_MB, Database, JournalError, packed
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine, Rounds
 
@@ -37,6 +37,9 @@ class Journal:
         So many rounds of each session are kept, and those that what runs now comes from.
     read_only : bool
         Look at a journal that another process may be writing.
+    quota_mb : float
+        Megabytes that the file may have. From four fifths on rounds are given up, the oldest first; beyond it
+        nothing can be written, as on a full disk.
 
     Raises
     ------
@@ -44,11 +47,21 @@ class Journal:
         For a file that is no journal, and one that another process writes.
     """
 
-    def __init__(self, path: str | Path, *, kept_rounds: int = KEPT_ROUNDS, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        kept_rounds: int = KEPT_ROUNDS,
+        read_only: bool = False,
+        quota_mb: float = QUOTA_MB,
+    ) -> None:
         require("path", path, (str, Path), "a path")
         require("kept_rounds", kept_rounds, (Integral,), "a whole number")
         require_range(kept_rounds >= 1, "kept_rounds", "at least 1", kept_rounds)
-        self._file = Database(path, read_only=read_only)
+        require("quota_mb", quota_mb, (Real,), "a number")
+        require_range(quota_mb > 0, "quota_mb", "positive", quota_mb)
+        self._file = Database(path, read_only=read_only, quota_mb=quota_mb)
+        self.quota_mb = quota_mb
         self._kept_rounds = kept_rounds
         self._opening, self._opened = Lock(), dict[str, RecordedSession]()
 
@@ -87,7 +100,7 @@ class Journal:
         with self._file.transaction() as file:
             if file.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
                 raise InputError([f"name: there is a session '{name}'"])
-            row = (name, time.time(), packed(document))
+            row = (name, time.time(), self._file.kept(packed(document)))
             file.execute("INSERT INTO sessions (name, made_s, document) VALUES (?, ?, ?)", row)
         return self.open(name)
 
@@ -108,6 +121,11 @@ class Journal:
     def opened(self, name: str) -> RecordedSession | None:
         """A session that is open already, without a look at the file."""
         return self._opened.get(name)
+
+    def cancel(self) -> None:
+        """End the decisions that are being made with what they have; from another thread."""
+        for session in list(self._opened.values()):
+            session.cancel()
 
     def document(self, name: str) -> dict[str, Any]:
         """Arguments that a session was made with."""
@@ -143,6 +161,25 @@ class Journal:
             for table in ("events", "states", "rounds", "actions"):
                 file.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
 
+    @property
+    def fault(self) -> str:
+        """Why the newest change could not be written; empty where it was."""
+        return self._file.fault
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something."""
+        return self._file.used_bytes()
+
+    def retry(self) -> None:
+        """Look whether the file can be written again, where it could not.
+
+        Raises
+        ------
+        JournalError
+            Where it cannot.
+        """
+        self._file.sweep()
+
     def close(self) -> None:
         """Write everything into the one file; the sessions take no change any more."""
         self._file.close()
@@ -152,4 +189,4 @@ class Journal:
         if not found:
             raise InputError([f"there is no session {name!r:.120}"], self._file.path)
         ((number, document),) = found
-        return number, unpacked(document)
+        return number, self._file.document(document)

@@ -31,7 +31,9 @@ class Limits:
     streams : int
         Streams of decisions that are open at the same time.
     connections : int
-        Open connections.
+        Open connections; beyond them those without a whole request give way.
+    per_address : int
+        Open connections of one address, likewise.
     """
 
     body_mb: float = 20.0
@@ -41,6 +43,7 @@ class Limits:
     workers: int = 2
     streams: int = 64
     connections: int = 512
+    per_address: int = 256
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from wattsched.serve.journal import Journal
+
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -31,6 +33,13 @@ class Metrics:
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """Tell a number that is asked for when it is read."""
         Gauge(name, about, registry=self._registry).set_function(value)
+
+    def watch_journal(self, journal: Journal) -> None:
+        """Tell how full a journal is, and whether it can be written."""
+        self.watch("wattsched_journal_bytes", "Bytes of the journal in use", journal.used_bytes)
+        self.watch("wattsched_journal_quota_bytes", "Bytes that it may have", lambda: 1e6 * journal.quota_mb)
+        told = "1 where the newest change could not be written"
+        self.watch("wattsched_journal_failing", told, lambda: float(bool(journal.fault)))
 
     def text(self) -> bytes:
         """All of it in the text format."""

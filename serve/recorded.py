@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Integral
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, NamedTuple
 
 from wattsched.engine import limits_of, proof_seconds, seconds_of
@@ -21,6 +21,9 @@ from wattsched.session_decision import SessionDecision
 
 MOST_EVENTS, LEAST_BYTES = 500, 200_000
 """Events, and compressed bytes of them, after which a state replaces them: opening does not replay more."""
+
+_ROUNDS = 200
+"""Rounds after which texts are forgotten that nothing needs any more."""
 
 KEPT_ACTIONS = 20_000
 """Actions that have ended and are kept, the newest ones, to know a key again."""
@@ -47,6 +50,10 @@ class Action:
     ended: dict[str, Any] | None
 
 
+class ChangedError(Exception):
+    """A session that was to be changed as somebody knew it has been changed by another one."""
+
+
 class _Event(NamedTuple):
     """A change as the journal has it."""
 
@@ -67,7 +74,12 @@ class RecordedSession:
         To be read; it is changed through the methods here alone.
     last : Round, optional
         The newest decision.
+    goes_on : bool
+        Decide in memory while the journal cannot be written, and write all of it when it can again. A round
+        says so in `unwritten`. Without it, what cannot be written does not happen.
     """
+
+    goes_on = False
 
     def __init__(
         self, name: str, number: int, document: Mapping[str, Any], file: Database, kept_rounds: int
@@ -75,13 +87,32 @@ class RecordedSession:
         self.name = name
         self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
         self._rounds = Rounds(file, number)
-        self._changing, self._deciding = Lock(), Lock()
+        self._changing, self._deciding = RLock(), Lock()
         self.last: Round | None = None
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
         self._pending: list[_Event] = []
-        self._stale, self._losses = False, 0
+        self._stale, self._losses, self._unwritten = False, 0, ""
         self.session = self._open()
+
+    @property
+    def version(self) -> str:
+        """Another one after every change; also of a session that is made again under the same name."""
+        return f'"{self._id}.{self._event}"'
+
+    @contextmanager
+    def known_as(self, versions: str | None) -> Iterator[None]:
+        """Change it within, if it is of one of some versions between commas; None and ``*`` are any.
+
+        Raises
+        ------
+        ChangedError
+            Where it is not.
+        """
+        with self._changing:
+            if versions not in (None, "*") and self.version not in map(str.strip, str(versions).split(",")):
+                raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
+            yield
 
     # -- changes -----------------------------------------------------------------------------------------
 
@@ -160,33 +191,54 @@ class RecordedSession:
         now_s : float
         """
         events, self._pending = self._pending, []
-        # Until it is on the disk, the session is not what the journal says.
-        self._stale, number, now_s = True, 0, time.time()
-        with self._told_of_losses(), self._file.transaction() as file:
-            self._require_kept(file)
-            if decided is not None:
-                number = self._rounds.add(file, decided, now_s, self._kept, applied=applied)
-                events = [*events, _Event("apply", number, packed(number))] if applied else events
-            for place, event in enumerate(events, self._event + 1):
-                file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (self._id, place, now_s, *event))
-                if event.of_round is not None:
-                    query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
-                    if not file.execute(query, (now_s, self._id, event.of_round)).rowcount:
-                        raise InputError([f"round: round {event.of_round} is not kept any more"])
-        self._stale = False
+        last, number, now_s = self.last.number if self.last else 0, 0, time.time()
+        try:
+            with self._told_of_losses(), self._file.transaction() as file:
+                self._require_kept(file)
+                if decided is not None:
+                    number = self._rounds.add(file, decided, now_s, self._kept, last=last, applied=applied)
+                    events = [*events, _Event("apply", number, packed(number))] if applied else events
+                if self._unwritten:
+                    self._write_state(file, packed(changes.state_of(self.session, self._updates)))
+                    events = []
+                for place, event in enumerate(events, self._event + 1):
+                    kind, of_round, content = event
+                    row = (self._id, place, now_s, kind, of_round, self._file.kept(content))
+                    file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+                    if of_round is not None:
+                        query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
+                        if not file.execute(query, (now_s, self._id, of_round)).rowcount:
+                            raise InputError([f"round: round {of_round} is not kept any more"])
+        except JournalError as error:
+            if not self.goes_on:
+                raise
+            self._unwritten = str(error)
+            return last + 1, now_s
+        self._unwritten = ""
         self._event, self._events = self._event + len(events), self._events + len(events)
         self._events_bytes += sum(len(event.content) for event in events)
         if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
             with suppress(JournalError):  # the change itself is there
                 self._condense()
+        if decided is not None and number % _ROUNDS == 0:
+            with suppress(JournalError):
+                self._file.sweep()
+        with suppress(JournalError):
+            self._file.make_room()
         return number, now_s
 
     @contextmanager
     def _told_of_losses(self) -> Iterator[None]:
         """Let decisions know that what was changed before them is lost, and be what the journal says."""
+        # Until it is on the disk, the session is not what the journal says.
+        self._stale = True
         try:
             yield
-        except BaseException:
+            self._stale = False
+        except BaseException as error:
+            if isinstance(error, JournalError) and self.goes_on:
+                self._stale = False
+                raise
             self._losses += 1
             with suppress(JournalError, InputError):  # the next change tries again, and says why not
                 self._reopen()
@@ -223,13 +275,13 @@ class RecordedSession:
         self._event, self._state_bytes = 0, 0
         query = "SELECT event, size, document FROM states WHERE session = ?"
         for event, size, content in self._file.rows(query, self._id):
-            state = unpacked(content)
+            state = self._file.document(content)
             changes.restore(session, state)
             self._event, self._state_bytes, self._updates = event, size, state["updates"]
         query = "SELECT number, kind, document FROM events WHERE session = ? AND number > ? ORDER BY number"
         events = self._file.rows(query, self._id, self._event)
         for event, kind, content in events:
-            told = unpacked(content)
+            told = self._file.document(content)
             self._make(session, kind, told)
             self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
             self._event = event
@@ -248,9 +300,12 @@ class RecordedSession:
         self._events, self._events_bytes, self._state_bytes = 0, 0, len(content)
         if self._leads_here(unpacked(content)):
             with self._file.transaction() as file:
-                row = (self._id, self._event, len(content), content)
-                file.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row)
-                file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
+                self._write_state(file, content)
+
+    def _write_state(self, file: sqlite3.Connection, content: bytes) -> None:
+        row = (self._id, self._event, len(content), self._file.kept(content))
+        file.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)", row)
+        file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
 
     def _leads_here(self, state: Mapping[str, Any]) -> bool:
         """Whether a state leads to the session: what changed step by step is not always taken as a whole."""
@@ -272,6 +327,7 @@ class RecordedSession:
         gap: float = 1e-4,
         prove: float | None = 0.0,
         apply: bool = False,
+        versions: str | None = None,
     ) -> Round:
         """Decide what every job does next, and record it, as `Session.solve`.
 
@@ -283,11 +339,13 @@ class RecordedSession:
             As of `Session.solve`.
         apply : bool
             Take the decision, if there is one, for what runs now.
+        versions : str, optional
+            As of `known_as`.
 
         Raises
         ------
-        InputError
-            For wrong arguments.
+        ChangedError, InputError
+            For another version; for wrong arguments.
         JournalError
             Where the decision, or what changed before it, cannot be recorded.
         """
@@ -296,7 +354,7 @@ class RecordedSession:
             proof_seconds(prove)
         # One after the other, so that none is applied that knows less than the one before.
         with self._deciding:
-            with self._changing:
+            with self.known_as(versions):
                 before = self._losses
                 if jobs or remove:
                     self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
@@ -323,7 +381,7 @@ class RecordedSession:
             except InputError as error:
                 refused = error
         number, now_s = self._commit(contents, applied=apply and refused is None)
-        self.last = Round(number, now_s, decision)
+        self.last = Round(number, now_s, decision, self._unwritten)
         if refused is not None:
             raise refused
         return self.last
@@ -390,9 +448,10 @@ class RecordedSession:
         """
         require("key", key, (str,), "a text")
         ended = packed(document, "document", finite=True)
-        with self._file.transaction() as file:
+        with suppress(*([JournalError] if self.goes_on else [])), self._file.transaction() as file:
             query = "UPDATE actions SET ended_s = ?, ended = ? WHERE session = ? AND key = ?"
-            if not file.execute(query, (time.time(), ended, self._id, key)).rowcount:
+            known = file.execute(query, (time.time(), ended, self._id, key)).rowcount
+            if not (known or self.goes_on):  # it may have begun while nothing could be written
                 raise InputError([f"key: no action {key!r:.120} was begun"])
             query = "SELECT ended_s FROM actions WHERE session = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?"
             for (ended_s,) in file.execute(query, (self._id, KEPT_ACTIONS)).fetchall():

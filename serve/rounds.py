@@ -8,7 +8,7 @@ from typing import Any
 
 from wattsched.documents import instance_of, result_of
 from wattsched.instances.errors import InputError
-from wattsched.serve.database import Database, packed, unpacked
+from wattsched.serve.database import Database, packed, prune
 from wattsched.session_decision import SessionDecision, decision_of
 
 
@@ -28,11 +28,14 @@ class Round:
         When it was recorded, seconds since 1970.
     decision : SessionDecision
         With its instance and its result.
+    unwritten : str
+        Why it could not be written into the journal; empty where it was.
     """
 
     number: int
     time: float
     decision: SessionDecision
+    unwritten: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Rounds:
         """Those that are kept, the oldest first."""
         query = "SELECT number, time_s, applied_s, summary FROM rounds WHERE session = ? ORDER BY number"
         return [
-            RoundLine(number, made_s, applied_s, **unpacked(summary))
+            RoundLine(number, made_s, applied_s, **self._file.document(summary))
             for number, made_s, applied_s, summary in self._file.rows(query, self._session)
         ]
 
@@ -127,8 +130,8 @@ class Rounds:
         if not found:
             raise MissingRoundError([f"round: there is no round {number}, or it is not kept any more"])
         ((made_s, instance, result),) = found
-        asked = instance_of(unpacked(instance))
-        return Round(number, made_s, decision_of(asked, result_of(unpacked(result))))
+        asked = instance_of(self._file.document(instance))
+        return Round(number, made_s, decision_of(asked, result_of(self._file.document(result))))
 
     def after(self, number: int) -> Round:
         """The oldest one that is kept of those after a number.
@@ -148,24 +151,26 @@ class Rounds:
         return packed(summary_of(decision)), packed(decision.instance), packed(decision.brief)
 
     def add(
-        self, file: sqlite3.Connection, contents: Contents, now_s: float, kept: int, *, applied: bool
+        self,
+        file: sqlite3.Connection,
+        contents: Contents,
+        now_s: float,
+        kept: int,
+        *,
+        last: int,
+        applied: bool,
     ) -> int:
-        """Record a decision in a transaction; of older rounds, keep those that events need. Its number."""
-        number = self._next(file)
-        row = (self._session, number, now_s, now_s if applied else None, *contents)
-        file.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        self._prune(file, number - kept)
-        return number
+        """Record a decision after another one in a transaction; of older rounds, keep those that events need.
 
-    def _next(self, file: sqlite3.Connection) -> int:
+        Returns
+        -------
+        int
+            Its number.
+        """
         query = "SELECT max(number) FROM rounds WHERE session = ?"
-        (last,) = file.execute(query, (self._session,)).fetchone()
-        return (last or 0) + 1
-
-    def _prune(self, file: sqlite3.Connection, last: int) -> None:
-        if last > 0:
-            file.execute(
-                "DELETE FROM rounds WHERE session = :session AND number <= :last AND number NOT IN "
-                "(SELECT round FROM events WHERE session = :session AND round IS NOT NULL)",
-                {"session": self._session, "last": last},
-            )
+        (newest,) = file.execute(query, (self._session,)).fetchone()
+        number = max(newest or 0, last) + 1
+        row = (self._session, number, now_s, now_s if applied else None, *map(self._file.kept, contents))
+        file.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        prune(file, self._session, number - kept)
+        return number

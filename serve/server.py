@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from types import FrameType
 from typing import BinaryIO
 
 import uvicorn
 from fastapi import FastAPI
 
+from wattsched.interrupts import ending_soon
+from wattsched.serve.connections import Connection, affordable
 from wattsched.serve.lines import serve_lines
 from wattsched.serve.service import Service
 from wattsched.serve.standard_input import StandardInput
@@ -34,45 +33,45 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: FastAPI) -> None:
         self._service: Service = app.state.service
-        self._ending: asyncio.AbstractEventLoop | None = None
         limits = self._service.limits
+        app.state.connections = affordable(limits.connections)
         super().__init__(
             uvicorn.Config(
                 app,
-                # Refuses a head without end, whatever is installed; that of httptools takes it all in.
-                http="h11",
+                http=Connection,
+                ws="none",
+                proxy_headers=False,  # a client would choose the address that its rate is counted by
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                limit_concurrency=limits.connections,
                 timeout_graceful_shutdown=int(limits.deadline_s + _PATIENCE_S),
             )
         )
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let streams end first, or they would be waited for."""
-        self._ending = asyncio.get_running_loop()
-        self._service.end_streams()
-        await super().shutdown(sockets)
+    async def on_tick(self, counter: int) -> bool:
+        """Look every second for connections whose time is over."""
+        if counter % 10 == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.expire()
+        return await super().on_tick(counter)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End what is in flight at a second signal; what was promised is answered all the same."""
-        if self._ending is not None:
-            self._ending.call_soon_threadsafe(self._service.cancel_all)
-        self.should_exit = True
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let streams end first, or they would be waited for; and decisions, with what they have."""
+        self._service.end_streams()
+        self._service.cancel_all()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals that ask for the end stop the server; they do not end the process before it is done."""
-        if threading.current_thread() is not threading.main_thread():
+
+        def end() -> None:
+            self.should_exit = True
+            self._service.cancel_all()
+
+        with ending_soon(end):
             yield
-            return
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
 
 
 @contextmanager
@@ -120,14 +119,11 @@ async def _lines_to(service: Service, output: BinaryIO, source: StandardInput) -
         output.write(line)
         output.flush()
 
-    ended = asyncio.Event()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def end() -> None:
-        if ended.is_set():
-            service.cancel_all()
-        ended.set()
+        loop.call_soon_threadsafe(ended.set)
+        service.cancel_all()
 
-    if os.name == "posix":
-        for one in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(one, end)
-    await serve_lines(service, source.lines(ended), write)
+    with ending_soon(end):
+        await serve_lines(service, source.lines(ended), write)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
+from wattsched.serve.database import JournalError
 from wattsched.serve.documents import (
     decision_document,
     jobs_document,
@@ -75,6 +77,7 @@ class Service:
         self.metrics.watch("wattsched_shed_rounds", "Background rounds given up", lambda: self._workers.shed)
         self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
         self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
+        self.metrics.watch_journal(journal)
 
     # -- the service itself ------------------------------------------------------------------------------
 
@@ -92,9 +95,7 @@ class Service:
 
     def cancel_all(self) -> None:
         """End the decisions that are being made with what they have."""
-        for name in self._every_s:
-            if (session := self._journal.opened(name)) is not None:
-                session.cancel()
+        self._journal.cancel()
 
     async def stop(self) -> None:
         """Finish what was promised."""
@@ -106,6 +107,13 @@ class Service:
     def ready(self) -> bool:
         """Whether requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
+
+    async def journal_fault(self) -> str:
+        """Why the journal cannot be written, where that was so a moment ago and is so still."""
+        if self._journal.fault:
+            with suppress(JournalError):
+                await asyncio.to_thread(self._journal.retry)
+        return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
         """Do something short in a thread, for a request; once it is begun, it is waited for.
@@ -151,9 +159,11 @@ class Service:
         session = self._session(name)
         return await self.do(lambda: document_text(session.session.to_instance(name)))
 
-    async def drop(self, name: str) -> dict[str, Any]:
+    async def drop(self, name: str, versions: str | None = None) -> dict[str, Any]:
         """Forget a session with all that it decided."""
         session = self._session(name)
+        with session.known_as(versions):
+            pass
         self._every_s.pop(name, None)
         self._beside_s.pop(name, None)
         if (timer := self._timers.pop(name, None)) is not None:
@@ -163,29 +173,29 @@ class Service:
         self._tell(name)
         return {"dropped": name}
 
-    async def update(self, name: str, changes: Any) -> dict[str, Any]:
+    async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
         """Change budgets, loads and nodes."""
         if not isinstance(changes, Mapping):
             raise InputError([f"the changes must be an object, got {shown(changes)}"])
         require_values(changes)
         session = self._session(name)
-        await self.do(partial(session.update, **changes))
+        await self._change(session, versions, partial(session.update, **changes))
         return await self.describe(name)
 
     # -- jobs --------------------------------------------------------------------------------------------
 
-    async def upsert(self, name: str, document: Any) -> dict[str, Any]:
+    async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Add jobs, or change the given fields of those that are there."""
         records = _listed(document, "jobs")
         session = self._session(name)
-        await self.do(partial(session.upsert, records))
+        await self._change(session, versions, partial(session.upsert, records))
         return {"upserted": len(records), "jobs": len(session.session)}
 
-    async def remove(self, name: str, document: Any) -> dict[str, Any]:
+    async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Take jobs out."""
         ids = _listed(document, "ids")
         session = self._session(name)
-        await self.do(partial(session.remove, ids))
+        await self._change(session, versions, partial(session.remove, ids))
         return {"removed": len(ids), "jobs": len(session.session)}
 
     async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
@@ -195,7 +205,7 @@ class Service:
 
     # -- decisions ---------------------------------------------------------------------------------------
 
-    async def solve(self, name: str, document: Any = None) -> dict[str, Any]:
+    async def solve(self, name: str, document: Any = None, versions: str | None = None) -> dict[str, Any]:
         """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
 
         Before that add or change ``jobs``, and take out those in ``remove``, in the same request.
@@ -218,7 +228,9 @@ class Service:
             left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
             if left_s <= 0:
                 raise LateError
-            made = session.solve(jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, **asked)
+            made = session.solve(
+                jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, versions=versions, **asked
+            )
             loop.call_soon_threadsafe(self._decided, name, made)
             document = {**decision_document(made), "applied": apply and made.decision.solved}
             self._beside_s[name] = loop.time() - begun - made.decision.time_s.get("total", 0.0)
@@ -228,11 +240,11 @@ class Service:
         wait_s = math.inf if apply or jobs or gone else _LATE * deadline_s + _LATE_S
         return await self._workers.do(decide, key=name, until=until, wait_s=wait_s)
 
-    async def apply(self, name: str, number: int) -> dict[str, Any]:
+    async def apply(self, name: str, number: int, versions: str | None = None) -> dict[str, Any]:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
         session = self._session(name)
-        await self.do(partial(session.apply, number))
+        await self._change(session, versions, partial(session.apply, number))
         return {"applied": number}
 
     async def cancel(self, name: str) -> dict[str, Any]:
@@ -301,6 +313,21 @@ class Service:
             self._streams -= 1
 
     # -- inside ------------------------------------------------------------------------------------------
+
+    def version(self, name: str) -> str:
+        """Version of a session; asked for before it is read, it is not newer than what was read."""
+        return self._session(name).version
+
+    async def _change(
+        self, session: RecordedSession, versions: str | None, change: Callable[[], None]
+    ) -> None:
+        """Change a session, if it is of one of the versions, in a thread."""
+
+        def do() -> None:
+            with session.known_as(versions):
+                change()
+
+        await self.do(do)
 
     def _session(self, name: str) -> RecordedSession:
         if (session := self._journal.opened(name)) is None:

@@ -10,14 +10,16 @@ from base64 import b64decode
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.instances.io import write_atomically
+from wattsched.serve.permissions import FILE, keep_private
 
 Access = Literal["read", "write"]
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,200}")
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,60}) (read|write) ([0-9a-f]{64})")
 
 
@@ -54,6 +56,29 @@ class Tokens:
                 raise InputError([f"line {number}: must be NAME read|write DIGEST"], str(path))
             access: Access = "write" if found[2] == "write" else "read"
             self._known.append((found[3], Client(found[1], access)))
+
+    @classmethod
+    def own(cls, journal: str | Path) -> tuple[Path, Self]:
+        """Token of whoever may read the file beside a journal, which is made at the first start.
+
+        It is made anew where others could read it.
+
+        Raises
+        ------
+        InputError
+            For a file of another user, and one that has no token.
+        """
+        path = Path(f"{journal}-token")
+        if os.path.lexists(path) and keep_private(path):
+            path.unlink()
+        if not os.path.lexists(path):
+            write_atomically(path, f"{secrets.token_urlsafe(32)}\n".encode(), mode=FILE)
+        (token, *more) = _lines(path) or [""]
+        if more or not _TOKEN.fullmatch(token):
+            raise InputError(["is no token; remove it, and a new one is made"], str(path))
+        made = cls.__new__(cls)
+        made._known = [(_digest(token), Client("own", "write"))]
+        return path, made
 
     def __len__(self) -> int:
         """How many there are."""
@@ -98,11 +123,7 @@ def add_token(path: str | Path, name: str, access: str) -> str:
     lines = _lines(path) if path.exists() else []
     if any(known.split(" ")[0] == name for known in lines):
         raise InputError([f"name: there is a token of '{name}'"], str(path))
-    mask = os.umask(0o077)
-    try:
-        write_atomically(path, "".join(f"{one}\n" for one in [*lines, line]).encode())
-    finally:
-        os.umask(mask)
+    write_atomically(path, "".join(f"{one}\n" for one in [*lines, line]).encode(), mode=FILE)
     return token
 
 

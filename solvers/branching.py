@@ -145,7 +145,7 @@ class Branching(ABC, Generic[CaseT]):
             # From the basis of an infeasible case HiGHS does not always begin.
             solver.clearSolver()
             status = run(solver)
-        if status == Status.kInfeasible:
+        if status in (Status.kInfeasible, Status.kModelEmpty):
             ray = self._ray()
             return None if ray is None else _along(program, ray, value)
         solution = solver.getSolution()
@@ -156,6 +156,8 @@ class Branching(ABC, Generic[CaseT]):
         return Solved(x, prices, program.lagrangian_bound(prices))
 
     def _ray(self) -> FloatArray | None:
+        if self.whole.n_columns == 0:  # of which HiGHS has no ray
+            return np.asarray((self.whole.row_lower > 0.0) * 1.0 - (self.whole.row_upper < 0.0))
         status, found, ray = self._solver.getDualRay()
         if status != highspy.HighsStatus.kOk or not found:
             return None

@@ -1,14 +1,16 @@
 r"""Programs rounded to integers, outwards: what CP-SAT, which knows nothing else, can solve.
 
-Every column is :math:`x_j = u_j z_j` with integer :math:`z_j`: the unit :math:`u_j` is 1 for integer columns
-and a small power of two for continuous ones. Rows and costs are multiplied by powers of two and rounded such
-that every point of the program stays feasible at no higher cost; the optimum over the integers, less
+Every column is :math:`x_j = u_j z_j` with integer :math:`z_j`: the unit :math:`u_j` is 1 for integer columns,
+and for continuous ones that are integers in some optimum whatever the others are; of the rest it is a small
+power of two. Rows and costs are multiplied by powers of two and rounded such that every point of the program
+in which the former are integers stays feasible at no higher cost; the optimum over the integers, less
 `IntegerProgram.cost_slack`, therefore is a bound for the program. Rows of integers stay as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -78,7 +80,9 @@ def integer_relaxation(program: Program) -> IntegerProgram:
         When a free column has no finite bounds and no row implies them.
     """
     lower, upper = _finite_bounds(program)
-    integer = program.integer
+    # Short steps make coefficients of 50 binary digits, which CP-SAT has no cuts for.
+    integer = program.integer | _implied_integers(program, lower, upper)
+    program = replace(program, integer=integer)
     # The costs are one more row, the last.
     table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
     table.sort_indices()
@@ -127,6 +131,55 @@ def integer_relaxation(program: Program) -> IntegerProgram:
         cost_scale=float(scale[-1]),
         cost_slack=float(slack[-1]),
     )
+
+
+def _implied_integers(program: Program, lower: FloatArray, upper: FloatArray) -> BoolArray:
+    """Continuous columns that are integers in some optimum, whatever the integer columns are.
+
+    Their part of rows of integers is totally unimodular: it consists of -1, 0 and 1, and nothing is left of
+    it when rows and columns with a single entry, and copies of others or of their negatives, are taken out
+    again and again.
+    """
+    table, continuous = csr_array(program.matrix), ~program.integer
+    if not continuous.any():
+        return np.zeros(program.n_columns, dtype=bool)
+    table.eliminate_zeros()
+    row, column = np.repeat(np.arange(program.n_rows), np.diff(table.indptr)), table.indices
+    unit = ~continuous[column] | (np.abs(table.data) == 1.0)
+    bounds = np.stack([program.row_lower, program.row_upper])
+    whole = (np.isinf(bounds) | (bounds == np.round(bounds))).all(axis=0)
+    whole &= np.bincount(row, ~unit | (table.data != np.round(table.data)), program.n_rows) == 0
+
+    def connected(implied: BoolArray) -> BoolArray:
+        """Those of the columns whose rows have integers besides, and no other continuous column."""
+        while True:
+            rows = whole & (np.bincount(row, (continuous & ~implied)[column], program.n_rows) == 0)
+            fewer = implied & (np.bincount(column, ~rows[row], program.n_columns) == 0)
+            if (fewer == implied).all():
+                return implied
+            implied = fewer
+
+    implied = connected(continuous & (lower == np.round(lower)) & (upper == np.round(upper)))
+    left = np.flatnonzero(implied)
+    rest, entries = csr_array(table[:, left]), -1
+    while rest.nnz != entries:
+        entries = rest.nnz
+        rest = rest[_distinct(rest)]
+        kept = _distinct(csr_array(rest.T))
+        rest, left = csr_array(rest[:, kept]), left[kept]
+    implied[left] = False
+    return connected(implied)
+
+
+def _distinct(table: csr_array) -> list[int]:
+    """Rows of -1 and 1 with two entries at least; of copies, also of their negatives, one."""
+    table.sort_indices()
+    found: dict[tuple[bytes, bytes], int] = {}
+    for r, (first, last) in enumerate(pairwise(table.indptr.tolist())):
+        if last - first > 1:
+            signs = table.data[first:last] * table.data[first]
+            found.setdefault((table.indices[first:last].tobytes(), signs.tobytes()), r)
+    return list(found.values())
 
 
 def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[FloatArray, BoolArray]:

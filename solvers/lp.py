@@ -113,7 +113,7 @@ def scaled(program: Program) -> ScaledModel:
     cost = program.cost * column_factor
     largest = float(np.max(np.abs(cost), initial=0.0))
     inside = largest == 0 or _COST_RANGE[0] <= largest <= _COST_RANGE[1]
-    cost_factor = 1.0 if inside else float(_power_of_two(np.array(_COST_TARGET / largest)))
+    cost_factor = 1.0 if inside else float(_power_of_two(np.array(min(_COST_TARGET / largest, 1e300))))
     matrix.data = matrix.data * row_factor[matrix.indices] * column_factor[column]
     model = replace(
         explicit,

@@ -16,7 +16,7 @@ import numpy as np
 
 from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
-from wattsched.formulations.tolerances import ROUNDING, VIOLATION
+from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING, VIOLATION
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.topology.arrays import FloatArray
 
@@ -281,8 +281,8 @@ def relative_gap(objective: float, bound: float) -> float:
 
 def rounding(program: Program | KindProgram, value: float) -> float:
     """Difference of costs that is rounding, for a program whose cost is about a value."""
-    size = abs(value)
-    return ROUNDING * (size if size >= 1.0 else max(min(1.0, program.largest_cost()), size))
+    size, largest = abs(value), program.largest_cost()
+    return max(ROUNDING * max(min(1.0, largest), size), LAST_DIGITS * largest)
 
 
 def conclude(

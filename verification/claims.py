@@ -11,7 +11,16 @@ from pydantic import BaseModel
 
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, validated
-from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, Report, is_finite, number
+from wattsched.verification.report import (
+    CLAIM_TOLERANCE,
+    ROUNDING,
+    TOLERANCE,
+    Proof,
+    Report,
+    is_finite,
+    number,
+    reach_of,
+)
 from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
@@ -30,7 +39,7 @@ PROVEN = ("optimal", "infeasible")
 PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
 """What seconds are counted of."""
 
-SAME_BOUND = 1e-8
+SAME_BOUND = CLAIM_TOLERANCE
 """By how much, relative to it, a bound may be beyond the proven one by the rounding of proofs."""
 
 _LAST_DIGITS = 1e-12
@@ -133,8 +142,12 @@ class Verdict:
     @property
     def proven_gap(self) -> float | None:
         """Gap between the decision and what the certificate proves of all; None without either."""
-        proven = None if self.proof is None else self.proof.bound
-        return None if self.objective is None or proven is None else gap_between(self.objective, proven)
+        if self.objective is None or self.proof is None or self.proof.bound is None:
+            return None
+        reach = self.proof.bound if self.proof.reach is None else self.proof.reach
+        # What another computation could have proven is no gap.
+        rounding = abs(self.objective - self.proof.bound) <= abs(reach - self.proof.bound)
+        return 0.0 if rounding else gap_between(self.objective, self.proof.bound)
 
     def requiring(self, gap: float | None) -> Verdict:
         """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
@@ -164,13 +177,19 @@ def gap_between(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(LEAST, abs(objective))
 
 
+def self_evident(prove: ProveLeaf) -> Proof | None:
+    """Proof that an instance has no decision as some job can neither run nor wait; None where all can."""
+    proof = prove({}, ())
+    return proof if proof.excess > 0 else None
+
+
 def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: str) -> bool:
     """Whether an answer claims more than its certificate proves.
 
     Parameters
     ----------
     reason : str
-        Why the solver stopped: that there is no decision needs a certificate, too.
+        Why the solver stopped: that there is no decision needs a certificate, unless it is `self_evident`.
     bound, proven : float, optional
         Of the result, and of its certificate.
     sense : {"min", "max"}
@@ -178,7 +197,7 @@ def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: 
     if proven is None:
         return reason == "infeasible" or bound is not None
     beyond = 0.0 if bound is None else bound - proven if sense == "min" else proven - bound
-    return beyond > max(LEAST, SAME_BOUND * abs(proven))
+    return beyond > SAME_BOUND * abs(proven)
 
 
 def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
@@ -205,10 +224,12 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
     report, told = _decision(rules, instance, result.get("decision"))
-    proofs = _proofs(rules, instance, result.get("certificate"))
-    claims = _Claims(result, sense, report, proofs)
+    proofs, evident = _proofs(rules, instance, result.get("certificate")), None
+    if not proofs and _reason(result) == "infeasible":
+        evident = self_evident(rules.prover(instance))
+    claims = _Claims(result, sense, report, proofs, evident is not None)
     faults += [*told, *claims.faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound"), claims.on_trust)
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", evident), claims.on_trust)
 
 
 def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
@@ -267,8 +288,8 @@ def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str
 
 
 def _finite(proof: Proof) -> Proof:
-    """The proof, or that it is none."""
-    if not proof.faults and not is_finite(proof.bound):
+    """The proof, or that it is none: only what leaves no decision proves more than any number."""
+    if not proof.faults and not is_finite(proof.bound) and not proof.excess > 0:
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof
 
@@ -281,11 +302,17 @@ def _seconds(value: Any) -> float:
 class _Claims:
     """The claims of one result: what it says, and what was recomputed and proven of it.
 
-    ``sign`` turns values into costs: 1 where less is better, -1 where more is.
+    ``sign`` turns values into costs: 1 where less is better, -1 where more is. That there is no decision may
+    be ``evident`` without a certificate.
     """
 
     def __init__(
-        self, result: Mapping[str, Any], sense: str, report: Report | None, proofs: Mapping[str, Proof]
+        self,
+        result: Mapping[str, Any],
+        sense: str,
+        report: Report | None,
+        proofs: Mapping[str, Proof],
+        evident: bool,
     ):
         self.result, self.report, self.proofs = result, report, proofs
         self.sign = 1.0 if sense == "min" else -1.0
@@ -296,7 +323,8 @@ class _Claims:
         self.size = 0.0 if report is None else report.size
         self.reason, self.older = _reason(result), _is_older(result)
         bounds = number(result, "bound"), number(self.certificate, "bound")
-        self.beyond_proof = beyond_proof(self.reason, *bounds, sense)
+        self.evident = evident
+        self.beyond_proof = not evident and beyond_proof(self.reason, *bounds, sense)
 
     @property
     def on_trust(self) -> bool:
@@ -375,7 +403,7 @@ class _Claims:
         what = "'infeasible'" if self.reason == "infeasible" else "the bound"
         if self.beyond_proof and self.result.get("claimed") is not True:
             yield f"claimed: {what} goes beyond the certificate, and the result does not say so"
-        if not self.beyond_proof and self.result.get("claimed"):
+        if not self.beyond_proof and not self.evident and self.result.get("claimed"):
             yield f"claimed: the result says that {what} goes beyond the certificate, and it does not"
         if not self.decided:
             return
@@ -410,9 +438,8 @@ class _Claims:
         claimed = number(self.certificate, name)
         assert proof.bound is not None
         assert claimed is not None
-        # Without a known reach of honest computations the tolerance of every number is granted.
-        limit = proof.bound + self.sign * self._tolerance(claimed) if proof.reach is None else proof.reach
-        if self.sign * (claimed - limit) > 0:
+        reach = self.sign * reach_of(self.sign * proof.bound, 0.0) if proof.reach is None else proof.reach
+        if self.sign * (claimed - reach) > 0:
             yield f"certificate: claims the bound {claimed:.12g}, its prices prove {proof.bound:.12g}"
         if self.reason == "infeasible" and name == "bound" and proof.excess <= 0:
             yield f"certificate: its prices prove {proof.bound:.9g}, which leaves room for a decision"
@@ -464,7 +491,7 @@ class _Claims:
             if gap is not None:
                 yield "gap: there is no gap without a bound"
             return
-        if self.sign * (bound - objective) > self._tolerance(objective):
+        if self.sign * (bound - objective) > self._tolerance(objective, CLAIM_TOLERANCE):
             yield f"bound: {bound:.9g} is on the wrong side of the objective {objective:.9g}"
         proven = number(self.certificate, "bound")
         # One of the two was changed. Rounding can lift a proven bound above the objective.
@@ -473,7 +500,7 @@ class _Claims:
         ):
             yield f"bound: {bound:.9g} is weaker than the {proven:.9g} of the certificate"
         true_gap = gap_between(objective, bound)
-        if gap is None or abs(gap - true_gap) > TOLERANCE * max(1.0, true_gap):
+        if gap is None or abs(gap - true_gap) > TOLERANCE * max(LEAST, true_gap):
             yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
     def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
@@ -490,9 +517,9 @@ class _Claims:
         for name in totals.keys() - recomputed.keys():
             yield f"totals.{name}: nothing of that name can be recomputed"
 
-    def _tolerance(self, value: float) -> float:
+    def _tolerance(self, value: float, share: float = TOLERANCE) -> float:
         """By how much a number may be off; a small difference of large numbers by their rounding."""
-        return TOLERANCE * max(abs(value), _SMALL * max(1.0, self.size))
+        return share * max(abs(value), _SMALL * max(1.0, self.size))
 
     def _equal(self, a: float, b: float) -> bool:
         return is_finite(a) and is_finite(b) and abs(a - b) <= self._tolerance(max(abs(a), abs(b)))

@@ -14,6 +14,12 @@ TOLERANCE = 1e-6
 ROUNDING = 1e-9
 """What counts as the rounding of times and amounts of work, relative to them."""
 
+CLAIM_TOLERANCE = 1e-9
+"""By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
+
+LAST_DIGITS = 1e-11
+"""By how much sums differ that are computed in another order, relative to their terms."""
+
 NEGLIGIBLE_PRICE = 1e-40
 """Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
 
@@ -79,6 +85,17 @@ class Proof:
     excess: float = -math.inf
     exact: bool = False
     step: float = 0.0
+
+
+def reach_of(bound: float, dearest: float) -> float:
+    """Best bound on costs that an honest computation can have found, where this one has proven another.
+
+    Parameters
+    ----------
+    dearest : float
+        Cost that no decision exceeds.
+    """
+    return bound + CLAIM_TOLERANCE * abs(bound) + LAST_DIGITS * abs(dearest)
 
 
 def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ that was cut off is either seen as done, or simply done again. The journal keeps
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.events import Events
 from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.load import Binding
-from wattsched.adapters.kubernetes.options import KubeJob
+from wattsched.adapters.kubernetes.options import LAUNCH, WRITTEN, KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
 from wattsched.adapters.kubernetes.watching import Mirror
 from wattsched.serve.recorded import RecordedSession
@@ -150,6 +150,27 @@ class Actions(RecordedActions):
                 refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
             found["outcome"] = refused or "done"
         return refused
+
+    def give_back(self, pods: Iterable[KubePod]) -> dict[str, str]:
+        """Take what we wrote off pods: nobody holds a place for them, or settings, any more.
+
+        Returns
+        -------
+        dict of str to str
+            Pods, and why that was refused; '' where it was not.
+        """
+        found = dict[str, str]()
+        for pod in pods:
+            written = WRITTEN & pod.annotations.keys()
+            if LAUNCH in written:
+                with self.recorded(self._key(pod, "give back"), {"pod": pod.key}) as done:
+                    try:
+                        self.api.annotate(pod.namespace, pod.name, pod.uid, dict.fromkeys(written))
+                        found[pod.key] = ""
+                    except KubernetesError as error:
+                        found[pod.key] = str(error)
+                    done["outcome"] = found[pod.key] or "done"
+        return found
 
     def _evict(self, pod: KubePod, *, dry_run: bool = False) -> str:
         """Evict a pod, or ask whether that would be done; '' or why not."""

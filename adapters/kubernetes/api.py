@@ -208,8 +208,8 @@ class Api:
         }
         self._change(self.core.create_namespaced_pod_binding, name, namespace, body)
 
-    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
-        """Annotate a pod.
+    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
+        """Annotate a pod; None takes an annotation off.
 
         Raises
         ------

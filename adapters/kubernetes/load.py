@@ -18,7 +18,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, KubeNode, KubePod, Site
 from wattsched.adapters.kubernetes.site import usable
-from wattsched.adapters.overdraw import Stoppable, left_w, too_much
+from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 
 Ours = Callable[[KubePod], bool]
 """Whether a pod is ours, such as by its scheduler's name."""
@@ -38,7 +38,7 @@ class Binding:
 
 
 @dataclass
-class Load:
+class Load(Drawing):
     """Who uses what, and the watts of it.
 
     A GPU of a pod of ours draws its part of the option's watts, and no less than its idle watts, whatever an
@@ -98,7 +98,7 @@ class Load:
     soon_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
-    _under: dict[str, list[str]] = field(default_factory=dict)
+    under: dict[str, list[str]] = field(default_factory=dict)
     _foreign_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
@@ -114,19 +114,12 @@ class Load:
     def domain_w(self, domain: str) -> float:
         """What is drawn through a power domain."""
         reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
-        return reserved_w + sum(self.node_w[node] for node in self._under[domain])
+        return reserved_w + sum(self.node_w[node] for node in self.under[domain])
 
     @property
     def drawn_w(self) -> dict[str, float]:
         """What is drawn under each cap; that of the site has no name."""
-        return {"": self.power_w} | {domain: self.domain_w(domain) for domain in self._under}
-
-    def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
-        """Watts of nodes, added up under each cap."""
-        found = {"": sum(node_w.values())}
-        for domain, nodes in self._under.items():
-            found[domain] = sum(node_w.get(node, 0.0) for node in nodes)
-        return found
+        return {"": self.power_w} | {domain: self.domain_w(domain) for domain in self.under}
 
     @property
     def foreign_w(self) -> dict[str, float]:
@@ -158,7 +151,7 @@ class Load:
 
     def domains_of(self, node: str) -> list[str]:
         """Power domains that a node is in."""
-        return [domain for domain, nodes in self._under.items() if node in nodes]
+        return [domain for domain, nodes in self.under.items() if node in nodes]
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""
@@ -274,7 +267,7 @@ def load_of(
         load._room[node.name] = dict(node.room)
     for domain in options.power_domains:
         members = set(domain.members)
-        load._under[domain.name] = [
+        load.under[domain.name] = [
             node.name for node in site.nodes.values() if members & {node.name, *groups_above(node, options)}
         ]
     present: dict[str, list[KubePod]] = defaultdict(list)

@@ -236,6 +236,12 @@ class Rounds(RoundLoop[Report]):
             load.waiting.pop(start.name, None)
         return ""
 
+    def give_back(self) -> dict[str, str]:
+        """Take what we wrote off all pods; of which, and why not."""
+        pods = read(self._snapshot(), self.policy.options.gpu_label).pods.values()
+        found: dict[str, str] = self.actions.give_back(pods)
+        return found
+
     def end_round(self, load: Load, report: Report) -> None:
         """Say in events why pods wait."""
         self.actions.end_round(load.late | load.waiting, {**report.waiting, **report.postponed})

@@ -42,7 +42,8 @@ def annotation(field: str) -> str:
 
 
 # Settings are annotations of their own, too, for an agent on the node.
-_WRITTEN = {LAUNCH, GANG_SIZE, *map(annotation, SETTINGS)}
+WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
+"""Annotations of ours on pods that were started."""
 
 
 class KubernetesOptions(StatedOptions):
@@ -182,7 +183,7 @@ def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]
     own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
     options.allow.require_short(*own, *own.values())
     for name, text in own.items():
-        if name in _WRITTEN:
+        if name in (*WRITTEN, GANG_SIZE):
             continue
         field = name.removeprefix(PREFIX).replace("-", "_")
         if field in _FIXED:

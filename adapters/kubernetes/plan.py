@@ -26,7 +26,7 @@ from wattsched.adapters.kubernetes.site import domains_there
 from wattsched.adapters.options import OF_MODELS, Expansion
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, start_text
 from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -55,11 +55,7 @@ class Start:
         gpus = Counter[str]()
         for one in self.bindings:
             gpus[one.node] += one.launch.gpus
-        launch = self.bindings[0].launch
-        places = ", ".join(f"{count} of {node}" for node, count in gpus.items())
-        clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
-        limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
-        return f"GPUs {places}{clock}{limit}, {self.power_w:,.0f} W"
+        return start_text(gpus, self.bindings[0].launch, self.power_w)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from wattsched.adapters.slurm.inventory import Answer, Number, Whole, Words, document_in, gpus_in, names_in
+from wattsched.adapters.slurm.documents import AccountedRow, AccountedRows, TresRow, document_in, names_in
+from wattsched.adapters.slurm.inventory import gpus_in
 from wattsched.inputs import Cells, Row, echo, listed
 from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.traces.plain_list import LOCAL, ZONED, clock_s, moment_s
@@ -65,61 +66,6 @@ class Accounted:
     nodes: tuple[str, ...]
 
 
-class _Tres(Answer):
-    type: str
-    name: str | None = None
-    count: Number = None
-
-
-class _AllTres(Answer):
-    allocated: list[_Tres] = []
-    requested: list[_Tres] = []
-
-
-class _Times(Answer):
-    elapsed: Number = 0
-    eligible: Number = 0
-    submission: Number = 0
-    start: Number = 0
-
-
-class _State(Answer):
-    current: Words
-
-
-class _Array(Answer):
-    job_id: Whole = 0
-    task_id: Whole = None
-
-
-class _Energy(Answer):
-    consumed: Number = None
-
-
-class _Statistics(Answer):
-    energy: _Energy = _Energy()
-
-
-class _Step(Answer):
-    statistics: _Statistics = _Statistics()
-
-
-class _Job(Answer):
-    job_id: int
-    user: str | None = ""
-    account: str | None = ""
-    state: _State
-    time: _Times
-    array: _Array = _Array()
-    tres: _AllTres = _AllTres()
-    nodes: str | None = ""
-    steps: list[_Step] = []
-
-
-class _Jobs(Answer):
-    jobs: list[_Job]
-
-
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
     """Read what ``sacct`` printed.
 
@@ -136,34 +82,40 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
         For a malformed host list.
     """
     if text.lstrip().startswith("{"):
-        return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(document_in(_Jobs, JSON, text).jobs)]
+        rows = document_in(AccountedRows, JSON, text).jobs
+        return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(rows)]
     return _of_table(text, zone)
 
 
-def _of_document(row: _Job, place: str) -> Accounted:
+def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
     told = "allocated" if row.tres.allocated else "requested"
     try:
         gpus, kinds = _gpus(allocated if row.tres.allocated else requested)
     except ValueError as error:
         raise InputError([f"{place}.tres.{told}: {error}"], JSON) from None
-    tasks = row.array.job_id and row.array.task_id is not None
+    id = str(row.job_id)
+    if row.array.job_id and row.array.task_id is not None:
+        id = f"{row.array.job_id}_{row.array.task_id}"
+    elif row.het.job_id and row.het.job_offset is not None:
+        id = f"{row.het.job_id}+{row.het.job_offset}"
     return Accounted(
-        id=f"{row.array.job_id}_{row.array.task_id}" if tasks else str(row.job_id),
-        user=row.user or "",
-        account=row.account or "",
-        state=next(iter(row.state.current), ""),
+        id=id,
+        user=row.user,
+        account=row.account,
+        # Behind the state is what became of it: PENDING, RESIZING is of a record that a change of size ended.
+        state=next(reversed(row.state.current), ""),
         eligible_s=max(row.time.eligible or 0.0, row.time.submission or 0.0),
         start_s=row.time.start or None,
         elapsed_s=row.time.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
         energy_j=_known_j(_energy_in(allocated), [step.statistics.energy.consumed for step in row.steps]),
-        nodes=tuple(_hosts(row.nodes)),
+        nodes=tuple(row.nodes),
     )
 
 
-def _tres_text(entries: Iterable[_Tres]) -> str:
+def _tres_text(entries: Iterable[TresRow]) -> str:
     """TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
     named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
     return ",".join(f"{name}={count:.16g}" for name, count in named if count is not None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wattsched.adapters.acting import RecordedActions
-from wattsched.adapters.slurm.options import Launch
+from wattsched.adapters.slurm.options import Launch, Ours, launch_of
 from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
@@ -75,6 +75,28 @@ class Actions(RecordedActions):
         """
         return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
 
+    def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
+        """Leave our jobs to Slurm: what waits for us is released as its user asked for it.
+
+        Returns
+        -------
+        dict of int to str
+            Jobs, and why Slurm refused; '' where it did not.
+        """
+        found = dict[int, str]()
+        for job in jobs:
+            waits = job.pending and job.held and ours.has(job) and not job.odd
+            if not waits and not isinstance(marked(job.admin_comment), dict):
+                continue
+            fields = [f"JobId={job.id}", "AdminComment="]
+            if waits and (job.required or launch_of(job) is not None):
+                fields += [f"ReqNodeList={','.join(sorted(job.needs.nodes))}", "TresFreq=", "StartTime=now"]
+            commands = [("scontrol", "update", *fields)]
+            commands += [("scontrol", "release", str(job.id))] if waits else []
+            found[job.id] = self._do("give back", job, job.restarts, {}, *commands)
+        self.forget(())
+        return found
+
     def forget(self, present: Iterable[int]) -> None:
         """Remove settings of jobs that are gone."""
         if self.settings is not None and self.settings.is_dir():
@@ -131,7 +153,7 @@ class Actions(RecordedActions):
         if self.settings is None:
             return
         self.settings.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.settings / str(number), settings_text(launch).encode())
+        write_atomically(self.settings / str(number), settings_text(launch).encode(), mode=0o644)
 
 
 def _release(job: SlurmJob, launch: Launch) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
-
+from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
 from wattsched.topology.exchange import expand
@@ -21,49 +18,6 @@ _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
 """How states and flags of nodes begin that take no new job; a star is for those that do not answer."""
-
-
-def _number(value: Any) -> Any:
-    """A number as newer versions wrap it; what is not set is None."""
-    if isinstance(value, dict) and "number" in value:
-        return value["number"] if value.get("set", True) and not value.get("infinite") else None
-    return value
-
-
-def _words(value: Any) -> Any:
-    """States in capitals, of which newer versions give a list."""
-    if isinstance(value, str):
-        return [word for word in re.split(r"[+,\s]+", value.upper()) if word]
-    return [str(word).upper() for word in value] if isinstance(value, list) else value
-
-
-Number = Annotated[float | None, BeforeValidator(_number)]
-Whole = Annotated[int | None, BeforeValidator(_number)]
-Words = Annotated[list[str], BeforeValidator(_words)]
-
-
-class Answer(BaseModel):
-    """A part of what a command prints as JSON; what else there is is not looked at."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _NodeRow(Answer):
-    name: str
-    state: Words
-    state_flags: Words = []
-    gres: str | None = ""
-    gres_used: str | None = ""
-    partitions: list[str] = []
-    cpus: Number = None
-    alloc_cpus: Number = None
-    real_memory: Number = None
-    alloc_memory: Number = None
-    active_features: Any = ""
-
-
-class _Nodes(Answer):
-    nodes: list[_NodeRow]
 
 
 @dataclass(frozen=True)
@@ -107,21 +61,6 @@ def gpu_type_of(pool: str) -> str:
     return pool.partition("/")[0]
 
 
-def document_in(model: Any, command: str, text: str) -> Any:
-    """What a command prints as JSON.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
-    return validated(model, document, command)
-
-
 def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     """GPU type, count and numbers of each entry of a GRES or TRES text: ``gpu:A100:4(IDX:0-3)``."""
     found = []
@@ -132,7 +71,7 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 
 def nodes_in(text: str) -> dict[str, SlurmNode]:
-    """Nodes with GPUs of ``sinfo --json`` or of ``scontrol show node``, by name.
+    """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name.
 
     Raises
     ------
@@ -142,7 +81,7 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
         For a malformed host list.
     """
     if text.lstrip().startswith("{"):
-        rows = document_in(_Nodes, "sinfo --json", text).nodes
+        rows = node_rows(text)
     else:
         lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
@@ -152,18 +91,15 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     return {node.name: node for row in rows for node in _node(row)}
 
 
-def _node_row(found: dict[str, str]) -> _NodeRow:
+def _node_row(found: dict[str, str]) -> NodeRow:
     name = found["NodeName"]
     if missing := [key for key in ("State", "Gres") if key not in found]:
         raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
-    partitions = found.get("Partitions", "").split(",")
-    return validated(
-        _NodeRow,
-        {"name": name, "state": found["State"], "gres": found["Gres"], "partitions": partitions},
-    )
+    fields = {"state": found["State"], "gres": found["Gres"], "partitions": found.get("Partitions", "")}
+    return validated(NodeRow, {"name": name, **fields})
 
 
-def _node(row: _NodeRow) -> Iterator[SlurmNode]:
+def _node(row: NodeRow) -> Iterator[SlurmNode]:
     entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
     if entries:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
@@ -181,21 +117,8 @@ def _node(row: _NodeRow) -> Iterator[SlurmNode]:
             free_cpus=cpus - (row.alloc_cpus or 0),
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
-            features=frozenset(_features(row.active_features)),
+            features=frozenset(row.active_features),
         )
-
-
-def _features(value: Any) -> list[str]:
-    """Names in a list, or between commas."""
-    found = value if isinstance(value, list) else str(value or "").split(",")
-    return [str(name).strip() for name in found if str(name).strip()]
-
-
-def names_in(value: Any) -> list[str]:
-    """Names of a list, or of a host list expression."""
-    if isinstance(value, list):
-        return [str(name) for name in value]
-    return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
 
 
 def records(text: str) -> Iterator[dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wattsched.adapters.overdraw import Stoppable
+from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
@@ -29,7 +29,7 @@ class Running:
 
 
 @dataclass
-class Load:
+class Load(Drawing):
     """Who uses which GPU, and what everything draws by the model.
 
     A GPU of a job of ours draws its part of the option's watts; one of another job the most that its type
@@ -107,12 +107,10 @@ class Load:
         domains = self.options.power_domains
         return {"": self.power_w} | {domain.name: self.domain_w(domain) for domain in domains}
 
-    def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
-        """Watts of nodes, added up under each cap."""
-        found = {"": sum(node_w.values())}
-        for domain in self.options.power_domains:
-            found[domain.name] = sum(node_w.get(node, 0.0) for node in behind(self.site, domain))
-        return found
+    @property
+    def under(self) -> dict[str, list[str]]:
+        """Nodes that draw through each power domain."""
+        return {domain.name: behind(self.site, domain) for domain in self.options.power_domains}
 
     @property
     def foreign_w(self) -> dict[str, float]:

@@ -212,6 +212,12 @@ class Rounds(RoundLoop[Report]):
         report.started[number] = str(start)
         return ""
 
+    def give_back(self) -> dict[int, str]:
+        """Leave our jobs to Slurm; which, and why not."""
+        jobs = read(self._snapshot(self.budget.clock())).jobs.values()
+        found: dict[int, str] = self.actions.give_back(jobs, self.policy.ours)
+        return found
+
     def end_round(self, load: Load, report: Report) -> None:
         """Say why jobs wait, and have Slurm count its GPUs anew where it has miscounted for long."""
         self._stopped.clear()

@@ -9,7 +9,7 @@ from typing import Any
 from wattsched.adapters.options import Expansion
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.rounds import Plan
+from wattsched.adapters.rounds import Plan, start_text
 from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
 from wattsched.adapters.slurm.load import Load, Running
 from wattsched.adapters.slurm.options import (
@@ -319,11 +319,7 @@ class Start:
 
     def __str__(self) -> str:
         """Where it starts, and how."""
-        launch = self.launch
-        told = ", ".join(f"{gpus} of {node}" for node, gpus in launch.nodes.items())
-        clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
-        limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
-        return f"GPUs {told}{clock}{limit}, {launch.power_w:,.0f} W"
+        return start_text(self.launch.nodes, self.launch, self.launch.power_w)
 
 
 def plan_of(round: Round, decision: SessionDecision) -> Plan:

@@ -6,29 +6,17 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import starmap
 from math import inf
 from typing import Any
 
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.quarantine import why
-from wattsched.adapters.slurm.inventory import (
-    Answer,
-    Number,
-    SlurmNode,
-    Whole,
-    Words,
-    document_in,
-    gpus_in,
-    names_in,
-    nodes_in,
-    records,
-    switches_in,
-)
+from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in, part_of
+from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
-from wattsched.instances.errors import InputError, validated
+from wattsched.instances.errors import InputError
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 ON_NODES = frozenset(
@@ -49,54 +37,6 @@ _RUN = ("UP", "DRAIN")
 """States of partitions that start what is in their queue."""
 _HELD_PRIORITY = 0
 """Slurm holds a job by giving it no priority."""
-
-
-class _JobRow(Answer):
-    job_id: int
-    job_state: Words
-    name: str | None = ""
-    user_name: str | None = ""
-    account: str | None = ""
-    qos: str | None = ""
-    partition: str | None = ""
-    comment: Any = ""
-    admin_comment: Any = ""
-    nodes: str | None = ""
-    required_nodes: Any = ""
-    gres_detail: list[str] = []
-    tres_per_node: str | None = ""
-    tres_per_job: str | None = ""
-    tres_per_task: str | None = ""
-    tres_per_socket: str | None = ""
-    node_count: Whole = 1
-    max_nodes: Whole = 0
-    priority: Whole = None
-    state_reason: str | None = ""
-    excluded_nodes: Any = ""
-    features: str | None = ""
-    cpus: Number = None
-    minimum_cpus_per_node: Number = None
-    memory_per_node: Number = None
-    memory_per_cpu: Number = None
-    memory_per_tres: str | None = ""
-    cpus_per_tres: str | None = ""
-    shared: Any = None
-    restart_cnt: Whole = 0
-    time_limit: Whole = None
-    start_time: Whole = 0
-    submit_time: Whole = 0
-    eligible_time: Whole = 0
-    requeue: bool = False
-    batch_flag: bool = True
-    array_task_string: str | None = ""
-    het_job_id: Whole = 0
-    resv_name: str | None = ""
-    dependency: str | None = ""
-    cluster: str | None = ""
-
-
-class _Jobs(Answer):
-    jobs: list[Any]
 
 
 _CORE = (
@@ -209,8 +149,6 @@ class Site:
         Switch to the one above it.
     above : dict of str to str
         Node to its switch.
-    partitions : dict of str to list of str
-        Nodes of each partition, those without GPUs, too.
     closed : dict of str to str
         Partitions that start no jobs, and their state.
     notes : list of str
@@ -225,7 +163,6 @@ class Site:
     above: dict[str, str]
     closed: dict[str, str]
     notes: list[str] = field(default_factory=list)
-    partitions: dict[str, list[str]] = field(default_factory=dict)
 
     def switches_above(self, node: str) -> list[str]:
         """Switches above a node."""
@@ -249,7 +186,7 @@ def read(snapshot: Snapshot) -> Site:
         if not 0.0 < time_s < inf:
             raise ValueError(f"time: must be seconds since 1970, got '{snapshot['time']}'")
         nodes = nodes_in(snapshot["nodes"])
-        jobs = document_in(_Jobs, "squeue --json", snapshot["jobs"]).jobs
+        queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
         switches, above = switches_in(snapshot["topology"], nodes)
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
@@ -257,34 +194,37 @@ def read(snapshot: Snapshot) -> Site:
         return Site(
             time_s=time_s,
             nodes=nodes,
-            jobs={job.id: job for job in starmap(_any_job, enumerate(jobs))},
+            jobs={job.id: job for job in (_any_job(*row, queue.meta) for row in enumerate(queue.jobs))},
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
-            partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
 
 
-def _any_job(place: int, row: Any) -> SlurmJob:
+def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
     """A job, whatever its user had Slurm write of it."""
     try:
-        return _job(validated(_JobRow, row))
+        return _job(part_of(QueuedRow, row, "", meta))
     except Exception as error:
-        core = {name: row[name] for name in _CORE if name in row} if isinstance(row, dict) else row
-        job = _job(validated(_JobRow, core, f"squeue --json: jobs[{place}]"))
+        besides = dict.fromkeys(("partition", "tres_per_node", "state_reason"), "")
+        core = (
+            {**besides, **{name: row[name] for name in _CORE if name in row}}
+            if isinstance(row, dict)
+            else row
+        )
+        job = _job(part_of(QueuedRow, core, f"squeue --json: jobs[{place}]", meta))
         return replace(job, odd=f"its record cannot be read: {why(error)}")
 
 
-def _job(row: _JobRow) -> SlurmJob:
-    nodes = names_in(row.nodes)
+def _job(row: QueuedRow) -> SlurmJob:
     # One entry for each node, in the order of the nodes.
-    detail = [gpus_in(text) for text in row.gres_detail]
+    detail = [gpus_in(text) for text in row.gres_detail or ()]
     gpus = {
         name: [number for _, _, numbers in entries for number in numbers]
-        for name, entries in zip(nodes, [*detail, *[[]] * len(nodes)], strict=False)
+        for name, entries in zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False)
     }
     states = frozenset(row.job_state)
     odd = ""
@@ -300,22 +240,22 @@ def _job(row: _JobRow) -> SlurmJob:
         odd = f"is held by {_KEPT[row.state_reason]}; 'scontrol uhold {row.job_id}' gives it back"
     return SlurmJob(
         id=row.job_id,
-        name=row.name or "",
-        user=row.user_name or "",
-        account=row.account or "",
-        qos=row.qos or "",
-        partitions=tuple((row.partition or "").split(",")),
+        name=row.name,
+        user=row.user_name,
+        account=row.account,
+        qos=row.qos,
+        partitions=tuple(row.partition.split(",")),
         states=states,
-        comment=_text(row.comment),
-        admin_comment=_text(row.admin_comment),
+        comment=row.comment,
+        admin_comment=row.admin_comment,
         gpus=gpus if states & ON_NODES else {},
-        required=names_in(row.required_nodes),
+        required=row.required_nodes,
         request=_request(row),
         asked_nodes=max(1, row.node_count or 1),
         most_nodes=row.max_nodes or inf,
         needs=_needs(row),
         held=row.priority == _HELD_PRIORITY,
-        reason=row.state_reason or "",
+        reason=row.state_reason,
         restarts=row.restart_cnt or 0,
         limit_s=inf if row.time_limit is None else 60.0 * row.time_limit,
         start_s=float(row.start_time or 0),
@@ -347,19 +287,18 @@ def own_nodes(required: list[str], admin_comment: str) -> list[str]:
     return names_in(launch.get("asked_nodes"))
 
 
-def _needs(row: _JobRow) -> Needs:
-    shared = row.shared[0] if isinstance(row.shared, list) and row.shared else row.shared
+def _needs(row: QueuedRow) -> Needs:
     return Needs(
-        nodes=frozenset(own_nodes(names_in(row.required_nodes), _text(row.admin_comment))),
-        excluded=frozenset(names_in(row.excluded_nodes)),
-        features=row.features or "",
+        nodes=frozenset(own_nodes(row.required_nodes, row.admin_comment)),
+        excluded=frozenset(row.excluded_nodes),
+        features=row.features,
         cpus=row.cpus or 1,
         cpus_each=row.minimum_cpus_per_node or 1,
         cpus_gpu=_per_gpu(row.cpus_per_tres),
         memory_each_mib=row.memory_per_node or 0,
         memory_cpu_mib=row.memory_per_cpu or 0,
         memory_gpu_mib=_per_gpu(row.memory_per_tres),
-        exclusive=shared == "none",
+        exclusive="NONE" in (row.shared or ()),
     )
 
 
@@ -367,14 +306,7 @@ def _per_gpu(text: str | None) -> float:
     return sum(count for _, count, _ in gpus_in(text))
 
 
-def _text(value: Any) -> str:
-    """A comment, of which newer versions give an object."""
-    if isinstance(value, dict):
-        return str(value.get("job") or value.get("administrator") or "")
-    return value if isinstance(value, str) else ""
-
-
-def _request(row: _JobRow) -> Request:
+def _request(row: QueuedRow) -> Request:
     for per, text, times in (("node", row.tres_per_node, row.node_count or 1), ("job", row.tres_per_job, 1)):
         if entries := gpus_in(text):
             return Request(entries[0][1] * times, entries[0][0], per)

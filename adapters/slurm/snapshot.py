@@ -14,13 +14,16 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json, write_atomically
 
 COMMANDS = {
-    "nodes": ("sinfo", "--json"),
-    "jobs": ("squeue", "--json"),
-    "partitions": ("scontrol", "--oneliner", "show", "partition"),
+    "nodes": ("scontrol", "--all", "--json", "show", "node"),
+    "jobs": ("squeue", "--all", "--json"),
+    "partitions": ("scontrol", "--all", "--oneliner", "show", "partition"),
     "reservations": ("scontrol", "--oneliner", "show", "reservation"),
     "topology": ("scontrol", "--oneliner", "show", "topology"),
 }
 """Part of a snapshot -> the command whose output it is."""
+
+BEFORE_23_02 = ("sinfo", "--all", "--json")
+"""What tells nodes where scontrol does not know ``--json``: the same, until 23.02 gave it another shape."""
 
 OPTIONAL = ("topology",)
 """What clusters may lack: without a topology plugin the command fails."""
@@ -89,10 +92,13 @@ def take(time_s: float, timeout_s: float = 30.0) -> Snapshot:
     for part, command in COMMANDS.items():
         try:
             found[part] = ask(*command, timeout_s=timeout_s)
-        except SlurmError:
-            if part not in OPTIONAL:
+        except SlurmError as error:
+            if part == "nodes" and "unrecognized option" in str(error):
+                found[part] = ask(*BEFORE_23_02, timeout_s=timeout_s)
+            elif part in OPTIONAL:
+                found[part] = ""
+            else:
                 raise
-            found[part] = ""
     return found
 
 

@@ -22,13 +22,14 @@ from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
-_OF_DOCUMENTS = {ACCOUNTING: ("jobs", {"job_id", "time"}), NODES: ("nodes", {"name", "gres"})}
-"""Where a document has its rows, and by which of their fields it is told from others."""
+_OF_DOCUMENTS = {"jobs": (ACCOUNTING, "job_state"), "nodes": (NODES, ""), "sinfo": (NODES, "")}
+"""Where a document has its rows, what they tell, and which of their fields only those of others have."""
 LONGEST_S = 600.0
 """That the accounting may take to answer."""
 
-STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING"])
-WAITING = frozenset(["PENDING", "REQUEUED", "CONFIGURING"])
+STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"])
+WAITING = frozenset(["PENDING", "CONFIGURING"])
+"""Records in other states have ended: RESIZING is of the time before a job's size was changed."""
 
 
 @dataclass
@@ -86,11 +87,13 @@ def kind_of(text: str) -> str:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
-        for kind, (key, fields) in _OF_DOCUMENTS.items():
+        for key, (kind, foreign) in _OF_DOCUMENTS.items():
             rows = document.get(key)
-            if isinstance(rows, list) and all(isinstance(row, dict) and fields <= set(row) for row in rows):
+            if isinstance(rows, list) and all(isinstance(row, dict) and foreign not in row for row in rows):
                 return kind
-        raise ValueError("has neither 'jobs' of sacct --json nor 'nodes' of sinfo --json")
+        raise ValueError(
+            "has neither 'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"
+        )
     first = next((line for _, line in logical_lines(text)), "")
     if re.match("SwitchName=", first, re.IGNORECASE):
         return TOPOLOGY
@@ -98,7 +101,7 @@ def kind_of(text: str) -> str:
         return NODES
     if "|" in begin.partition("\n")[0]:
         return ACCOUNTING
-    known = "sacct --parsable2 or --json, sinfo --json, scontrol show node or scontrol show topology"
+    known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
     told = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
     raise ValueError(f"is not what {known} prints: {told}")
 

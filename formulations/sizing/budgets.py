@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,12 +11,16 @@ from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.in_place import kept_rooms
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
+from wattsched.formulations.tolerances import FEASIBILITY
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
+
+TINY = 1e-2
+"""Solvers round by a billionth, and a millionth of a smaller limit is hardly more."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class BudgetRow:
         What idle GPUs and nodes use of it whatever is decided.
     least : bool
         Whether the limit is one from below: there must be as much at least.
+    unit : float, optional
+        What one is in the unit of the row's name, where that is another; prices are then of another program.
     """
 
     name: str
@@ -44,6 +50,7 @@ class BudgetRow:
     limit: float
     standing: float
     least: bool = False
+    unit: float | None = None
 
     @classmethod
     def of(
@@ -57,6 +64,22 @@ class BudgetRow:
     def capacity(self) -> float:
         """What is left for the jobs; negative when the standing use alone breaks the budget."""
         return self.limit - self.standing
+
+    def in_reach(self) -> BudgetRow:
+        """The row in a unit of about its capacity, where that is so small that solvers would round it away.
+
+        What uses more than there is is as impossible if it uses four times as much; and where anything is to
+        be had, the least that one option gives is.
+        """
+        capacity, smallest = self.capacity, float(self.use.min(initial=np.inf))
+        rounded = -capacity <= FEASIBILITY * self.limit and capacity <= 0.0
+        if rounded or abs(capacity) >= TINY or smallest < 0.0 or (smallest >= TINY and not self.least):
+            return self
+        capacity = max(capacity, min(smallest, TINY)) if self.least else capacity
+        unit = float(np.ldexp(1.0, int(np.frexp(abs(capacity))[1])))
+        with np.errstate(over="ignore"):
+            use = np.minimum(self.use / unit, 4.0)
+        return replace(self, use=use, limit=capacity / unit, standing=0.0, unit=unit)
 
 
 def extra_power_w(options: Options) -> FloatArray:
@@ -149,7 +172,9 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
         rows.append(BudgetRow.of(quota.name, uses_of(options, quota)[index], quota.limit, 0.0))
     if least is not None:
         rows.append(BudgetRow.of("least_goodput", options.goodput[index], least, 0.0, least=True))
-    return rows
+    if any(len(some) for some in sleepers_of(options.of)):  # whose watts are added
+        return rows
+    return [row.in_reach() for row in rows]
 
 
 def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:

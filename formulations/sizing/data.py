@@ -381,15 +381,21 @@ def allowed(options: Options) -> BoolArray:
     """All but what a deadline, a job that may not wait or a job that keeps its GPUs rules out.
 
     So do the joules that a job's tenant may use; a job to which they leave nothing to run as does not wait.
+    What rules out a set for one of its jobs does so for all of them.
     """
+    most_j = options.of.most_j
+    within = options.drawn_j <= most_j[options.job] if np.isfinite(most_j).any() else None
     keep = options.completion_s <= options.of.latest_s[options.job]
     # A job with no option alone has none at all, or its time could not be compared.
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
     keep &= ~(options.waiting & options.of.must_run[options.job])
     keep &= ~(options.pays_restart & options.fixed[options.job])
-    most_j = options.of.most_j
-    if np.isfinite(most_j).any():
-        within = options.drawn_j <= most_j[options.job]
-        able = np.bincount(options.job[within & ~options.waiting], minlength=len(most_j)) > 0
+    formed = options.job_set == ALONE
+    if not formed.all():
+        possible = keep if within is None else keep & within
+        formed |= ~np.isin(options.job_set, options.job_set[~formed & ~possible])
+        keep &= formed
+    if within is not None:
+        able = np.bincount(options.job[within & formed & ~options.waiting], minlength=len(most_j)) > 0
         keep &= within & (able | np.isinf(most_j))[options.job]
     return np.asarray(keep)

@@ -45,8 +45,9 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
         needs = f"the jobs need at least {needed:,.6g} {unit}, it may have {needed - short_by:,.6g}"
         return f"{who} '{place}' is {short_by:,.6g} {unit} short: {needs}{together}"
     if kind == "least_goodput":
-        told = f"the least goodput of {needed:,.6g} cannot be reached"
-        return f"{told}: no decision has more than {max(0.0, needed - short.at_least):,.6g}{together}"
+        told = f"the least goodput of {known.instance.budgets.least_goodput:,.6g} cannot be reached"
+        most = short.available if short.alone else max(0.0, needed - short.at_least)
+        return f"{told}: no decision has more than {most:,.6g}{together}"
     if kind in UNITS:
         return _budget(known, row, needed, short_by) + together
     if kind == "share":

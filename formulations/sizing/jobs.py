@@ -308,13 +308,17 @@ def _job_set_options(
     return tuple(
         JobSetOption(declared, p, tuple(number[name] for name in declared.rates))
         for declared in instance.sets
-        for p in _usable(declared, [jobs[number[name]] for name in declared.rates], pools)
+        for p in _usable(instance, declared, [jobs[number[name]] for name in declared.rates], pools)
     )
 
 
-def _usable(declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
-    """Pools in which the set has a block that all its jobs may use."""
+def _usable(instance: Instance, declared: JobSet, jobs: list[Job], pools: tuple[Pool, ...]) -> list[int]:
+    """Pools in which the set has a block that all its jobs may use, and their tenants let them have."""
     if any(not (job.min_gpus or 1) <= declared.gpus <= (job.max_gpus or declared.gpus) for job in jobs):
+        return []
+    gpus, power_w = declared.gpus / len(jobs), declared.power_w / len(jobs)
+    mosts = [most_alone(instance.tenants, job.tenant) for job in jobs]
+    if any(gpus > most.gpus or power_w > most.power_w for most in mosts):
         return []
     meant = [declared.pool in (pool.name, pool.gpu_type) for pool in pools]
     taken = room_for(pools, np.arange(len(pools)), np.full(len(pools), declared.gpus))

@@ -39,6 +39,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.room import Room
 
 STATES = ("asleep", "awake")
+LARGEST_PRICE = 1e100
+"""Larger ones prove no more: they leave the range of numbers when they are multiplied."""
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -67,17 +69,27 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
     add_limits(rows, columns.budgets)
     cuttings, parts = cuttings_of(columns), parts_of(options.of, objective)
     program = assemble(columns, rows, cuttings, parts)
+    units = {row.name: row.unit for row in columns.budgets if row.unit is not None}
     return Model(
         program=program,
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
         encode=lambda decision: _encoded(columns, cuttings, parts, decision),
         nearest=lambda decision: _nearest(columns, cuttings, parts, decision),
-        named_prices=program.named_prices,
-        lagrangian=True,
+        named_prices=lambda y: _in_units(program.named_prices(y), units),
+        lagrangian=not units,
+        units=units,
         split=lambda inside, outside: split_of(columns, parts, inside, outside),
         options=len(options),
         dropped=columns.dropped,
     )
+
+
+def _in_units(prices: dict[str, float], units: Mapping[str, float]) -> dict[str, float]:
+    """Prices of rows in their names' units, some of which have other units in the program."""
+    return {
+        name: float(np.clip(price / units.get(name, 1.0), -LARGEST_PRICE, LARGEST_PRICE))
+        for name, price in prices.items()
+    }
 
 
 def _encoded(

@@ -51,27 +51,6 @@ def faults_of(instance: Instance) -> list[str]:
     return list(islice(faults, MOST_FAULTS))
 
 
-def misspelt(instance: Instance) -> list[str]:
-    """Those faults that `solve` would not notice: what does not exist, or is there twice.
-
-    Copies with other fields have not been validated.
-    """
-    if found := list(islice(instance.contradictions(), MOST_FAULTS)):
-        return found
-    try:
-        pools = pools_of(instance.cluster)
-    except ValueError as error:
-        return [f"cluster: {error}"]
-    jobs = instance.by_column()
-    faults = chain(
-        sleep_faults(instance.cluster),
-        _unknown_pools(instance, jobs, pools),
-        _unknown_models(instance, jobs),
-        _bad_placements(instance, jobs, pools),
-    )
-    return list(islice(faults, MOST_FAULTS))
-
-
 @remembered
 def sleep_faults(cluster: Cluster) -> list[str]:
     """Pools of which it cannot be said by numbers of nodes alone what can sleep.
@@ -142,13 +121,6 @@ def _unknown_pools(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]
     for owner, names in named:
         for name in sorted(set(names) - known):
             yield f"{owner}: pool '{name}' is no pool or GPU type of the cluster{_near(name, known)}"
-
-
-def _unknown_models(instance: Instance, jobs: JobColumns) -> Iterator[str]:
-    known, model = {profile.model for profile in instance.profiles} | set(models()), jobs.coded("model")
-    for j in np.flatnonzero(model.where(lambda name: name not in known)).tolist():
-        name = model.values[model.codes[j]]
-        yield f"job '{jobs.names[j]}' has the model '{name}', which no profile describes{_near(name, known)}"
 
 
 def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Random histories of a cluster: what happens to it, to its cap and to us, and what has to be true all the same."""
+"""Random histories of a cluster: what happens to it, its cap and us, and what has to be true all the same."""
 
 from __future__ import annotations
 
@@ -204,7 +204,9 @@ class World(ABC):
             self.faults.append(f"a start led to {drawn[''] + added_w} W of {caps['']} W")
         part = sum(gpus for node, gpus in gpus_by_node.items() if node in FEED) / sum(gpus_by_node.values())
         if part * added_w > 1e-6 and drawn["feed"] + part * added_w > caps["feed"] + 1e-3:
-            self.faults.append(f"a start led to {drawn['feed'] + part * added_w} W of the feed's {caps['feed']} W")
+            self.faults.append(
+                f"a start led to {drawn['feed'] + part * added_w} W of the feed's {caps['feed']} W"
+            )
 
     # -- what happens ------------------------------------------------------------------------------------
 
@@ -253,10 +255,6 @@ class World(ABC):
         self.end_foreign()
         self.mend_nodes()
         self.write_cap(self.idle_w + 24 * EACH_W)
-        self.feed_w_all()
-
-    def feed_w_all(self) -> None:
-        """Nothing is to be done: a feed of two GPUs takes jobs one after the other."""
 
     # -- what is true ------------------------------------------------------------------------------------
 
@@ -332,7 +330,7 @@ def added_up(by_node: dict[str, float]) -> dict[str, float]:
     }
 
 
-def history(make: type[World], seed: int, steps: int = 14) -> dict[str, int]:
+def history(make: type[World], seed: int, steps: int = 12) -> dict[str, int]:
     """One history; figures of it.
 
     Raises
@@ -355,7 +353,7 @@ def history(make: type[World], seed: int, steps: int = 14) -> dict[str, int]:
             assert not world.faults, (seed, events, world.faults)
         world.mend()
         for _ in range(60):
-            world.pass_time(40.0)
+            world.pass_time(70.0)
             report = world.round()
             rounds += report is not None
             world.check(report, "all is well")

@@ -1,21 +1,24 @@
 """The cap is kept in random histories of both adapters: after one round from a cut, whatever else happens.
 
-``WATTSCHED_HISTORIES`` says how many of each there are.
+``WATTSCHED_HISTORIES`` says how many of each there are, from the number ``WATTSCHED_FIRST`` on.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
-from adapters.histories import history
+from adapters.histories import World, history
+from adapters.kubernetes.emulator import KubernetesWorld
 from adapters.slurm.emulator import patched
 
-SEEDS = range(int(os.environ.get("WATTSCHED_FIRST", 0)), int(os.environ.get("WATTSCHED_HISTORIES", 10)))
+FIRST = int(os.environ.get("WATTSCHED_FIRST", 0))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("WATTSCHED_HISTORIES", 10)))
 
 
-def test_the_cap_is_kept_in_random_histories_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = patched(monkeypatch)
-    found: list[Any] = [history(world, seed) for seed in SEEDS]
-    print({name: sum(one[name] for one in found) for name in found[0]})
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
+def test_the_cap_is_kept_in_random_histories(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world: type[World] = patched(monkeypatch) if scheduler == "slurm" else KubernetesWorld
+    found = [history(world, seed) for seed in SEEDS]
+    print(scheduler, {name: sum(one[name] for one in found) for name in found[0]})
+    assert sum(one["rounds"] for one in found) > 5 * len(found)

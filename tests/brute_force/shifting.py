@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
@@ -12,6 +13,12 @@ WHICH = {"mean-completion": 0, "carbon": 1, "energy": 2, "money": 3}
 
 def optimum(instance: ShiftingInstance) -> float | None:
     """Best objective of any decision, None when there is none."""
+    which = WHICH[instance.objective]
+    return min((sums[which] for sums in outcomes(instance)), default=None)
+
+
+def outcomes(instance: ShiftingInstance) -> Iterator[list[float]]:
+    """Average completion, grams, joules and money of every decision within the budgets."""
     idle = _idle(instance)
     limits = [
         instance.budgets.average_completion_s,
@@ -19,7 +26,6 @@ def optimum(instance: ShiftingInstance) -> float | None:
         instance.budgets.energy_j,
         instance.budgets.money,
     ]
-    which, best = WHICH[instance.objective], None
     plans = [_plans(instance, job) for job in instance.jobs]
     for chosen in product(*plans):
         held: dict[tuple[str, int], int] = {}
@@ -29,11 +35,8 @@ def optimum(instance: ShiftingInstance) -> float | None:
         if any(gpus > instance.pools[pool].gpus for (pool, _), gpus in held.items()):
             continue
         sums = [idle[i] + sum(values[i] for _, values in chosen) for i in range(4)]
-        if any(limit is not None and sums[i] > limit * (1 + 1e-9) for i, limit in enumerate(limits)):
-            continue
-        if best is None or sums[which] < best:
-            best = sums[which]
-    return best
+        if not any(limit is not None and sums[i] > limit * (1 + 1e-9) for i, limit in enumerate(limits)):
+            yield sums
 
 
 def _idle(instance: ShiftingInstance) -> list[float]:

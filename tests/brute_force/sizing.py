@@ -94,7 +94,7 @@ def quotas(instance: Instance) -> list[tuple[set[str], str, float]]:
     return found
 
 
-def within_quota_alone(instance: Instance, job: Job, gpus: int, watts: float) -> bool:
+def within_quota_alone(instance: Instance, job: Job, gpus: float, watts: float) -> bool:
     """Whether a job has no more than its tenant may, when no other job runs."""
     used = {"gpus": gpus, "watts": watts}
     mine = [(what, limit) for who, what, limit in quotas(instance) if job.tenant in who and what in used]
@@ -128,7 +128,7 @@ def within_quotas(instance: Instance, combination: tuple[Choice, ...]) -> bool:
                 gpus = choice.gpus if choice.set is None else gpus_of[choice.set]
                 by = {"gpus": gpus, "watts": choice.power_w}
                 used += by[what] if what in by else drawn(instance, what, choice.power_w, choice.completion_s)
-        if used > limit + 1e-9 * max(1.0, limit):
+        if used > limit * (1 + 1e-9):
             return False
     return True
 
@@ -198,10 +198,30 @@ def _draws(
         batch, time = declared.batch_sizes.get(job.name), job.remaining_work / declared.rates[job.name]
         each.append((declared.gpus, kind, batch, time, declared.power_w * part))
     for gpus, kind, batch, time, power in each:
-        current = job.current
-        same = current is not None and (gpus, batch) == (current.gpus, current.batch_size)
-        stays = current is None or (same and _current_kind(instance, job) == kind)
-        yield power, time + (0.0 if stays else job.restart_s)
+        yield power, time + _lost_s(instance, job, kind, gpus, batch)
+
+
+def _lost_s(instance: Instance, job: Job, kind: Kind, gpus: int, batch: int | None) -> float:
+    """What a restart takes of a job that would run so, if it needs one."""
+    current = job.current
+    same = current is not None and (gpus, batch) == (current.gpus, current.batch_size)
+    stays = current is None or (same and _current_kind(instance, job) == kind)
+    return 0.0 if stays else job.restart_s
+
+
+def formed(instance: Instance, declared: JobSet, kind: Kind, members: list[Job]) -> bool:
+    """Whether a set may be formed: none of its jobs is late in it, or beyond what its tenant may use."""
+    watts = declared.power_w / len(members)
+    for job in members:
+        lost_s = _lost_s(instance, job, kind, declared.gpus, declared.batch_sizes.get(job.name))
+        completion = job.remaining_work / declared.rates[job.name] + lost_s
+        if completion > (job.deadline_s or math.inf):
+            return False
+        if not energy_alone(instance, job, watts, completion):
+            return False
+        if not within_quota_alone(instance, job, declared.gpus / len(members), watts):
+            return False
+    return True
 
 
 def counted_j(instance: Instance, completion: float, power: float, idle: float) -> float:
@@ -230,7 +250,8 @@ def parts_of(instance: Instance, job: Job) -> Iterator[tuple[JobSet, Kind, float
             continue
         for kind, nodes in kinds(instance).items():
             named = declared.pool in (kind[0], kind[3])
-            if named and may_be_had(instance, kind, nodes, declared.gpus):
+            fits = named and may_be_had(instance, kind, nodes, declared.gpus)
+            if fits and formed(instance, declared, kind, members):
                 yield declared, kind, 1 / len(members)
 
 
@@ -352,7 +373,7 @@ def within_budgets(instance: Instance, combination: tuple[Choice, ...], asleep: 
         return total
 
     def below(value: float, limit: float | None) -> bool:
-        return limit is None or value <= limit + 1e-9 * max(1.0, limit)
+        return limit is None or value <= limit * (1 + 1e-9)
 
     budgets = instance.budgets
     if budgets.scope == "round":

@@ -56,7 +56,8 @@ def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
     capsys: pytest.CaptureFixture[str], report: Report
 ) -> None:
     capsys.readouterr()
-    follow([report], lambda _: {"start": dict.fromkeys(range(123), "a"), "stop": {}}, once=True, as_json=False, do_apply=False)
+    jobs = {"start": dict.fromkeys(range(123), "a"), "stop": {}}
+    follow([report], lambda _: jobs, once=True, as_json=False, do_apply=False)
     line = capsys.readouterr().err.splitlines()[0]
     small = report.number < 10**5 and max(report.running, report.queued) < 10**4
     watts = (report.power_w, report.planned_w or 0.0, report.cap_w or 0.0)

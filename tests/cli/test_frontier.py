@@ -19,9 +19,8 @@ def traced(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     """A small instance, and the file of three points of its frontier."""
     folder = tmp_path_factory.mktemp("frontier")
     instance, points = folder / "day.json", folder / "points.json"
-    run("generate", "shifting", "--jobs", 3, "--gpus", 8, "--slots", 6, "--seed", 3, "-o", instance)
-    options = ("--formulation", "time-indexed", "--time-limit", 60)
-    assert run("solve", instance, "--frontier", 3, *options, "-o", points).exit_code == 0
+    run("generate", "shifting", "--jobs", 2, "--slots", 4, "--seed", 1, "-o", instance)
+    assert run("solve", instance, "--frontier", 3, "--time-limit", 60, "-o", points).exit_code == 0
     return instance, points
 
 
@@ -114,6 +113,22 @@ def _decision(frontier: dict[str, Any]) -> None:
     frontier["points"][0]["result"]["decision"] = frontier["points"][2]["result"]["decision"]
 
 
+def _twice(frontier: dict[str, Any]) -> None:
+    frontier["points"].insert(1, frontier["points"][0])
+
+
+def _no_end(frontier: dict[str, Any]) -> None:
+    frontier["points"].pop()
+
+
+def _no_beginning(frontier: dict[str, Any]) -> None:
+    frontier["points"].pop(0)
+
+
+def _before_another(frontier: dict[str, Any]) -> None:
+    frontier["points"][1] |= {"before": frontier["ends"][0], "before_limit": None}
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -122,6 +137,12 @@ def _decision(frontier: dict[str, Any]) -> None:
         (_order, "points[1]: is no later with less carbon_g than the one before"),
         (_total, "points[0].totals.carbon_g: the result says"),
         (_decision, "points[0].objective: the result claims"),
+        (_twice, "points[1]: is no later with less carbon_g than the one before"),
+        (_no_end, "points[1]: is no end of the frontier: its carbon_g is "),
+        (_no_beginning, "points[0]: is no end of the frontier: its average_completion_s is "),
+        (_before_another, "points[1]: nothing shows that no decision dominates it"),
+        (lambda frontier: frontier["ends"][0].update(objective_name="energy"), "ends[0]: minimises 'energy'"),
+        (lambda frontier: frontier["ends"][1].update(bound=0.0), "ends[1].gap: the result claims"),
         (lambda f: f["points"][0]["result"].update(decision=None), "points[0]: has no decision"),
         (lambda frontier: frontier.update(instance="other"), "instance: the frontier is of 'other'"),
     ],

@@ -31,6 +31,10 @@ DOCUMENT = {
 }
 
 
+BUSY_S = 2.0
+"""For a machine that has other work: an idle one needs none of it."""
+
+
 def run(*arguments: object) -> tuple[int, str, str]:
     found = CliRunner().invoke(main, [str(argument) for argument in arguments])
     return found.exit_code, found.stdout, found.stderr
@@ -55,10 +59,13 @@ def serving(path: Path) -> tuple[subprocess.Popen[str], Callable[..., http.clien
     )  # fmt: skip
     assert child.stderr is not None
     port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", child.stderr.readline())[0])
+    assert child.stderr.readline().startswith(f"Token: {path}-token")
+    token = Path(f"{path}-token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def ask(method: str, where: str, body: Any = None) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request(method, where, None if body is None else json.dumps(body))
+        connection.request(method, where, None if body is None else json.dumps(body), headers)
         return connection.getresponse()
 
     return child, ask
@@ -82,8 +89,8 @@ def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) -> None:
-    """Long before the seconds that were given to prove it; it is answered and recorded."""
+def test_a_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) -> None:
+    """Within a second, long before those that were given to prove it; the journal is whole."""
     rng = random.Random(1)
     gpus = [1, 2, 3, 4]
     tables = [
@@ -105,15 +112,18 @@ def test_a_second_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: 
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(ask, "POST", "/v1/sessions/s/solve", asked)
         time.sleep(2.0)
+        began = time.monotonic()
         child.send_signal(ending)
-        time.sleep(1.0)
-        assert child.poll() is None
-        child.send_signal(ending)
-        assert child.wait(15) == 0
-        assert answer.result().status == 200
-    assert child.communicate() == ("", "Stopped\n")
+        # Where the decision has no answer by then, the process is ended in it.
+        assert child.wait(15) in (0, 128 + ending)
+        assert time.monotonic() - began < 1.0 + BUSY_S
+        if child.returncode == 0:
+            assert answer.result().status == 200
+        else:
+            answer.exception()
     with Journal(tmp_path / "j.db") as journal:
-        assert [line.number for line in journal.rounds("s")] == [1]
+        assert len(journal.rounds("s")) <= 1
+        assert journal.open("s").session.to_instance().budgets.power_w == 90_000.0
 
 
 def test_tokens_are_added(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
         (["--shadow", "--snapshot", SNAPSHOT, "--objective", "money"], "'money'"),
         (["--shadow", "--settings", "folder"], "--settings needs --apply"),
         (["--shadow", "--every", "0"], "--every"),
+        (["--shadow", "--give-back"], "--give-back: cannot be combined with --shadow"),
+        (["--give-back"], "needs --journal FILE"),
     ],
 )
 def test_what_makes_no_sense_is_refused(run: Run, options: list[object], told: str) -> None:

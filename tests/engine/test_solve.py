@@ -19,6 +19,7 @@ from strategies.instances import small_instances
 
 import wattsched
 from wattsched import engine, steps
+from wattsched.documents import instance_of
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
@@ -238,6 +239,31 @@ def test_misspelt_pools_of_an_instance_made_in_python_are_named() -> None:
     assert [fault.split(" is no pool")[0] for fault in told.value.faults] == [
         "job 'a': pool 'B'", "job 'b': pool 'D'", "set 'pair': pool 'C'",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", ["solve", "model_of"])
+def test_an_instance_made_in_python_is_refused_for_all_that_a_file_is(entry: str) -> None:
+    """Sets beyond jobs' bounds, jobs without an option, parted jobs that share; and what a copy broke."""
+    pair = {"name": "pair", "pool": "A", "gpus": 2, "power_w": 300.0, "rates": {"a": 1.0, "b": 1.0}}
+    held = [{"gpus": 1, "pool": "A", "set": "now", "nodes": {"n": [gpu]}} for gpu in (0, 1)]
+    made = small(
+        jobs=[
+            {"name": "a", "options": ROW, "max_gpus": 1, "current": held[0]},
+            {"name": "b", "options": ROW, "current": held[1]},
+            {"name": "c", "options": ROW, "min_gpus": 64, "can_wait": False},
+        ],
+        sets=[pair],
+    )
+    ask = {"solve": wattsched.solve, "model_of": engine.model_of}[entry]
+    with pytest.raises(InputError) as told:
+        ask(made)
+    with pytest.raises(InputError) as of_file:
+        instance_of(made.model_dump(mode="json"))
+    assert told.value.faults == of_file.value.faults
+    assert len(told.value.faults) == 3
+    assert "set 'pair': 2 GPUs are above the max_gpus 1 of 'a'" in told.value.faults
+    with pytest.raises(InputError, match="job name 'b'"):
+        ask(made.model_copy(update={"jobs": [made.jobs[1], made.jobs[1]], "sets": []}))
 
 
 def test_a_job_whose_gpu_broke_goes_on_elsewhere() -> None:

@@ -105,6 +105,39 @@ def test_reasons_say_what_is_lacking() -> None:
     assert "left out: j1: needs at least 8 GPUs" in str(found)
 
 
+@pytest.mark.parametrize("how", SOLVERS)
+@pytest.mark.parametrize("power_w", [None, 1000.0])
+@pytest.mark.parametrize("tenant", [False, True])
+def test_a_set_in_which_one_job_would_be_late_keeps_no_other_in(
+    how: tuple[str, str], power_w: float | None, tenant: bool
+) -> None:
+    """`a` is in time in a set alone that `b` would be late in, or beyond its tenant's joules or watts."""
+    one = {"gpus": [1], "pool": ["A"], "power_w": [100.0], "rate": [1.0]}
+    jobs = [{"name": "a", "deadline_s": 5.0}, {"name": "b"}]
+    jobs = [{**job, "options": one, "remaining_work": 10.0} for job in jobs]
+    slow = {"name": "slow", "pool": "A", "gpus": 1, "power_w": 100.0, "rates": {"a": 5.0, "b": 0.01}}
+    greedy = {**slow, "name": "greedy", "power_w": 500.0, "rates": {"a": 5.0, "b": 5.0}}
+    sets, tenants = [slow], {}
+    if tenant:
+        jobs[1]["tenant"], sets, tenants = "t", [greedy], {"t": {"power_w": 200.0}}
+        if how[1] in ("price", "highs"):
+            tenants, sets = {"t": {"energy_j": 2000.0}}, [slow]
+    else:
+        jobs[1]["deadline_s"] = 100.0
+    fields = {"jobs": jobs, "sets": sets, "tenants": tenants, "budgets": {"power_w": power_w}}
+    instance = Instance.model_validate({"cluster": CLUSTER, "objective": "goodput", **fields})
+    result = wattsched.solve(instance, formulation=how[0], solver=how[1])
+    assert (result.termination.reason, result.objective) == ("optimal", pytest.approx(1.0))
+    assert result.dropped == {"a": "cannot meet its deadline of 5 s"}
+    assert not result.claimed
+    assert wattsched.check(instance, result).faults == []
+    formed = [
+        {"job": name, "gpus": 1, "pool": "A", "set": sets[0]["name"], "nodes": {"n": [0]}} for name in "ab"
+    ]
+    forged = problem("sizing").decision.model_validate({"jobs": formed, "waiting": []})
+    assert wattsched.check(instance, forged).faults
+
+
 @pytest.mark.parametrize("max_power_w", [80.0, 100.0, 400.0])
 @pytest.mark.parametrize("bounds", [{}, {"min_gpus": 128}])
 def test_jobs_that_no_board_can_hold_are_told_so(max_power_w: float, bounds: dict[str, int]) -> None:

@@ -38,7 +38,8 @@ class Client:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-            connection.request(method, path, content, self.headers)
+            kind = {} if content is None else {"Content-Type": "application/json"}
+            connection.request(method, path, content, kind | self.headers)
             answer = connection.getresponse()
             return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
         finally:

@@ -47,7 +47,7 @@ def test_files_that_are_no_journals(tmp_path: Path) -> None:
             Journal(path)
         assert path.read_bytes() == content
     with pytest.raises(InputError, match="cannot be written: no such file or directory"):
-        Journal(tmp_path / "nowhere" / "j.db")
+        Journal(tmp_path / "nowhere" / "deeper" / "j.db")
     with pytest.raises(InputError, match="no such file or directory"):
         Journal(tmp_path / "missing.db", read_only=True)
     os.mkfifo(tmp_path / "pipe")
@@ -76,6 +76,7 @@ def test_a_folder_that_cannot_be_written_to(nobody: Path) -> None:
     with Journal(path) as journal:
         journal.create("s", DOCUMENT).upsert(jobs("a", "b"))
         journal.open("s").solve()
+    path.chmod(0o644)  # its owner lets others read it
     os.seteuid(65534)
     with pytest.raises(InputError, match="cannot be written: permission denied"):
         Journal(path)

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -48,12 +49,15 @@ def test_tokens(serve: Serve, tmp_path: Path) -> None:
         Tokens(tmp_path / "bad")
 
 
-def refused(shared: Client, body: Any, **options: Any) -> tuple[int, Any]:
+def refused(
+    shared: Client, body: Any, headers: Any = MappingProxyType({}), **options: Any
+) -> tuple[int, Any]:
     """What is answered to a body that is not read to its end: its sender may be cut off before that."""
     for _ in range(50):
         connection = http.client.HTTPConnection("127.0.0.1", shared.port, timeout=10)
         try:
-            connection.request("PUT", "/v1/sessions/x/jobs", body(), **options)
+            kind = {"Content-Type": "application/json", **headers}
+            connection.request("PUT", "/v1/sessions/x/jobs", body(), kind, **options)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         except ConnectionError:
@@ -82,7 +86,8 @@ def test_a_head_without_end(shared: Client) -> None:
 def test_a_half_written_request_changes_nothing(shared: Client) -> None:
     shared("PUT", "/v1/sessions/half", DOCUMENT)
     body = json.dumps(body_of("a")).encode()
-    head = f"PUT /v1/sessions/half/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    asked = "PUT /v1/sessions/half/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+    head = f"{asked}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     for sent in (head + body[:-1], head, head[:-2], b"\x00\xff\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", shared.port)) as connection:
             connection.sendall(sent)

@@ -34,6 +34,42 @@ def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     assert best.objective - tolerance <= stated <= best.objective + 1e-12 * max(1.0, abs(best.objective))
 
 
+@settings(max_examples=40)
+@given(data=st.data())
+def test_columns_that_take_what_integers_leave_are_integers(data):
+    """As the GPU share that usual tasks can use: at most what is left, in several sums."""
+    n = data.draw(st.integers(1, 4))
+    whole = st.integers(1, 9)
+    room = data.draw(st.lists(whole, min_size=n, max_size=n))
+    price = data.draw(st.lists(whole, min_size=n, max_size=n))
+    gain = data.draw(st.lists(st.sampled_from([0.1, 1 / 3, 0.7]), min_size=2, max_size=2))
+    factor = data.draw(st.sampled_from([1.0, 1.5]))
+    # Of each k: x_k, v_k <= room_k (1 - x_k), v_k <= 5; then u_1, u_2 <= sum of v, u_1 <= 6 x_1.
+    rows = np.zeros((2 * n + 3, 2 * n + 2))
+    rows[:n, :n], rows[:n, n : 2 * n] = np.diag(room), np.eye(n)
+    rows[n : 2 * n, n : 2 * n] = np.eye(n)
+    rows[2 * n : 2 * n + 2, n : 2 * n] = -factor
+    rows[2 * n, 2 * n] = rows[2 * n + 1, 2 * n + 1] = rows[2 * n + 2, 2 * n] = 1.0
+    rows[2 * n + 2, 0] = -6.0
+    upper = np.concatenate([room, np.full(n, 5.0), np.zeros(3)])
+    program = Program(
+        cost=np.concatenate([price, np.zeros(n), -np.array(gain)]),
+        group_start=np.zeros(1, dtype=int),
+        matrix=csc_array(rows),
+        row_lower=np.full(len(rows), -np.inf),
+        row_upper=upper,
+        lower=np.zeros(2 * n + 2),
+        upper=np.concatenate([np.ones(n), np.full(n + 2, 9.0 * n)]),
+        integer=np.arange(2 * n + 2) < n,
+        rows=(Block("row", len(rows)),),
+        columns=(Block("column", 2 * n + 2),),
+    )
+    assert (integer_relaxation(program).unit == 1.0).all() == (factor == 1.0)
+    best, found = highs.solve(program, Limits(gap=0.0)), cpsat.solve(program, Limits(gap=0.0))
+    assert found.objective == pytest.approx(best.objective, abs=1e-9)
+    assert best.objective - 1e-6 <= found.bound <= best.objective + 1e-9
+
+
 def test_unbounded_column_is_declined(knapsack):
     program = knapsack(2, 2)
     wide = Program(

@@ -33,7 +33,7 @@ def restated(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
     document["gap"] = None if bound is None else _gap(objective, bound)
     document["proven_gap"] = None if proven is None else _gap(objective, proven)
     document["claimed"] = bound is not None and (
-        proven is None or sign * (bound - proven) > 1e-8 * abs(proven)
+        proven is None or sign * (bound - proven) > 1e-9 * abs(proven)
     )
     return document
 

@@ -179,6 +179,10 @@ def instances_with_sets(draw: st.DrawFn, max_jobs: int = 3) -> Instance:
     movable = [job for job in jobs if job["preemptible"]]
     assume(len(movable) > 1)
     _let_share(draw, movable)
+    for job in movable:
+        # In which some sets would make them late.
+        if draw(st.integers(0, 2)) == 0:
+            job["deadline_s"] = draw(SECONDS)
     types = [node["gpu_type"] for node in content["cluster"]["nodes"]]
     content["sets"] = [
         draw(_sets(f"set{number}", types, [job["name"] for job in movable]))

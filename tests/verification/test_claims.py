@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wattsched import solve
-from wattsched.documents import verdict_on
+from wattsched.documents import instance_of, verdict_on
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
 
@@ -84,3 +84,69 @@ def test_certificates_may_claim_less_than_they_prove_but_no_more(instance: Any, 
         certificate = result["certificate"] | {"bound": proven * factor}
         told = verdict_on(instance, result | {"certificate": certificate}).faults
         assert honest is not any("its prices prove" in fault for fault in told)
+
+
+GPU = {"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": [{"name": "n", "gpu_type": "A", "gpus": 4}]}
+ONE = {"gpus": [1], "pool": ["A"], "power_w": [300.0], "rate": [1.0]}
+BOUND = {"name": "a", "options": ONE, "remaining_work": 1000.0, "can_wait": False}
+FREE = {"name": "b", "options": ONE, "remaining_work": 1000.0}
+
+
+def sizing(*jobs: dict[str, Any], **fields: Any) -> Any:
+    return instance_of({"objective": "goodput", "cluster": GPU, "jobs": list(jobs), **fields})
+
+
+def late_in_shifting() -> Any:
+    late = HORIZON.jobs[1].model_copy(update={"deadline_s": HORIZON.jobs[1].arrival_s + 1e-3})
+    return HORIZON.model_copy(update={"jobs": [HORIZON.jobs[0], late, HORIZON.jobs[2]]})
+
+
+def late_in_sharing() -> Any:
+    late = SHARING.jobs[0].model_copy(update={"deadline_s": 1e-3, "can_wait": False})
+    return SHARING.model_copy(update={"jobs": [late, *SHARING.jobs[1:]]})
+
+
+TRIVIAL = {
+    "past its deadline": sizing({**BOUND, "deadline_s": 500.0}, FREE),
+    "beyond its tenant's joules": sizing({**BOUND, "tenant": "t"}, FREE, tenants={"t": {"energy_j": 10.0}}),
+    "late in its only set": sizing(
+        {**BOUND, "deadline_s": 500.0},
+        {**FREE, "deadline_s": 2000.0},
+        sets=[{"name": "s", "pool": "A", "gpus": 1, "power_w": 300.0, "rates": {"a": 5.0, "b": 0.1}}],
+    ),
+    "above the power cap": sizing(BOUND, FREE, budgets={"power_w": 300.0}),
+    "below what all jobs' options give": sizing(
+        {**FREE, "deadline_s": 500.0}, budgets={"least_goodput": 1.0}
+    ),
+    "nothing but idle GPUs": sizing(budgets={"power_w": 100.0}),
+    "shifting": late_in_shifting(),
+    "sharing": late_in_sharing(),
+}
+
+
+@pytest.mark.parametrize("case", TRIVIAL)
+def test_what_a_look_at_each_job_shows_needs_no_word_of_a_solver(case: str) -> None:
+    instance = TRIVIAL[case]
+    result = solve(instance)
+    assert (result.termination.reason, result.claimed) == ("infeasible", False), result.termination
+    document = result.model_dump(mode="json")
+    verdict = verdict_on(instance, document)
+    assert verdict.requiring(0.0).faults == []
+    assert verdict.infeasible
+    assert not verdict.claimed
+    if result.certificate is None:
+        # It may be said to be on a solver's word, as earlier versions did.
+        assert verdict_on(instance, document | {"claimed": True}).faults == []
+
+
+@pytest.mark.parametrize("jobs", [(BOUND, FREE), ({**FREE, "deadline_s": 500.0}, BOUND), ()])
+def test_a_round_with_a_decision_is_not_infeasible_by_nothing(jobs: tuple[dict[str, Any], ...]) -> None:
+    instance = sizing(*jobs)
+    for certificate in (None, {"prices": {}, "bound": 1.0}):
+        document = solve(instance.model_copy(update={"objective": "goodput"})).model_dump(mode="json")
+        nothing = dict.fromkeys(("objective", "bound", "gap", "proven_gap", "decision"))
+        ended = {"reason": "infeasible", "limit": None, "detail": ""}
+        told = {"certificate": certificate, "prices": {}, "totals": {}, "dropped": {}, "checked": False}
+        verdict = verdict_on(instance, document | nothing | told | {"termination": ended})
+        assert verdict.faults
+        assert not verdict.infeasible

@@ -33,7 +33,7 @@ from wattsched.verification.arithmetic import common_step
 from wattsched.verification.counting import Counted, counted, named
 from wattsched.verification.placement.checker import NodeState, fits_somewhere, waiting_w, worth
 from wattsched.verification.placement.hosting import Hostable, TooManyError, hostable
-from wattsched.verification.report import Proof, charges
+from wattsched.verification.report import Proof, charges, reach_of
 from wattsched.verification.tree import Taken
 
 MOST_STATES = 50_000
@@ -130,11 +130,18 @@ class Prover:
         size = math.fsum(abs(part) for part in parts)
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
         if step < _LEAST_STEP * size or step == 0.0:
-            return Proof(bound=bound)
+            return Proof(bound=bound, reach=reach_of(bound, self._dearest))
         rounded = float(math.ceil(Fraction(bound) / step) * step)
         waiting = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
         more = min(waiting, default=math.inf)
-        return Proof(bound=min(rounded, bound + more * (1.0 - SUM_ROUNDING)), step=float(step))
+        bound = min(rounded, bound + more * (1.0 - SUM_ROUNDING))
+        return Proof(bound=bound, reach=reach_of(bound, self._dearest), step=float(step))
+
+    @cached_property
+    def _dearest(self) -> float:
+        """Cost that no decision exceeds: every task waits, and every node changes most."""
+        most = (float(np.abs(self._sets[kind].cost).max(initial=0.0)) for kind in self._kinds)
+        return math.fsum(self._waiting.values()) + math.fsum(most)
 
     @cached_property
     def _step(self) -> Fraction:

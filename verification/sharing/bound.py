@@ -32,7 +32,7 @@ from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstanc
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.counting import Counted, counted, named
-from wattsched.verification.report import ROUNDING, Proof, charges
+from wattsched.verification.report import ROUNDING, Proof, charges, reach_of
 from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
 from wattsched.verification.tree import Taken
 
@@ -98,6 +98,9 @@ class Prover:
         found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, outside)
         if faults:
             return Proof(faults)
+        if self._nowhere:
+            bound = math.inf if self.sense == "min" else -math.inf
+            return Proof(bound=bound, excess=math.inf)
         charged = defaultdict(float, found)
         rows |= {count.split.row: float(count.split.limit) for count in counts}
         parts = [-charged[row] * limit for row, limit in rows.items()]
@@ -106,7 +109,8 @@ class Prover:
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(charged[row] * ROUNDING * limit for row, limit in self.budgets.items())
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
-        return Proof(bound=bound if self.sense == "min" else -bound, excess=excess)
+        sign, reach = 1.0 if self.sense == "min" else -1.0, reach_of(bound, self._dearest)
+        return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
 
     def _parts(self, charged: Mapping[str, float], counts: list[tuple[_Count, float]]) -> Iterator[float]:
         """What jobs and units add to the bound, counts with their charges."""
@@ -140,6 +144,16 @@ class Prover:
                 best[name] += self._jobs[name].least(slope, epoch_s, gain, shared=size > 1)
             total += best[name]
         return total
+
+    @cached_property
+    def _nowhere(self) -> bool:
+        """Whether a job may not wait, and is late in every set."""
+        bound = np.isinf([self._waiting[job.name] for job in self.instance.jobs])
+        for one in (one for sets in self._sets.values() for one in sets) if bound.any() else ():
+            for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
+                jobs = self._jobs[name]
+                bound[jobs.numbers[jobs.in_time(epoch_s, shared=len(one.classes) > 1)]] = False
+        return bool(bound.any())
 
     @cached_property
     def _dearest(self) -> float:
@@ -224,15 +238,18 @@ class _Candidates:
     def __init__(self, instance: SharingInstance, numbers: list[int]):
         jobs = [instance.jobs[j] for j in numbers]
         self.sociable = sum(not job.exclusive for job in jobs)
-        self._numbers = np.array(numbers)
+        self.numbers = np.array(numbers)
         self._epochs = np.array([job.remaining_epochs for job in jobs])
         # A job that may not share has no time to share in.
         deadline_s = np.array([math.inf if job.deadline_s is None else job.deadline_s for job in jobs])
         self._alone_s = deadline_s * (1 + ROUNDING)
         self._shared_s = np.where([job.exclusive for job in jobs], -math.inf, self._alone_s)
 
+    def in_time(self, epoch_s: float, *, shared: bool) -> BoolArray:
+        """Which of the jobs meet their deadlines at so many seconds per epoch."""
+        return np.asarray(self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s))
+
     def least(self, slope: float, epoch_s: float, gain: FloatArray, *, shared: bool) -> float:
         """Least of ``slope * epochs - gain`` over the jobs that meet their deadlines, infinite for none."""
-        in_time = self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s)
-        costs = slope * self._epochs - gain[self._numbers]
-        return float(np.min(costs[in_time], initial=math.inf))
+        costs = slope * self._epochs - gain[self.numbers]
+        return float(np.min(costs[self.in_time(epoch_s, shared=shared)], initial=math.inf))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
-from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges
+from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
 from wattsched.verification.shifting.least_cost import LeastCost
 from wattsched.verification.shifting.listing import Listing, schedules_up_to
 from wattsched.verification.shifting.outcomes import (
@@ -114,12 +114,9 @@ class Prover:
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
         least = self._least(charged, taken) if least is None else least
-        if math.inf not in least:
-            return self.together(charged, least, within)
-        if taken:
+        if math.inf in least:  # a job has no schedule that ends in time
             return Proof(bound=math.inf, excess=math.inf)
-        late = self.instance.jobs[least.index(math.inf)].name
-        return Proof([f"certificate: job '{late}' has no schedule that ends in time"])
+        return self.together(charged, least, within)
 
     def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
         """Least costs of all jobs at charges of rows, or less."""
@@ -175,7 +172,8 @@ class Prover:
         leeway = math.fsum(
             price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS
         )
-        return Proof(bound=bound, excess=bound - leeway - self._dearest * (1 + ROUNDING))
+        excess = bound - leeway - self._dearest * (1 + ROUNDING)
+        return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess)
 
 
 def levels_of(size: int, together: int, *, leaf: bool) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.verification.claims import WITHOUT_DECISION, Rules, Verdict, check_result
+from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
 
-TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items() if name != "mean-completion"}
+TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items()}
 """Criterion to the name of its budget and total."""
 FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
+NOTHING = 1e-12
+"""As good as nothing, relative to the largest total of a frontier: the rounding of sums."""
 
 
 def require_forecast(instance: ShiftingInstance, against: str) -> None:
@@ -28,12 +31,23 @@ def require_forecast(instance: ShiftingInstance, against: str) -> None:
         raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
 
 
+def other_than(objective: str, against: str) -> str:
+    """The criterion of a frontier that an objective is not."""
+    return against if objective == "mean-completion" else "mean-completion"
+
+
 def bounded(
     instance: ShiftingInstance, objective: str, against: str, limit: float | None
 ) -> ShiftingInstance:
-    """The instance of a point: another objective, and a limit on the criterion instead of both budgets."""
-    budgets = instance.budgets.model_copy(update={"average_completion_s": None, TOTALS[against]: limit})
+    """The instance of a point: an objective, and a limit on the other criterion instead of both budgets."""
+    limits = {"average_completion_s": None, TOTALS[against]: None}
+    budgets = instance.budgets.model_copy(update=limits | {TOTALS[other_than(objective, against)]: limit})
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
+
+
+def is_more(value: float, other: float, most: float) -> bool:
+    """Whether a total is more than another by more than rounding, in a frontier of such totals at most."""
+    return value > other + ROUNDING * other + NOTHING * most
 
 
 def check_pareto(
@@ -42,7 +56,10 @@ def check_pareto(
     frontier: dict[str, Any],
     require_gap: float | None = None,
 ) -> Verdict:
-    """Check a Pareto result: decision and claims of every point, and their order.
+    """Check a Pareto result: decisions, claims and order, and that it ends where nothing is less.
+
+    That no decision dominates a point, and that none is beyond the ends, is on the solver's word where the
+    results that show it are not there; with `require_gap` that is refused.
 
     Parameters
     ----------
@@ -56,7 +73,7 @@ def check_pareto(
     ValueError
         If the instance has no forecast of the criterion.
     """
-    against, faults, claimed = frontier["tradeoff"], [], False
+    against, faults, claims = frontier["tradeoff"], list[str](), list[bool]()
     require_forecast(instance, against)
     if frontier["instance"] != instance.name:
         faults.append(f"instance: the frontier is of '{frontier['instance']}', not of '{instance.name}'")
@@ -64,26 +81,95 @@ def check_pareto(
         reason = "" if frontier["termination"] is None else frontier["termination"]["reason"]
         if reason not in WITHOUT_DECISION or require_gap is not None:
             faults.append("points: there are none, and so nothing is proven")
-        claimed = reason == "infeasible"
-    for number, point in enumerate(frontier["points"]):
-        result = point["result"]
+        claims.append(reason == "infeasible")
+    least: dict[str, float] = {}
+
+    def totals_of(where: str, result: dict[str, Any], limit: float | None) -> Mapping[str, float]:
+        """Totals of a result, recomputed; those of a result without a limit are the least there are."""
         objective = result["objective_name"]
         if objective not in ("mean-completion", against):
-            faults.append(f"points[{number}]: minimises '{objective}', which is no end of this frontier")
-            continue
-        verdict = check_result(rules, bounded(instance, objective, against, point["limit"]), result)
+            faults.append(f"{where}: minimises '{objective}', which is no end of this frontier")
+            return {}
+        verdict = check_result(rules, bounded(instance, objective, against, limit), result)
         verdict = verdict.requiring(require_gap)
-        claimed = claimed or verdict.claimed
-        faults += [f"points[{number}].{fault}" for fault in verdict.faults]
+        claims.append(verdict.claimed)
+        faults.extend(f"{where}.{fault}" for fault in verdict.faults)
         if result["decision"] is None:
-            faults.append(f"points[{number}]: has no decision")
-    faults = faults or list(_of_order(frontier["points"], TOTALS[against]))
-    return Verdict(faults, claimed=claimed)
+            faults.append(f"{where}: has no decision")
+        elif limit is None and TOTALS[objective] in verdict.totals:
+            least.setdefault(objective, verdict.totals[TOTALS[objective]])
+        return verdict.totals
+
+    ends = [totals_of(f"ends[{k}]", end, None) for k, end in enumerate(frontier["ends"])]
+    points = [totals_of(f"points[{k}]", p["result"], p["limit"]) for k, p in enumerate(frontier["points"])]
+    before = [
+        p["before"] and totals_of(f"points[{k}].before", p["before"], p["before_limit"])
+        for k, p in enumerate(frontier["points"])
+    ]
+    if faults or not points:
+        return Verdict(faults, claimed=any(claims))
+    criteria = ("mean-completion", against)
+    most = {one: max(totals[TOTALS[one]] for totals in [*ends, *points]) for one in criteria}
+    amounts = [{one: totals[TOTALS[one]] for one in criteria} for totals in points]
+    faults += _of_order(amounts, against, most)
+    unproven = []
+    for criterion, k in zip(criteria, (0, len(points) - 1), strict=True):
+        found, total = amounts[k][criterion], TOTALS[criterion]
+        if criterion not in least:
+            unproven.append(f"ends: nothing shows the least {total}")
+        elif is_more(found, least[criterion], most[criterion]):
+            told = f"its {total} is {found:.12g}, the least is {least[criterion]:.12g}"
+            faults.append(f"points[{k}]: is no end of the frontier: {told}")
+    for k, (point, first) in enumerate(zip(frontier["points"], before, strict=True)):
+        other = other_than(point["result"]["objective_name"], against)
+        known = least if first is None else {other: first[TOTALS[other]]}
+        if not _is_undominated(point, amounts[k], other, known, most):
+            told = f"points[{k}]: nothing shows that no decision dominates it"
+            (unproven if first is None else faults).append(told)
+    faults += unproven if require_gap is not None else []
+    return Verdict(faults, claimed=any(claims) or bool(unproven))
 
 
-def _of_order(points: list[dict[str, Any]], total: str) -> Iterator[str]:
+def _is_undominated(
+    point: dict[str, Any],
+    amounts: Mapping[str, float],
+    other: str,
+    least: Mapping[str, float],
+    most: Mapping[str, float],
+) -> bool:
+    """Whether no decision is as good as a point in both criteria, and better in one.
+
+    Parameters
+    ----------
+    other : str
+        The criterion that the point's result does not minimise.
+    least : mapping of str to float
+        The least that is known of criteria, of the other one within the limit of the result before.
+    """
+
+    def equal(value: float, reference: float, criterion: str) -> bool:
+        by = (most[criterion],)
+        return not is_more(value, reference, *by) and not is_more(reference, value, *by)
+
+    if least.keys() == amounts.keys() and all(equal(amounts[one], least[one], one) for one in least):
+        return True
+    objective, limit, before = point["result"]["objective_name"], point["limit"], point["before"]
+    if before is not None and before["objective_name"] != other:
+        return False
+    within = amounts[objective] if point["before_limit"] is None else point["before_limit"]
+    return (
+        limit is not None
+        and other in least
+        and equal(limit, least[other], other)
+        and not is_more(amounts[other], limit, most[other])
+        and not is_more(amounts[objective], within, most[objective])
+    )
+
+
+def _of_order(amounts: list[Mapping[str, float]], against: str, most: Mapping[str, float]) -> Iterator[str]:
     """Later completion has to buy something."""
-    totals = [point["result"]["totals"] for point in points]
-    for number, (one, other) in enumerate(pairwise(totals), start=1):
-        if not one["average_completion_s"] < other["average_completion_s"] or not one[total] > other[total]:
-            yield f"points[{number}]: is no later with less {total} than the one before"
+    for number, (one, later) in enumerate(pairwise(amounts), start=1):
+        if not is_more(later["mean-completion"], one["mean-completion"], most["mean-completion"]) or (
+            not is_more(one[against], later[against], most[against])
+        ):
+            yield f"points[{number}]: is no later with less {TOTALS[against]} than the one before"

@@ -26,7 +26,7 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, float_above, float_below
-from wattsched.verification.report import TOLERANCE, Proof, charges
+from wattsched.verification.report import CLAIM_TOLERANCE, TOLERANCE, Proof, charges
 from wattsched.verification.sizing.least_cost import (
     LeastCosts,
     NoOptionError,
@@ -61,9 +61,6 @@ from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
 """Rational arithmetic takes some 40 microseconds for an option; larger rounds are proven in doubles."""
-
-CLAIM_TOLERANCE = 1e-9
-"""By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
 
 
 def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
@@ -218,8 +215,8 @@ class Prover:
     def _require_configurations(self) -> None:
         of = self.configurations
         for j in np.flatnonzero(np.diff(of.start)[of.kind] == 0).tolist():
-            lacking = f"job '{of.jobs.names[j]}' has no configuration that it could run as"
-            raise ValueError(of.unknown.get(int(of.kind[j]), lacking))
+            kind = int(of.kind[j])
+            raise ValueError(of.unknown[kind]) if kind in of.unknown else NoOptionError
 
     @cached_property
     def near(self) -> Options:

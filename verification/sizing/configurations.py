@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.sizing.instance import Instance, content_of_kinds
+from wattsched.instances.sizing.instance import Instance, JobSet, content_of_kinds
+from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
@@ -19,9 +20,13 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.topology.remembered import Last
+from wattsched.verification.report import ROUNDING, TOLERANCE
 from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
-from wattsched.verification.sizing.tenants import alone, weights
+from wattsched.verification.sizing.tenants import alone, alone_j, drawn_j, metered, weights
+
+LAST_DIGITS = 1e-12
+"""A time that equals its deadline may miss it by so much, relative to it."""
 
 Setting = tuple[str, int, int | None, float | None, int | None]
 """Pool, GPU count, frequency, power limit, batch size."""
@@ -30,7 +35,8 @@ Setting = tuple[str, int, int | None, float | None, int | None]
 class Configuration(NamedTuple):
     """What a job may run as; ``completion_s`` is of a table that states that and no rate, for a unit of work.
 
-    In a set, `power_w` is that of all its ``members``, of which one ``leads``: it takes the GPUs.
+    In a set, `power_w` is that of all its ``members``, of which one ``leads``: it takes the GPUs. Where all
+    of these keep their deadlines and what their tenants may use to the last digits it is ``in_time``.
     """
 
     setting: Setting
@@ -40,6 +46,7 @@ class Configuration(NamedTuple):
     set: str | None = None
     members: int = 1
     leads: bool = True
+    in_time: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,8 +382,18 @@ def _settings(
     ]
 
 
+def lasts_s(job: Job, row: Configuration) -> float:
+    """Seconds to completion of a job that runs as this, its restart included."""
+    pool, gpus, _, _, batch = row.setting
+    held = None if job.current is None else (job.current.pool, job.current.gpus, job.current.batch_size)
+    return job.remaining_work / row.rate + (0.0 if held in (None, (pool, gpus, batch)) else job.restart_s)
+
+
 def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> dict[str, list[Configuration]]:
-    """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use."""
+    """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use.
+
+    A set in which one of its jobs would be late, or beyond what its tenant may use, is not formed.
+    """
     numbers = {name: j for j, name in enumerate(jobs.names)} if instance.sets else {}
     found: dict[str, list[Configuration]] = {}
     for declared in instance.sets:
@@ -389,15 +406,37 @@ def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> d
                 continue
             if any(job.pools is not None and names.isdisjoint(job.pools) for job in members):
                 continue
-            settings = declared.frequency_mhz, declared.power_limit_w
-            for number, (name, rate) in enumerate(declared.rates.items()):
-                row = Configuration(
-                    (pool.name, declared.gpus, *settings, declared.batch_sizes.get(name)),
-                    rate,
-                    declared.power_w,
-                    set=declared.name,
-                    members=len(members),
-                    leads=number == 0,
-                )
-                found.setdefault(name, []).append(row)
+            rows = _rows_of_set(declared, pool.name)
+            ran = list(zip(members, rows, strict=True))
+            if all(_keeps(instance, job, row, TOLERANCE, TOLERANCE) for job, row in ran):
+                in_time = all(_keeps(instance, job, row, LAST_DIGITS, ROUNDING) for job, row in ran)
+                for job, row in ran:
+                    found.setdefault(job.name, []).append(row._replace(in_time=in_time))
     return found
+
+
+def _rows_of_set(declared: JobSet, pool: str) -> list[Configuration]:
+    """What each job of a set runs as in it."""
+    common = pool, declared.gpus, declared.frequency_mhz, declared.power_limit_w
+    return [
+        Configuration(
+            (*common, declared.batch_sizes.get(name)),
+            rate,
+            declared.power_w,
+            set=declared.name,
+            members=len(declared.rates),
+            leads=number == 0,
+        )
+        for number, (name, rate) in enumerate(declared.rates.items())
+    ]
+
+
+def _keeps(instance: Instance, job: Job, row: Configuration, late: float, beyond: float) -> bool:
+    """Whether a job that runs as this keeps its deadline and what its tenant may use, but for so much."""
+    seconds, power_w = lasts_s(job, row), row.power_w / row.members
+    gpus, most_w = alone(instance, job.tenant)
+    if row.setting[1] / row.members > gpus or power_w > most_w:
+        return False
+    joules = float(drawn_j(instance, power_w, seconds)) if metered(instance) else 0.0
+    in_time = job.deadline_s is None or seconds <= job.deadline_s * (1 + late)
+    return in_time and joules <= alone_j(instance, job.tenant) * (1 + beyond)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.by_kind import by_kind_of
@@ -25,7 +24,7 @@ RowPrices = Mapping[Use, Fraction]
 
 
 class NoOptionError(ValueError):
-    """The splits of a certificate tree leave a job nothing that it could do."""
+    """A job has nothing that it could do, or the splits of a certificate tree leave it nothing."""
 
 
 class LeastCosts(NamedTuple):
@@ -74,9 +73,7 @@ def least_costs(
     Raises
     ------
     NoOptionError
-        If splits leave a job no option in time.
-    ValueError
-        If a job has none without them.
+        If a job has no option in time, or splits leave it none.
     """
     if not options.instance.jobs:
         nothing = Fraction(0)
@@ -84,7 +81,7 @@ def least_costs(
     left = allowed or {}
     found, size = _least_of_all(options, prices, left, near, chunk)
     low, high, late = found
-    _require_options(options.instance, low, left)
+    _require_options(low)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
@@ -186,7 +183,7 @@ def reach_of(
     left = allowed or {}
     parts = (_left(listed, left) for listed in options.parts(chunk))
     reach = Reach.joined(_reach(listed, options, prices) for listed in parts)
-    _require_options(options.instance, np.minimum.reduceat(reach.low, reach.start), left)
+    _require_options(np.minimum.reduceat(reach.low, reach.start))
     return reach
 
 
@@ -197,13 +194,9 @@ def in_range(options: Options, prices: RowPrices) -> bool:
     )
 
 
-def _require_options(instance: Instance, least: Numbers, allowed: Allowed) -> None:
-    lost = np.flatnonzero(least == np.inf)
-    if any(int(job) in allowed for job in lost):
+def _require_options(least: Numbers) -> None:
+    if (least == np.inf).any():
         raise NoOptionError
-    if len(lost):
-        name = instance.jobs[int(lost[0])].name
-        raise ValueError(f"job '{name}' has no option that is complete by its deadline")
 
 
 def _finite(high: Numbers, late: Numbers) -> Numbers:

@@ -15,12 +15,9 @@ from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.column import NONE
-from wattsched.verification.sizing.configurations import JobConfigurations
+from wattsched.verification.sizing.configurations import LAST_DIGITS, JobConfigurations, lasts_s
 from wattsched.verification.sizing.pools import pools_of
 from wattsched.verification.sizing.tenants import ROUNDING, alone_j, drawn_j, metered
-
-LAST_DIGITS = 1e-12
-"""A time that equals its deadline may miss it by so much, relative to it."""
 
 
 class Decided(NamedTuple):
@@ -135,8 +132,6 @@ def _have_other(known: JobConfigurations) -> BoolArray:
 def _runs(known: JobConfigurations, j: int) -> Iterator[tuple[float, float]]:
     """Seconds to completion, and watts, of everything that a job could run as; in a set its part of them."""
     job = known.jobs[j]
-    held = None if job.current is None else (job.current.pool, job.current.gpus, job.current.batch_size)
     for one in (*known.of(j), *known.in_sets(job.name)):
-        pool, gpus, _, _, batch = one.setting
-        lost_s = 0.0 if held in (None, (pool, gpus, batch)) else job.restart_s
-        yield job.remaining_work / one.rate + lost_s, one.power_w / one.members
+        if one.in_time:
+            yield lasts_s(job, one), one.power_w / one.members

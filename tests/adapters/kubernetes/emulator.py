@@ -1,4 +1,4 @@
-"""A small model of an API server: objects of nodes and pods, bindings and evictions, and what becomes of pods."""
+"""A small model of an API server: nodes and pods, bindings and evictions, and what becomes of pods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class KubernetesWorld(World):
             ready = {"type": "Ready", "status": "False" if name in self.down else "True"}
             status = {"capacity": has, "allocatable": has, "conditions": [ready]}
             labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-            nodes.append({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status})
+            nodes.append(
+                {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
+            )
         return copy.deepcopy({"time": self.clock(), "nodes": nodes, "pods": list(self.pods.values())})
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
@@ -159,7 +161,7 @@ class KubernetesWorld(World):
         if self.rng.random() < 0.8:
             own[PREFIX + "preemptible"] = "true"
         job = {"name": name, "gpus": gpus, "pods": pods, "said": own, "labels": labels, "foreign": foreign}
-        job |= {"seconds": self.rng.choice([20.0, 90.0, 300.0]), "good": said is None and not foreign}
+        job |= {"seconds": self.rng.choice([20.0, 60.0, 150.0]), "good": said is None and not foreign}
         self.jobs[name] = job | {"ended": False, "begun_s": None, "runs": 0}
         for place in range(pods):
             self._make(self.jobs[name], str(place))
@@ -224,8 +226,3 @@ class KubernetesWorld(World):
         if twice := [name for name, runs in self.ended.items() if runs > 1]:
             self.faults.append(f"{twice} ran twice")
         return [f"{name}: {job}" for name, job in self.jobs.items() if job["good"] and not job["ended"]]
-
-
-def patched(monkeypatch: Any) -> type[KubernetesWorld]:
-    """The world; nothing of ours has to be changed for it."""
-    return KubernetesWorld

@@ -74,7 +74,7 @@ class Trial:
         text = (ROOT / "deploy" / "scheduler.yaml").read_text()
         text = text.replace("config.k8s.io/v1", "config.k8s.io/v1beta1").replace("TOKEN", self.token)
         text = text.replace("wattsched.wattsched.svc:8765", f"127.0.0.1:{self.port}")
-        text = text.replace("ignorable: true", f"ignorable: {str(ignorable).lower()}")
+        text = text.replace("ignorable: false", f"ignorable: {str(ignorable).lower()}")
         text += f"clientConnection: {{kubeconfig: {self.folder}/cluster/kubeconfig}}\n"
         text += "leaderElection: {leaderElect: false}\n"
         text += f"healthzBindAddress: 127.0.0.1:{(port := free_port())}\n"

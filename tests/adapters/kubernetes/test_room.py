@@ -405,3 +405,22 @@ def test_a_gang_is_stopped_only_if_all_its_pods_allow_it(cluster: Cluster) -> No
     assert (rounds.round().stopped, len(cluster.running())) == ({}, 2)
     cluster.pods["mixed-0"]["metadata"]["annotations"][PREFIX + "preemptible"] = "true"
     assert (rounds.round().stopped.keys(), cluster.running()) == ({"t/gang:mixed"}, set())
+
+
+def test_pods_that_are_given_back_have_nothing_of_ours(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.submit("one", weight=2)
+    cluster.submit("theirs", spec={"schedulerName": "other", "nodeName": "n1"})
+    rounds = cluster.rounds()
+    assert started(rounds.round()) == {"t/one"}
+
+    def annotate(namespace: str, name: str, uid: str, annotations: dict[str, None]) -> None:
+        for key in annotations:
+            del cluster.pods[name]["metadata"]["annotations"][key]
+
+    monkeypatch.setattr(cluster, "annotate", annotate)
+    assert rounds.give_back() == {"t/one": ""}
+    assert cluster.pods["one"]["metadata"]["annotations"] == {PREFIX + "weight": "2"}
+    assert cluster.pods["one"]["spec"]["nodeName"]
+    assert rounds.give_back() == {}

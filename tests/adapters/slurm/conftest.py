@@ -1,9 +1,14 @@
-"""A real Slurm for tests, where it is installed and they run as root; without it they are skipped."""
+"""Real Slurms for tests, where they run as root: the installed one, and those of WATTSCHED_SLURM_ROOTS.
+
+Without them these tests are skipped. Every test runs on each release.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,13 +20,23 @@ from cli.conftest import run
 __all__ = ["load_script", "run"]
 
 
+ROOTS = [None, *(Path(name) for name in os.environ.get("WATTSCHED_SLURM_ROOTS", "").split(":") if name)]
+
+
+@pytest.fixture(scope="session", params=ROOTS, ids=lambda root: root.name if root else "installed")
+def root(request: pytest.FixtureRequest) -> Path | None:
+    """Root folder of the Debian whose Slurm is tried; None is this machine's."""
+    found: Path | None = request.param
+    return found
+
+
 @pytest.fixture(scope="session")
-def emulated(load_script: Any) -> ModuleType:
-    """The module that starts clusters; skips where that does not work."""
+def emulated(load_script: Any, root: Path | None) -> Callable[..., Any]:
+    """What starts clusters; skips where that does not work."""
     module: ModuleType = load_script("emulated_slurm")
-    if why := module.missing():
+    if why := module.missing(root):
         pytest.skip(why)
-    return module
+    return partial(module.emulated_slurm, root=root)
 
 
 @pytest.fixture
@@ -32,9 +47,10 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(emulated: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(emulated: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Two nodes of eight GPUs that Slurm's commands find; the prolog notes the settings that it finds."""
     prolog = f"[ -f {folder}/settings/$SLURM_JOB_ID ] && cat {folder}/settings/$SLURM_JOB_ID >> {folder}/seen"
-    with emulated.emulated_slurm(folder, 2, prolog=prolog) as running:
-        monkeypatch.setenv("SLURM_CONF", running.environment["SLURM_CONF"])
+    with emulated(folder, 2, prolog=prolog) as running:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, running.environment[name])
         yield running

@@ -110,7 +110,11 @@ class SlurmWorld(World):
             assert rest[0] == "Incomplete"
             if job.state != "RUNNING" or not job.requeue:
                 raise SlurmError("scontrol: Job has already finished")
-            job.state, job.leaves_s, job.priority = "COMPLETING", self.true_s + self.rng.choice([0, 0, 5, 50]), 0
+            job.state, job.leaves_s, job.priority = (
+                "COMPLETING",
+                self.true_s + self.rng.choice([0, 0, 5, 50]),
+                0,
+            )
             job.restarts += 1
 
     def _node(self, name: str) -> dict[str, Any]:
@@ -166,14 +170,16 @@ class SlurmWorld(World):
 
     def _add(self, gpus: int, comment: str, **fields: Any) -> None:
         self.made += 1
-        self.jobs[self.made] = Job(self.made, gpus, self.rng.choice([20.0, 90.0, 300.0]), comment, **fields)
+        self.jobs[self.made] = Job(self.made, gpus, self.rng.choice([20.0, 60.0, 150.0]), comment, **fields)
 
     def submit(self, said: Any = None) -> None:
         gpus, requeue = self.rng.choice([1, 2, 4, 8]), self.rng.random() < 0.8
         if said is not None:
             self._add(gpus, json.dumps({"wattsched": said}), good=False)
             return
-        self._add(gpus, json.dumps({"wattsched": self.rng.choice([{}, {"options": f"of{gpus}"}])}), requeue=requeue)
+        self._add(
+            gpus, json.dumps({"wattsched": self.rng.choice([{}, {"options": f"of{gpus}"}])}), requeue=requeue
+        )
 
     def come_foreign(self) -> None:
         self._add(self.rng.randint(1, 6), "", foreign=True, priority=1)
@@ -212,7 +218,11 @@ class SlurmWorld(World):
         for job in self.jobs.values():
             launch = job.launch
             released = job.state == "PENDING" and job.priority > 0 and launch.get("run") == job.restarts
-            if job.state == "RUNNING" or (leaving and job.state == "COMPLETING") or (released and not job.foreign):
+            if (
+                job.state == "RUNNING"
+                or (leaving and job.state == "COMPLETING")
+                or (released and not job.foreign)
+            ):
                 gpus = {node: len(one) for node, one in job.held.items()} or launch.get("nodes", {})
                 same = launch.get("nodes") == gpus
                 each_w = launch["power_w"] / launch["gpus"] if same else MOST_W
@@ -221,7 +231,9 @@ class SlurmWorld(World):
         return added_up(by_node)
 
     def may_stop(self, name: str) -> list[str]:
-        ours = [one for one in self.jobs.values() if one.state == "RUNNING" and one.requeue and not one.foreign]
+        ours = [
+            one for one in self.jobs.values() if one.state == "RUNNING" and one.requeue and not one.foreign
+        ]
         return [str(one.id) for one in ours if one.launch and (not name or one.held.keys() & set(FEED))]
 
     def unfinished(self) -> list[str]:

@@ -242,7 +242,7 @@ def test_gpus_of_a_document_are_counted_likewise(count: float) -> None:
     job = {
         "job_id": 7,
         "state": {"current": ["COMPLETED"]},
-        "time": {"start": 5, "elapsed": 60},
+        "time": {"submission": 4, "start": 5, "elapsed": 60},
         "tres": tres,
     }
     with pytest.raises(InputError, match=r"jobs\[0\]\.tres\.allocated: 'gres/gpu=.*' has no whole number"):

@@ -16,13 +16,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def accounted(load_script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def accounted(
+    load_script: Any, root: Path | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
     """Two nodes of eight GPUs that Slurm's commands find, and a database."""
     module = load_script("emulated_accounting")
-    if why := module.missing():
+    if why := module.missing(root):
         pytest.skip(why)
-    with module.accounted_slurm(folder, 2) as running:
-        monkeypatch.setenv("SLURM_CONF", running.environment["SLURM_CONF"])
+    with module.accounted_slurm(folder, 2, root=root) as running:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, running.environment[name])
         yield running
 
 

@@ -18,6 +18,8 @@ from wattsched.instances.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("cluster", "short")
 
+once = pytest.mark.parametrize("root", [None], indirect=True, ids=["installed"])
+
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,12 +41,13 @@ def test_one_holds_it_until_it_is_given_back_and_it_keeps_no_node(cluster: Any) 
         assert read(take(time.time())).reservations == []
         # Without a limit, and on all nodes: Slurm keeps it from nothing, either.
         number = cluster.submit("sleep 1", "-N2", "--gres=gpu:8", "--exclusive")
-        wait_for(lambda: "COMPLETED" in read(take(time.time())).jobs[number].states)
+        wait_for(lambda: "JobState=COMPLETED" in cluster.run("scontrol", "show", "job", str(number)))
     with made("b") as second:
         second.require()
     assert LEASE not in cluster.run("scontrol", "show", "reservation")
 
 
+@once
 def test_of_many_at_the_same_moment_one_at_most_holds_it() -> None:
     several = [made(f"p{i}") for i in range(4)]
     entered_together(several)
@@ -53,6 +56,7 @@ def test_of_many_at_the_same_moment_one_at_most_holds_it() -> None:
     held[0].__exit__()
 
 
+@once
 def test_what_was_left_behind_is_taken_by_itself_at_once_and_by_others_later() -> None:
     first = made("a").__enter__()
     left_behind(first)
@@ -71,6 +75,7 @@ def test_what_was_left_behind_is_taken_by_itself_at_once_and_by_others_later() -
         other.require()
 
 
+@once
 def test_while_slurmctld_is_away_nothing_is_changed_and_then_it_goes_on(cluster: Any) -> None:
     with made("a") as held:
         cluster.stop_controller()

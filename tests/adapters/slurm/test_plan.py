@@ -228,7 +228,7 @@ def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> No
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
+        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 1,000,000 GPUs, and the nodes that it may have"),
         ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
         ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
         ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),

@@ -77,35 +77,6 @@ def test_gres(text: str | None, found: list[object]) -> None:
     assert gpus_in(text) == found
 
 
-def newer(snapshot: Snapshot) -> Snapshot:
-    """As newer versions write the same: numbers in objects, states in lists, comments by who made them."""
-
-    def number(value: object) -> object:
-        return {"set": value is not None, "infinite": False, "number": value or 0}
-
-    jobs, nodes = json.loads(snapshot["jobs"]), json.loads(snapshot["nodes"])
-    wrapped = (
-        "node_count",
-        "max_nodes",
-        "priority",
-        "time_limit",
-        "start_time",
-        "submit_time",
-        "eligible_time",
-    )
-    for job in jobs["jobs"]:
-        job |= {name: number(job[name]) for name in wrapped}
-        job["job_state"] = [job["job_state"]]
-    for node in nodes["nodes"]:
-        node["state"] = [node["state"].upper(), *node.pop("state_flags")]
-    return {**snapshot, "jobs": json.dumps(jobs), "nodes": json.dumps(nodes)}
-
-
-def test_the_numbers_of_newer_versions_are_read_alike() -> None:
-    old, new = read(SNAPSHOT), read(newer(SNAPSHOT))
-    assert (new.nodes, new.jobs) == (old.nodes, old.jobs)
-
-
 def test_saved_snapshots_are_read_again(tmp_path: Path) -> None:
     save(tmp_path / "again.json", SNAPSHOT)
     assert load(tmp_path / "again.json") == SNAPSHOT

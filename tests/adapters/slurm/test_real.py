@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,6 +34,9 @@ CLOCKED = {
 
 
 look = partial(take, timeout_s=3.0)
+
+once = pytest.mark.parametrize("root", [None], indirect=True, ids=["installed"])
+"""For what does not depend on the release."""
 
 
 def now() -> Site:
@@ -87,6 +89,7 @@ def test_jobs_are_released_with_their_clock_stopped_for_the_cap_and_go_on(
     assert all(now().jobs[number].restarts >= 1 for number in (first, second))
 
 
+@once
 def test_an_account_keeps_to_its_quota(cluster: Any, rounds: Rounds) -> None:
     lab = [submit(cluster, "sleep 60", {}, "--account=lab") for _ in range(3)]
     other = submit(cluster, "sleep 60", {}, "--account=other")
@@ -101,17 +104,18 @@ def test_an_account_keeps_to_its_quota(cluster: Any, rounds: Rounds) -> None:
 
 def test_a_job_that_has_ended_is_not_run_again(cluster: Any, rounds: Rounds, folder: Path) -> None:
     number = submit(cluster, f"echo ran >> {folder}/ran", {})
+    job = now().jobs[number]
     rounds.round()
-    wait_for(lambda: "COMPLETED" in now().jobs[number].states)
-    ended = now().jobs[number]
+    wait_for(lambda: "JobState=COMPLETED" in cluster.run("scontrol", "show", "job", str(number)))
     assert rounds.actions is not None
-    rounds.actions.stop(ended, "test")
+    rounds.actions.stop(job, "test")
     rounds.round()
     time.sleep(1.0)
-    assert now().jobs[number].restarts == ended.restarts
+    assert "Restarts=0" in cluster.run("scontrol", "show", "job", str(number))
     assert (folder / "ran").read_text() == "ran\n"
 
 
+@once
 def test_another_process_of_ours_goes_on_where_one_was_killed(
     cluster: Any, rounds: Rounds, folder: Path
 ) -> None:
@@ -218,6 +222,7 @@ def test_nodes_that_a_job_asks_for_are_kept_also_when_it_was_requeued(cluster: A
     assert "in its partitions has: --constraint=fast" in report.waiting[fast]
 
 
+@once
 def test_jobs_whose_cpus_or_memory_no_node_has_keep_nothing_from_others(cluster: Any, rounds: Rounds) -> None:
     never = {
         submit(cluster, "sleep 60", {"weight": 100}, "-c40"): "CPUs",
@@ -256,8 +261,28 @@ def test_slurm_that_does_not_answer_is_no_empty_cluster(cluster: Any, rounds: Ro
     wait_for(lambda: rounds.round() and now().jobs[number].running)
 
 
-def test_everything_at_once(emulated: ModuleType, load_script: Any, folder: Path) -> None:
-    found = load_script("slurm").run(folder, nodes=4, jobs=20, seed=3, limit_s=90.0, seconds=(1, 4))
+def test_jobs_that_are_given_back_are_slurms_again(cluster: Any, rounds: Rounds, folder: Path) -> None:
+    ran = submit(cluster, "sleep 60", {"options": CLOCKED}, "--nodelist=g2")
+    stays = submit(cluster, "sleep 60", {})
+    theirs = cluster.submit("sleep 60", "--hold", "--gres=gpu:1")
+    assert set(rounds.round().started) == {ran, stays}
+    wait_for(lambda: all(now().jobs[number].running for number in (ran, stays)))
+    # One has run, and waits; one runs; one has never been released.
+    assert rounds.actions.stop(now().jobs[ran], "test") == ""
+    new = submit(cluster, "sleep 60", {})
+    wait_for(lambda: now().jobs[ran].pending)
+    assert rounds.give_back() == dict.fromkeys((ran, stays, new), "")
+    found = wait_for(lambda: (jobs := now().jobs) and jobs[ran].running and jobs[new].running and jobs)
+    assert {found[number].admin_comment for number in (ran, stays, new)} == {""}
+    assert list(found[ran].gpus) == ["g2"]
+    assert found[theirs].held
+    assert not list((folder / "settings").iterdir())
+
+
+@pytest.mark.usefixtures("emulated")
+def test_everything_at_once(root: Path | None, load_script: Any, folder: Path) -> None:
+    script = load_script("slurm")
+    found = script.run(folder, nodes=4, jobs=20, seed=3, limit_s=90.0, seconds=(1, 4), root=root)
     exact = ("lost", "revived", "above the cap", "started on drained nodes", "exit code")
     assert {name: found[name] for name in exact} == dict.fromkeys(exact, 0)
     # Jobs of seconds, of which slurmctld may hear too late that they are done (docs/slurm.md, limits).
@@ -266,6 +291,7 @@ def test_everything_at_once(emulated: ModuleType, load_script: Any, folder: Path
     assert found["below an unannounced cut after, s"] < 20
 
 
+@once
 def test_a_signal_ends_it(cluster: Any, load_script: Any, folder: Path) -> None:
     trial = load_script("slurm").Trial(cluster, 0)
     (folder / "options.json").write_text("{}")

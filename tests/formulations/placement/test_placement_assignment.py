@@ -8,6 +8,7 @@ import pytest
 from brute_force.placement import optimum
 from strategies.windows import random_window
 
+from wattsched.documents import instance_of
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.placement import assignment, patterns
 from wattsched.formulations.placement.data import window_of
@@ -33,6 +34,27 @@ def test_it_finds_the_optimum_of_brute_force(block: int) -> None:
         report = check(instance, model.decode(solution.x, {}))
         assert report.faults == []
         assert report.objective == pytest.approx(truth, rel=1e-6, abs=1e-5)
+
+
+def test_cpsat_proves_equal_tasks_optimal() -> None:
+    """Whose GPUs can take their shares in many ways, each with its own continuous columns."""
+    quarter = {"cpu_milli": 0, "gpus": 1, "gpu_milli": 250}
+    usual = ((3000, 650, 1), (1000, 1000, 1), (1000, 350, 1))
+    instance = instance_of(
+        {
+            "name": "equal",
+            "problem": "placement",
+            "objective": "power-fragmentation",
+            "gpu_types": {"X": {"idle_power_w": 30, "full_power_w": 330}},
+            "nodes": [{"name": "n", "cpu_milli": 8000, "memory_mib": 1024, "gpus": 3, "gpu_type": "X"}],
+            "tasks": [quarter | {"name": f"t{i}"} for i in range(3)],
+            "workload": [{"cpu_milli": c, "gpus": 1, "gpu_milli": g, "count": n} for c, g, n in usual],
+        }
+    )
+    model = assignment.build(window_of(instance))
+    solution = get("cpsat")(model.program, Limits(time_s=5.0))
+    assert solution.termination.reason == "optimal"
+    assert solution.objective == pytest.approx(float(optimum(instance)), rel=1e-6)
 
 
 def test_it_agrees_with_the_patterns_on_usual_nodes() -> None:

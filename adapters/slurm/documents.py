@@ -1,0 +1,352 @@
+"""What Slurm's commands print as JSON, in one shape whichever release printed it: 21.08 to 26.05.
+
+Since 23.02 numbers are objects that say whether they are set, states become lists, and ``sinfo`` tells of
+groups of nodes instead of nodes. Such differences are known here and nowhere else. What else a document has
+is not looked at; what it lacks is told with the release that printed it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from wattsched.inputs import echo
+from wattsched.instances.errors import InputError, validated
+from wattsched.topology.exchange import expand
+
+
+def _number(value: Any) -> Any:
+    """A number that may be wrapped; what is not set, or unlimited, is None."""
+    if isinstance(value, dict) and "number" in value:
+        return value["number"] if value.get("set", True) and not value.get("infinite") else None
+    return value
+
+
+def _words(value: Any) -> Any:
+    """States in capitals, of a text or a list."""
+    if isinstance(value, str):
+        return [word for word in re.split(r"[+,\s]+", value.upper()) if word]
+    return [str(word).upper() for word in value] if isinstance(value, list) else value
+
+
+def _text(value: Any) -> Any:
+    """A text, empty for null."""
+    return "" if value is None else value
+
+
+def _comment(value: Any) -> str:
+    """A comment; of one that is an object what its user or an administrator says."""
+    if isinstance(value, dict):
+        value = value.get("job") or value.get("administrator")
+    return value if isinstance(value, str) else ""
+
+
+def names_in(value: Any) -> list[str]:
+    """Names of a list, or of a host list expression.
+
+    Raises
+    ------
+    ValueError
+        For an expression that is malformed.
+    """
+    if isinstance(value, list):
+        return [str(name) for name in value]
+    return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
+
+
+def _between_commas(value: Any) -> list[str]:
+    found = value if isinstance(value, list) else str(value or "").split(",")
+    return [str(name).strip() for name in found if str(name).strip()]
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
+Whole = Annotated[int | None, BeforeValidator(_number)]
+Words = Annotated[list[str], BeforeValidator(_words)]
+Text = Annotated[str, BeforeValidator(_text)]
+Comment = Annotated[str, BeforeValidator(_comment)]
+Names = Annotated[list[str], BeforeValidator(names_in)]
+Listed = Annotated[list[str], BeforeValidator(_between_commas)]
+
+
+class Answer(BaseModel):
+    """A part of what a command prints as JSON; what else there is is not looked at."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class NodeRow(Answer):
+    """A node."""
+
+    name: str
+    state: Words
+    gres: Text
+    partitions: Listed
+    state_flags: Words = []
+    gres_used: Text = ""
+    cpus: Number = None
+    alloc_cpus: Number = None
+    real_memory: Number = None
+    alloc_memory: Number = None
+    active_features: Listed = []
+
+
+class _Nodes(Answer):
+    nodes: list[NodeRow]
+
+
+class _State(Answer):
+    state: Words
+
+
+class _Named(Answer):
+    name: Text
+
+
+class _Members(Answer):
+    nodes: Names
+
+
+class _Gres(Answer):
+    total: Text
+    used: Text = ""
+
+
+class _Amount(Answer):
+    """CPUs of all nodes of a group, or megabytes of each."""
+
+    total: Number = None
+    maximum: Number = None
+    allocated: Number = None
+
+
+class _Features(Answer):
+    active: Listed = []
+
+
+class _Group(Answer):
+    """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
+
+    nodes: _Members
+    node: _State
+    gres: _Gres
+    partition: _Named
+    cpus: _Amount = _Amount()
+    memory: _Amount = _Amount()
+    features: _Features = _Features()
+
+    def rows(self) -> Iterable[NodeRow]:
+        """Its nodes, each with its part of what is allocated."""
+        names = self.nodes.nodes
+        for name in names:
+            yield NodeRow(
+                name=name,
+                state=self.node.state,
+                gres=self.gres.total,
+                gres_used=self.gres.used,
+                partitions=[self.partition.name],
+                cpus=self.cpus.maximum or (self.cpus.total or 0) / len(names),
+                alloc_cpus=(self.cpus.allocated or 0) / len(names),
+                real_memory=self.memory.maximum,
+                alloc_memory=(self.memory.allocated or 0) / len(names),
+                active_features=self.features.active,
+            )
+
+
+class _Groups(Answer):
+    sinfo: list[_Group]
+
+
+class QueuedRow(Answer):
+    """A job of ``squeue --json``; without the fields that have no default nothing can be decided on it."""
+
+    job_id: int
+    job_state: Words
+    partition: Text
+    comment: Comment
+    admin_comment: Comment
+    nodes: Names
+    gres_detail: list[str] | None
+    tres_per_node: Text
+    priority: Whole
+    state_reason: Text
+    restart_cnt: Whole
+    name: Text = ""
+    user_name: Text = ""
+    account: Text = ""
+    qos: Text = ""
+    required_nodes: Names = []
+    excluded_nodes: Names = []
+    tres_per_job: Text = ""
+    node_count: Whole = 1
+    max_nodes: Whole = 0
+    features: Text = ""
+    cpus: Number = None
+    minimum_cpus_per_node: Number = None
+    memory_per_node: Number = None
+    memory_per_cpu: Number = None
+    memory_per_tres: Text = ""
+    cpus_per_tres: Text = ""
+    shared: Words | None = None
+    time_limit: Whole = None
+    start_time: Whole = 0
+    submit_time: Whole = 0
+    eligible_time: Whole = 0
+    requeue: bool = False
+    batch_flag: bool = True
+    array_task_string: Text = ""
+    het_job_id: Whole = 0
+    resv_name: Text = ""
+    dependency: Text = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limited_by_its_user(cls, row: Any) -> Any:
+        # Newer releases limit nodes to the tasks where no -N was given, and lift that; 22.05 tells 0 then.
+        limit = row.get("max_nodes") if isinstance(row, dict) else None
+        return {**row, "max_nodes": 0} if isinstance(limit, dict) and limit == row.get("tasks") else row
+
+
+class QueuedRows(Answer):
+    """What ``squeue --json`` prints: its jobs are read one by one, each a `QueuedRow`."""
+
+    jobs: list[Any]
+    meta: Any = None
+
+
+class TresRow(Answer):
+    """So much of a trackable resource."""
+
+    type: str
+    name: Text = ""
+    count: Number = None
+
+
+class _AllTres(Answer):
+    allocated: list[TresRow]
+    requested: list[TresRow] = []
+
+
+class _Times(Answer):
+    elapsed: Number
+    submission: Number
+    start: Number
+    eligible: Number = 0
+
+
+class _JobState(Answer):
+    current: Words
+
+
+class _Array(Answer):
+    job_id: Whole = 0
+    task_id: Whole = None
+
+
+class _Het(Answer):
+    job_id: Whole = 0
+    job_offset: Whole = None
+
+
+class _Energy(Answer):
+    consumed: Number = None
+
+
+class _Statistics(Answer):
+    energy: _Energy = _Energy()
+
+
+class _Step(Answer):
+    statistics: _Statistics = _Statistics()
+
+
+class AccountedRow(Answer):
+    """A job of ``sacct --json``."""
+
+    job_id: int
+    state: _JobState
+    time: _Times
+    tres: _AllTres
+    user: Text = ""
+    account: Text = ""
+    array: _Array = _Array()
+    het: _Het = _Het()
+    nodes: Names = []
+    steps: list[_Step] = []
+
+
+class AccountedRows(Answer):
+    """What ``sacct --json`` prints."""
+
+    jobs: list[AccountedRow]
+
+
+def document_in(model: Any, command: str, text: str) -> Any:
+    """What a command prints as JSON.
+
+    Raises
+    ------
+    InputError
+        With every fault, and the release that printed it.
+    """
+    return part_of(model, _parsed(command, text), command)
+
+
+def node_rows(text: str) -> list[NodeRow]:
+    """Nodes of ``scontrol show node --json``, or of ``sinfo --json`` of any release.
+
+    Raises
+    ------
+    InputError
+        With every fault, and the release that printed it.
+    """
+    command = "sinfo --json"
+    document = _parsed(command, text)
+    if not isinstance(document, dict) or "sinfo" not in document:
+        nodes: list[NodeRow] = part_of(_Nodes, document, f"{command} or scontrol show node --json").nodes
+        return nodes
+    found = dict[str, NodeRow]()
+    for group in part_of(_Groups, document, command).sinfo:
+        for row in group.rows():
+            # A node has a row for each of its partitions.
+            known = found.setdefault(row.name, row)
+            known.partitions += [name for name in row.partitions if name not in known.partitions]
+    return list(found.values())
+
+
+def _parsed(command: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError([f"{command}: no JSON: {echo(error, '', 200)}"]) from None
+
+
+def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
+    """A document, or a part of one that has this ``meta``.
+
+    Raises
+    ------
+    InputError
+        With every fault, and the release that printed it.
+    """
+    try:
+        return validated(model, document)
+    except InputError as error:
+        meta = document.get("meta") if meta is None and isinstance(document, dict) else meta
+        release = _release_in(meta)
+        told = f" (Slurm {release})" if release else ""
+        raise InputError([f"{fault}{told}" for fault in error.faults], source) from None
+
+
+def _release_in(meta: Any) -> str:
+    """Release that printed a document; empty where its ``meta`` does not say."""
+    # 21.08 to 23.02 write it large.
+    slurm = (meta.get("slurm") or meta.get("Slurm")) if isinstance(meta, dict) else None
+    if not isinstance(slurm, dict):
+        return ""
+    version = slurm.get("version")
+    parts = [version.get(part) for part in ("major", "minor", "micro")] if isinstance(version, dict) else []
+    return echo(slurm.get("release") or ".".join(map(str, parts)), "", 40)

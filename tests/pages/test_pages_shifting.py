@@ -1,0 +1,143 @@
+"""Answers, checks and frontiers of `shifting` against the brute force that was written from its page."""
+
+from collections import Counter
+from functools import partial
+from itertools import pairwise
+from math import ceil
+
+from pages import pages_answers as pages
+from pages import pages_shifting as brute
+
+import wattsched
+from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.tradeoffs import verdict_on_pareto
+
+EXACT = [(f, s) for s in ("auto", "highs", "cpsat", "price") for f in ("schedules", "time-indexed")]
+HEURISTICS = [("schedules", "greedy"), ("schedules", "carbon-blind")]
+CAMPAIGN_ONLY = [("time-indexed", "pyomo:highs"), ("schedules", "pyomo:highs")]
+
+
+def examine(seed):
+    instance, rng = brute.random_case(seed, large=bool(pages.CASES) and seed % 2 == 0)
+    formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
+    how = f"--formulation {formulation} --solver {solver} --gap {gap}"
+    model = ShiftingInstance.model_validate(instance)
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 20}
+    result, faults = pages.answer(wattsched.solve, model, brute.refused(instance), **request)
+    if result is None:
+        return instance, how, faults
+    answers = brute.decisions(instance)
+    faults += pages.answer_faults(result, *brute.optimum(instance, answers), exact=exact)
+    faults += [f"check: {text}" for text in wattsched.check(model, result).faults]
+    if result.termination.reason == "infeasible":
+        # "the answer then names the job, or what is missing", "says how much each budget lacks at least if no
+        # other limit is changed, or which pools are too small"
+        faults += pages.shortage_faults(result.termination.detail, partial(relaxed, instance), possible)
+    if result.decision is not None:
+        found = brute.totals_of(instance, result.decision.model_dump())
+        faults += totals_faults(result.totals, *found) if found else ["the decision is no schedule"]
+        faults += check_faults(instance, model, type(result.decision), rng)
+    return instance, how, faults
+
+
+def possible(relaxation):
+    instance, more = relaxation
+    return brute.optimum(instance, brute.decisions(instance, more))[1] is not None
+
+
+def relaxed(instance, name, amount):
+    """The instance with almost so much more of one limit, or with one job alone; and more GPUs of a slot."""
+    if amount is None:
+        # "if a job would be late ... even if every job could have all GPUs"
+        return instance | {
+            "jobs": [job for job in instance["jobs"] if job["name"] == name],
+            "budgets": {},
+        }, {}
+    if "@" in name:
+        pool, slot = name.removeprefix("gpus:").split("@")
+        return instance, {(int(slot), pool): ceil(amount - 1e-6) - 1}
+    budgets = instance["budgets"]
+    return instance | {"budgets": budgets | {name: budgets[name] + amount * (1 - 1e-5)}}, {}
+
+
+def totals_faults(stated, totals, chosen):
+    counts = {"unfinished": sum(not s.finished for s in chosen), "restarts": sum(s.restarts for s in chosen)}
+    right = counts | dict(zip(brute.CRITERIA, map(float, totals), strict=True))
+    named = [(k, x) for k, x in right.items() if k in stated and pages.differs(stated[k], x)]
+    return [f"totals.{k} {stated[k]!r} is {x!r}" for k, x in named]
+
+
+def check_faults(instance, model, decision_type, rng):
+    """Whether `check` accepts just those of some random decisions that keep all rules of the page."""
+    choices, faults = [brute.schedules(instance, job) for job in instance["jobs"]], []
+    for _ in range(3 if all(choices) else 0):
+        chosen = [rng.choice(schedules) for schedules in choices]
+        used = Counter()
+        for schedule in chosen:
+            used.update({(t, held[0]): held[1] for t, held in enumerate(schedule.gpus) if held})
+        totals = tuple(map(sum, zip(brute.standing_costs(instance), *(s.costs for s in chosen), strict=True)))
+        right = brute.within_budgets(instance, totals)
+        right = right and all(n <= instance["pools"][pool]["gpus"] for (_, pool), n in used.items())
+        document = brute.decision_of(instance, chosen)
+        verdict = wattsched.check(model, decision_type.model_validate(document))
+        if right == bool(verdict.faults):
+            faults.append(f"check of {document} says {verdict.faults}")
+        elif right:
+            faults += totals_faults(verdict.report.totals, totals, chosen)
+    return faults
+
+
+def test_answers_are_those_of_the_page():
+    pages.examine_all(60, examine)
+
+
+def examine_frontier(seed):
+    instance, _ = brute.random_case(seed, large=bool(pages.CASES) and seed % 2 == 0)
+    points, gap = (2, 3, 5)[seed % 3], (0.0, 1e-6)[seed // 3 % 2]
+    formulation = ("schedules", "time-indexed")[seed // 6 % 2]
+    how = f"--frontier {points} --formulation {formulation} --gap {gap}"
+    no_criterion = instance["objective"] == "mean-completion" and "carbon_g_per_kwh" not in instance
+    if no_criterion or brute.refused(instance):
+        return instance, how, []
+    model = ShiftingInstance.model_validate(instance)
+    request = {"gap": gap, "time_limit": 30, "formulation": formulation}
+    found, faults = pages.answer(partial(wattsched.pareto, points=points), model, False, **request)
+    if found is None:
+        return instance, how, faults
+    # "from the soonest completion to the least carbon, energy or money": that of the objective
+    criterion = brute.CRITERION_OF[found.tradeoff]
+    faults += [f"against {found.tradeoff}"] * (
+        instance["objective"] not in ("mean-completion", found.tradeoff)
+    )
+    # The page does not say which budgets count: those of both criteria do not.
+    without = (criterion, "average_completion_s")
+    front = brute.frontier(instance, brute.decisions(instance), found.tradeoff, without)
+    got = [(p.result.totals["average_completion_s"], p.result.totals[criterion]) for p in found.points]
+    faults += frontier_faults(got, [tuple(map(float, point)) for point in front], gap, points)
+    faults += verdict_on_pareto(model, found).faults
+    return instance, how, faults
+
+
+def frontier_faults(got, front, gap, points):
+    if not got or not front:
+        return [f"{len(got)} points of {len(front)}"] * (bool(got) != bool(front))
+    # "`--frontier N` finds N decisions on the Pareto frontier": fewer where limits have the same decision
+    faults, near = ["more points than asked for"] * (len(got) > points), gap + 1e-9
+    for point in got:
+        no_worse = [x for x in front if x[0] <= point[0] * (1 + 1e-13) and x[1] <= point[1] * (1 + 1e-9)]
+        if not any(x[0] <= point[0] * (1 + 1e-9) and x[1] <= point[1] * (1 + 1e-9) for x in front):
+            faults.append(f"{point} is better than any decision")
+        # "`points`: From the soonest completion to the least of the other criterion, none dominated" (schema)
+        better = [x for x in no_worse if x[0] < point[0] * (1 - near) or x[1] < point[1] * (1 - near)]
+        faults += [f"{point} is dominated by {x}" for x in better[:1]]
+    # "from the least average completion time to the least carbon"
+    for end, criterion in ((0, 0), (-1, 1)):
+        if got[end][criterion] > front[end][criterion] * (1 + near) + 1e-12:
+            faults.append(f"the end {got[end]} is not {front[end]}")
+    # "each is later than the one before and has less of the total"
+    pairs = pairwise(got)
+    return faults + [f"{b} after {a}" for a, b in pairs if not (a[0] < b[0] and a[1] > b[1])]
+
+
+def test_frontiers_are_those_of_the_page():
+    pages.examine_all(40, examine_frontier)
