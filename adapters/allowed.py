@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from wattsched.inputs import listed
 from wattsched.instances.errors import InputError, shown
-from wattsched.instances.sizing.job import OptionTable
-from wattsched.topology.fields import Count, Name, NonNegative, Strict
-
-if TYPE_CHECKING:
-    from wattsched.adapters.options import JobOptions, StatedOptions
+from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MOST_CHARACTERS = 65_536
 """Of a text that is read as JSON; a longer one is none of ours."""
@@ -26,6 +23,26 @@ def _ascending(bounds: list[float]) -> list[float]:
 
 
 Range = Annotated[list[NonNegative], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+
+
+class JobOptions(Strict):
+    """What a comment or the site's file says of a job: fields of a job of an instance."""
+
+    options: Options | None = None
+    model: Name | None = None
+    remaining_work: Positive | None = None
+    weight: Weight | None = None
+    restart_s: NonNegative | None = None
+    preemptible: bool | None = None
+    min_gpus: Count | None = None
+    max_gpus: Count | None = None
+    pools: list[Name] | None = None
+    gpu_counts: list[Count] | None = None
+    batch_sizes: list[Count] | None = None
+    frequencies_mhz: list[Count] | None = None
+    power_limits_w: list[Positive] | None = None
+
+    _by_column = field_validator("options", mode="before")(by_column)
 
 
 class Allow(Strict):
@@ -84,6 +101,19 @@ power_limits_w : list of two numbers, optional
             told = f"says {characters:,} characters, the site allows {self.characters:,}"
             raise InputError([told])
 
+    def require(self, said: JobOptions) -> None:
+        """Refuse what may not be stated.
+
+        Raises
+        ------
+        InputError
+            With every such field, its value, and what is allowed.
+        """
+        if faults := list(_faults(said, self)):
+            raise InputError(faults)
+        if isinstance(said.options, OptionTable):
+            self.require_few(len(said.options.gpus))
+
     def require_few(self, configurations: int) -> None:
         """Refuse a job with too many configurations before there is any.
 
@@ -94,45 +124,6 @@ power_limits_w : list of two numbers, optional
         if configurations > self.configurations:
             told = f"{configurations:,} configurations, the site allows {self.configurations:,} per job"
             raise InputError([told])
-
-
-def believed(said: JobOptions, options: StatedOptions, kind_of: Callable[[str], str]) -> JobOptions:
-    """What a user says, with watts that the site believes.
-
-    Parameters
-    ----------
-    kind_of : callable
-        GPU type of a pool, or of a GPU type itself.
-
-    Raises
-    ------
-    InputError
-        With every field that may not be stated, its value, and what is allowed.
-    """
-    if faults := list(_faults(said, options.allow)):
-        raise InputError(faults)
-    if not isinstance(said.options, OptionTable):
-        return said
-    options.allow.require_few(len(said.options.gpus))
-    if options.allow.own_power_w:
-        return said
-    site_w = dict[tuple[Any, ...], float]()
-    for table in options.tables.values():
-        for key, power_w in _rows(table, kind_of):
-            site_w[key] = max(power_w, site_w.get(key, 0.0))
-    watts = [
-        max(power_w, site_w[key] if key in site_w else key[0] * options.max_power_w(key[1]))
-        for key, power_w in _rows(said.options, kind_of)
-    ]
-    return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
-
-
-def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[tuple[Any, ...], float]]:
-    """GPU count, GPU type and settings of every row, and its watts."""
-    nothing = [None] * len(table.gpus)
-    settings = (table.frequency_mhz, table.power_limit_w, table.batch_size)
-    keys = zip(table.gpus, map(kind_of, table.pool), *(one or nothing for one in settings), strict=True)
-    return zip(keys, table.power_w, strict=True)
 
 
 def _faults(said: JobOptions, allow: Allow) -> Iterator[str]:

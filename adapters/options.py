@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from wattsched.adapters.allowed import Allow
+from wattsched.adapters.allowed import Allow, JobOptions
 from wattsched.adapters.quarantine import Clock
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
+from wattsched.topology.fields import Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of
 
 if TYPE_CHECKING:
@@ -35,26 +35,6 @@ OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_lim
 
 _BOUNDS = ("pools", "min_gpus", "max_gpus")
 """Fields that say which configurations of a model a job may have."""
-
-
-class JobOptions(Strict):
-    """What a comment or the site's file says of a job: fields of a job of an instance."""
-
-    options: Options | None = None
-    model: Name | None = None
-    remaining_work: Positive | None = None
-    weight: Weight | None = None
-    restart_s: NonNegative | None = None
-    preemptible: bool | None = None
-    min_gpus: Count | None = None
-    max_gpus: Count | None = None
-    pools: list[Name] | None = None
-    gpu_counts: list[Count] | None = None
-    batch_sizes: list[Count] | None = None
-    frequencies_mhz: list[Count] | None = None
-    power_limits_w: list[Positive] | None = None
-
-    _by_column = field_validator("options", mode="before")(by_column)
 
 
 class Foreign(Strict):
@@ -135,6 +115,32 @@ class StatedOptions(Strict):
         kind = self.gpu_type(name)
         return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
 
+    def believed(self, said: JobOptions, kind_of: Callable[[str], str]) -> JobOptions:
+        """What a user says, with watts that the site believes.
+
+        Parameters
+        ----------
+        kind_of : callable
+            GPU type of a pool, or of a GPU type itself.
+
+        Raises
+        ------
+        InputError
+            For what the site does not allow.
+        """
+        self.allow.require(said)
+        if not isinstance(said.options, OptionTable) or self.allow.own_power_w:
+            return said
+        site_w = dict[tuple[Any, ...], float]()
+        for table in self.tables.values():
+            for key, power_w in _rows(table, kind_of):
+                site_w[key] = max(power_w, site_w.get(key, 0.0))
+        watts = [
+            max(power_w, site_w[key] if key in site_w else key[0] * self.max_power_w(key[1]))
+            for key, power_w in _rows(said.options, kind_of)
+        ]
+        return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
+
     def absent(self, there: Collection[str]) -> dict[str, list[str]]:
         """Power domains with members that are not among the nodes and groups of the cluster, and these."""
         found = {
@@ -150,6 +156,14 @@ class StatedOptions(Strict):
             members = [name for name in domain.members if name in there]
             rows += [{**domain.model_dump(), "members": members}] if members else []
         return rows
+
+
+def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """GPU count, GPU type and settings of every row, and its watts."""
+    nothing = [None] * len(table.gpus)
+    settings = (table.frequency_mhz, table.power_limit_w, table.batch_size)
+    keys = zip(table.gpus, map(kind_of, table.pool), *(one or nothing for one in settings), strict=True)
+    return zip(keys, table.power_w, strict=True)
 
 
 _NAMED = 5

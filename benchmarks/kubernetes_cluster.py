@@ -281,6 +281,7 @@ class Trial:
     def start_scheduler(self) -> None:
         """Start ``wattsched kubernetes --apply``."""
         files = {"--budget": "cap.json", "--journal": "journal", "--kubeconfig": "kubeconfig"}
+        files["--options"] = "site.json"
         words = ("--every", "1", "--deadline", "2", "--lease-namespace", "default")
         self.scheduler.start("kubernetes", *words, files=files)
 
@@ -299,6 +300,8 @@ def run(
     largest: int = 8,
 ) -> dict[str, Any]:
     """Run everything; what came of it."""
+    allow = {"own_options": True, "own_power_w": True, "weight": [1, 3], "restart_s": [1, 10]}
+    (folder / "site.json").write_text(json.dumps({"allow": allow}))
     with real_kubernetes(folder, nodes) as plane:
         trial = Trial(plane, nodes, seed)
         trial.submit(pods, seconds, largest)

@@ -11,11 +11,10 @@ from typing import Any
 
 from pydantic import Field
 
-from wattsched.adapters.allowed import believed
+from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
 from wattsched.adapters.options import (
     PLAIN_S,
-    JobOptions,
     StatedOptions,
     merged,
     plain_table,
@@ -198,7 +197,7 @@ def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]
     if document.get("preemptible") is False:
         del document["preemptible"]  # as all pods are that do not say otherwise
     try:
-        return believed(validated(JobOptions, document), options, lambda pool: kind_of.get(pool, pool))
+        return options.believed(validated(JobOptions, document), lambda pool: kind_of.get(pool, pool))
     except InputError as error:
         raise InputError([_as_annotation(fault) for fault in error.faults]) from None
 

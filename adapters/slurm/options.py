@@ -10,11 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from wattsched.adapters.allowed import believed
+from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.options import (
     OF_MODELS,
     PLAIN_S,
-    JobOptions,
     StatedOptions,
     merged,
     plain_table,
@@ -142,7 +141,7 @@ def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dic
     if believe and MARK in job.comment:
         options.allow.require_short(job.comment)
         if (comment := marked(job.comment)) is not None:
-            layers.append(believed(validated(JobOptions, comment), options, gpu_type_of))
+            layers.append(options.believed(validated(JobOptions, comment), gpu_type_of))
     return merged(layers)
 
 

@@ -95,7 +95,9 @@ class Trial:
         command = [sys.executable, "-m", "wattsched", "kubernetes", "--apply", "--every", "0.5"]
         command += ["--extender", str(self.port), "--tokens", str(self.folder / "tokens")]
         command += ["--journal", str(self.folder / "journal"), "--power-w", str(power_w)]
+        (self.folder / "site.json").write_text('{"allow": {"weight": [1, 1000]}}')
         command += ["--kubeconfig", str(self.folder / "kubeconfig"), "--json"]
+        command += ["--options", str(self.folder / "site.json")]
         with (self.folder / "rounds").open("ab") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out)
         wait_for(lambda: b'"number"' in (self.folder / "rounds").read_bytes())
