@@ -103,7 +103,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             report.notes.append("the cap was cut while this round was decided: nothing starts in it")
         report.waiting = plan.reasons
         if self.actions is not None:
-            self.actions.number = report.number
+            self.actions.number = report.number or self.actions.number
             self._stop(plan.stops, load, report)
             if (plan.starts or report.stopped) and not self.stop.is_set():
                 # Jobs of others may have come while we decided.

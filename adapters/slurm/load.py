@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.slurm.inventory import SlurmNode
@@ -104,10 +105,16 @@ class Load(Drawing):
     @property
     def drawn_w(self) -> dict[str, float]:
         """What is drawn under each cap; that of the site has no name."""
-        domains = self.options.power_domains
-        return {"": self.power_w} | {domain.name: self.domain_w(domain) for domain in domains}
+        node_w = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
+        for running in self.ours.values():
+            for node, gpus in running.gpus.items():
+                node_w[node] += running.launch.power_w * len(gpus) / running.launch.gpus
+        found = self.by_cap(node_w)
+        for domain in self.options.power_domains:
+            found[domain.name] += domain.reserved_w
+        return found | {"": self.power_w}
 
-    @property
+    @cached_property
     def under(self) -> dict[str, list[str]]:
         """Nodes that draw through each power domain."""
         return {domain.name: behind(self.site, domain) for domain in self.options.power_domains}

@@ -213,6 +213,8 @@ class World(ABC):
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and jobs with it."""
         self.true_s += seconds
+        if self.read_cap():
+            self.unknown_since_s = inf
         self.advance()
 
     def happen(self) -> str:

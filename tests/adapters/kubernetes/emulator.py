@@ -217,7 +217,9 @@ class KubernetesWorld(World):
             there = [one for one in mine if one["spec"].get("nodeName") and self._leaves_s(one) > 1e17]
             free = job["said"].get(PREFIX + "preemptible") == "true" and not job["foreign"]
             guarded = any(one["metadata"]["uid"] in self.guarded for one in there)
+            # What draws no more than idle GPUs frees nothing.
             under = [one for one in there if not name or one["spec"]["nodeName"] in FEED]
+            under = [one for one in under if '"power_w": 0.0' not in str(job["said"])]
             if free and under and not guarded:
                 found.append(str(job["name"]))
         return found

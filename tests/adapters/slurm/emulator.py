@@ -231,10 +231,14 @@ class SlurmWorld(World):
         return added_up(by_node)
 
     def may_stop(self, name: str) -> list[str]:
-        ours = [
-            one for one in self.jobs.values() if one.state == "RUNNING" and one.requeue and not one.foreign
-        ]
-        return [str(one.id) for one in ours if one.launch and (not name or one.held.keys() & set(FEED))]
+        found = []
+        for job in self.jobs.values():
+            free = job.state == "RUNNING" and job.requeue and not job.foreign
+            # What draws no more than idle GPUs frees nothing.
+            frees = job.launch.get("power_w", 0.0) > IDLE_W * job.gpus
+            if free and frees and (not name or job.held.keys() & set(FEED)):
+                found.append(str(job.id))
+        return found
 
     def unfinished(self) -> list[str]:
         ours = [job for job in self.jobs.values() if job.good and not job.foreign]
