@@ -131,9 +131,7 @@ class Trial:
                 said, options = hostile[number // every % len(hostile)]
                 with suppress(RuntimeError):  # Slurm itself may refuse it
                     self.hostile.append(
-                        self.cluster.submit(
-                            "sleep 1", "--hold", "--uid=nobody", "--gres=gpu:1", "--comment", said, *options
-                        )
+                        self.cluster.submit("sleep 1", "--hold", "--gres=gpu:1", "--comment", said, *options)
                     )
             kind = rng.choice(["elastic", "plain", "large", "model"], p=[0.6, 0.25, 0.1, 0.05])
             said = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
