@@ -32,10 +32,10 @@ from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing, release
 NOTICE_S = 15.0
 """How long before it is in force the first cut of the cap is announced."""
 OPTIONS: dict[str, Any] = {
-    # Hostile jobs may say much, so that they get as far as they can; all jobs here are of one user.
+    # Hostile jobs may say much, so that they get as far as they can.
     "allow": {
         **{"own_options": True, "weight": [0, 10], "restart_s": [0, 3600], "max_gpus": [1, 64]},
-        **{"batch_sizes": [1, 4096], "frequencies_mhz": [1, 3000], "configurations_per_user": 200_000},
+        **{"batch_sizes": [1, 4096], "frequencies_mhz": [1, 3000]},
     },
     "tables": {
         "elastic": {

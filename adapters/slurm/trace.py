@@ -22,8 +22,12 @@ from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
-_OF_DOCUMENTS = {"jobs": (ACCOUNTING, "job_state"), "nodes": (NODES, ""), "sinfo": (NODES, "")}
-"""Where a document has its rows, what they tell, and which of their fields only those of others have."""
+_OF_DOCUMENTS = {
+    "jobs": (ACCOUNTING, {"time", "state", "tres"}),
+    "nodes": (NODES, {"state", "gres"}),
+    "sinfo": (NODES, {"node", "nodes"}),
+}
+"""Where a document has its rows, what they tell, and fields of theirs that other documents do not have."""
 LONGEST_S = 600.0
 """That the accounting may take to answer."""
 
@@ -87,9 +91,9 @@ def kind_of(text: str) -> str:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"is no JSON: {echo(error, '', 200)}") from None
-        for key, (kind, foreign) in _OF_DOCUMENTS.items():
+        for key, (kind, own) in _OF_DOCUMENTS.items():
             rows = document.get(key)
-            if isinstance(rows, list) and all(isinstance(row, dict) and foreign not in row for row in rows):
+            if isinstance(rows, list) and all(isinstance(row, dict) and own & row.keys() for row in rows):
                 return kind
         raise ValueError(
             "has neither 'jobs' of sacct --json nor nodes of scontrol show node --json or sinfo --json"

@@ -59,7 +59,7 @@ def test_where_there_is_no_slurm_it_is_said(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": str(tmp_path)}
     done = wattsched("slurm", "--shadow", "--once", env=environment)
     assert done.returncode == 4
-    assert "'sinfo' is not installed on this machine" in done.stderr
+    assert "'scontrol' is not installed on this machine" in done.stderr
 
 
 def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run: Run, tmp_path: Path) -> None:
