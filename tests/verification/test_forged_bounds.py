@@ -42,15 +42,15 @@ def shares(choice: Random, least: float = 3e-9) -> float:
 def answers() -> list[tuple[Any, dict[str, Any]]]:
     """Instances of all problems and objectives, with their results."""
     made = [
-        *(tiny(seed) for seed in range(8)),
-        *(generate("sharing", jobs=4, seed=seed) for seed in range(2)),
-        *(generate("placement", jobs=3, seed=seed) for seed in range(2)),
-        *(generate("uniform", jobs=3, seed=seed) for seed in range(2)),
+        *(tiny(seed) for seed in range(4)),
+        generate("sharing", jobs=3, seed=0),
+        generate("placement", jobs=3, seed=1),
+        generate("uniform", jobs=3, seed=0),
     ]
     found = []
     for instance in made:
         objectives = [o for o in problem(instance.problem).objectives if not lacks(instance, o)]
-        for objective in objectives[:4]:
+        for objective in objectives[:3]:
             result = solve(instance, objective=objective)
             if result.certificate is not None and result.objective and result.bound is not None:
                 found.append((instance, result.model_dump(mode="json")))
@@ -83,7 +83,8 @@ def campaigns() -> dict[str, Forge]:
     frontier = wattsched.pareto(day, 3).model_dump(mode="json")
     jobs = (0.0, 900.0, 2, linear(4)), (50.0, 500.0, 1, {1: 1.0, 2: 1.5}), (60.0, 300.0, 4, linear(2))
     bound = clairvoyant(trace_by_hand(cluster_of(4), *jobs), completion_s=[900.0])
-    names = [name for name, entry in entries().items() if "small" in name or entry.jobs < 12][:6]
+    names = [name for name in entries() if name.startswith("tight-15-")][:2]
+    assert names
     records = best_known(None)
     instances = {name: entries()[name].instance() for name in names}
 
