@@ -42,6 +42,9 @@ PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode",
 SAME_BOUND = CLAIM_TOLERANCE
 """By how much, relative to it, a bound may be beyond the proven one by the rounding of proofs."""
 
+# Versions before said nothing of bounds that were beyond the proof by less: they are on the solver's word.
+_SAID_BEFORE = 1e-8
+
 _LAST_DIGITS = 1e-12
 # By so much do clocks differ that seconds are read from.
 _TICK_S = 0.05
@@ -183,7 +186,9 @@ def self_evident(prove: ProveLeaf) -> Proof | None:
     return proof if proof.excess > 0 else None
 
 
-def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: str) -> bool:
+def beyond_proof(
+    reason: str, bound: float | None, proven: float | None, sense: str, least: float = 0.0
+) -> bool:
     """Whether an answer claims more than its certificate proves.
 
     Parameters
@@ -193,11 +198,13 @@ def beyond_proof(reason: str, bound: float | None, proven: float | None, sense: 
     bound, proven : float, optional
         Of the result, and of its certificate.
     sense : {"min", "max"}
+    least : float
+        Less than this is not beyond it.
     """
     if proven is None:
         return reason == "infeasible" or bound is not None
     beyond = 0.0 if bound is None else bound - proven if sense == "min" else proven - bound
-    return beyond > SAME_BOUND * abs(proven)
+    return beyond > max(SAME_BOUND * abs(proven), least)
 
 
 def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
@@ -323,8 +330,10 @@ class _Claims:
         self.size = 0.0 if report is None else report.size
         self.reason, self.older = _reason(result), _is_older(result)
         bounds = number(result, "bound"), number(self.certificate, "bound")
+        unsaid = max(LEAST, _SAID_BEFORE * abs(bounds[1] or 0.0))
         self.evident = evident
         self.beyond_proof = not evident and beyond_proof(self.reason, *bounds, sense)
+        self.must_say_so = not evident and beyond_proof(self.reason, *bounds, sense, unsaid)
 
     @property
     def on_trust(self) -> bool:
@@ -401,7 +410,7 @@ class _Claims:
         if not self.older and (asked is None or not 0 <= asked < 1):
             yield f"gap_asked: must be from 0 to below 1, the result has {self.result.get('gap_asked')!r:.80}"
         what = "'infeasible'" if self.reason == "infeasible" else "the bound"
-        if self.beyond_proof and self.result.get("claimed") is not True:
+        if self.must_say_so and self.result.get("claimed") is not True:
             yield f"claimed: {what} goes beyond the certificate, and the result does not say so"
         if not self.beyond_proof and not self.evident and self.result.get("claimed"):
             yield f"claimed: the result says that {what} goes beyond the certificate, and it does not"

@@ -34,6 +34,8 @@ SMOOTHING = 0.6
 MOST_ROUNDS = 300
 MOST_RAISES = 3
 """How often prices may rise tenfold before rows that are exceeded are taken to be impossible."""
+MOST_OF_A_LIMIT = 1e9
+"""What uses more of a limit uses too much: HiGHS takes no columns with numbers beyond 1e15."""
 TOLERANCE = 5e-4
 """Gap between the LP and the prices' bound, relative to the LP, at which rounds end."""
 EXCEEDED = 1e-7
@@ -108,6 +110,7 @@ class ScheduleMaster:
         entries.add(len(self._scale) + schedules.job, np.arange(n))
         matrix = entries.matrix(self._lp.n_rows, n)
         matrix.data /= np.append(self._scale, np.ones(self._horizon.n_jobs))[matrix.indices]
+        matrix.data = np.minimum(matrix.data, MOST_OF_A_LIMIT)
         self._lp.add_columns(matrix, schedules.criteria[:, self._objective])
 
     def restrict(self, keep: BoolArray) -> None:

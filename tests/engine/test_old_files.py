@@ -18,7 +18,7 @@ from wattsched.documents import check, instance_of, read_result
 from wattsched.instances.errors import FormerNameWarning
 from wattsched.tradeoffs import pareto_of, verdict_on_pareto
 
-BEYOND_PROOF = ("sizing", "work-value", "infeasible", "pareto")
+BEYOND_PROOF = ("sizing", "work-value", "infeasible", "pareto", "shifting")
 """Of what their certificates prove."""
 
 FOLDER = Path(__file__).parent / "old_files"
