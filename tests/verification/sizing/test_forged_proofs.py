@@ -120,7 +120,8 @@ def a_bound_that_a_decision_beats(of: Rounds) -> dict[str, Any] | None:
     forged = certificate(of)
     leaves = [forged["prices"], *(node["prices"] for node in forged["tree"] if node.get("prices"))]
     least = TERMS * of.terms(leaves)
-    decision, report = of.choice.choice(of.sound)
+    beaten = [one for one in of.sound if of.sign * one[1].objective > of.best]
+    decision, report = of.choice.choice(beaten or of.sound)
     cost = of.sign * report.objective
     better = of.choice.choice([1.01 * least, 1e-6, 1e-3, 0.1, cost - of.best])
     bound = min(cost, of.best + max(better, 1.01 * least))
@@ -150,7 +151,9 @@ def no_decision_where_there_is_one(of: Rounds) -> dict[str, Any] | None:
         return None
     forged = certificate(of) if of.choice.random() < 0.9 else None
     if forged is not None:
-        forged |= {"bound": of.sign * 10.0 ** of.choice.uniform(-3, 20)}
+        # The least that can be claimed leaves all to whether the prices leave room.
+        forged |= {"bound": of.sign * of.choice.choice([-1e18, 10.0 ** of.choice.uniform(-3, 20)])}
+        forged["price_bound"] = -1e18 * of.sign if forged["tree"] else None
     nothing = dict.fromkeys(("objective", "bound", "gap", "proven_gap", "decision"))
     empty: dict[str, Any] = {"totals": {}, "prices": {}, "dropped": {}, "checked": False, "claimed": False}
     ended = {"reason": "infeasible", "limit": None, "detail": "there is none"}
