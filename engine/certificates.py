@@ -37,6 +37,8 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# The last digit of a limit, at such a price, is more than what is left to rounding.
+_LARGE_PRICE = 1e9
 # Of a step so much more is proven than that the one below is too little.
 _LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
@@ -73,7 +75,10 @@ class Priced:
         proven, best = max(((proven_bound(model.program, y), y) for y in known), key=itemgetter(0))
         if not math.isfinite(proven):
             return None
-        certificate = Certificate(prices=model.named_prices(best), bound=model.program.reported(proven))
+        named = model.named_prices(best)
+        if max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
+            return cls.proven(call, model, named)
+        certificate = Certificate(prices=named, bound=model.program.reported(proven))
         return cls(call, model, certificate, best)
 
     @classmethod
