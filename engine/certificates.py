@@ -127,7 +127,8 @@ class Priced:
                 grown = tree.prove(model.listed, value, timer, prices=self.prices, nodes=most)
                 nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
             proven = model.program.reported(grown.bound)
-            proven = proven if model.lagrangian else _verified(call, nodes).bound
+            if self.prices is None:  # the program's own bound is not what they prove
+                proven = _verified(call, nodes).bound
         else:
             return None
         if not nodes or proven is None or not call.sign * known.bound < call.sign * proven < np.inf:
