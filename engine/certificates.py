@@ -37,6 +37,8 @@ _ROOT = 3
 # What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
 # verifying it may take.
 _EXCESS = 1e-3
+# The last digit of a limit, at such a price, is more than what is left to rounding.
+_LARGE_PRICE = 1e9
 # Of a step so much more is proven than that the one below is too little.
 _LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
@@ -73,7 +75,10 @@ class Priced:
         proven, best = max(((proven_bound(model.program, y), y) for y in known), key=itemgetter(0))
         if not math.isfinite(proven):
             return None
-        certificate = Certificate(prices=model.named_prices(best), bound=model.program.reported(proven))
+        named = model.named_prices(best)
+        if max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
+            return cls.proven(call, model, named)
+        certificate = Certificate(prices=named, bound=model.program.reported(proven))
         return cls(call, model, certificate, best)
 
     @classmethod
@@ -122,7 +127,8 @@ class Priced:
                 grown = tree.prove(model.listed, value, timer, prices=self.prices, nodes=most)
                 nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
             proven = model.program.reported(grown.bound)
-            proven = proven if model.lagrangian else _verified(call, nodes).bound
+            if self.prices is None:  # the program's own bound is not what they prove
+                proven = _verified(call, nodes).bound
         else:
             return None
         if not nodes or proven is None or not call.sign * known.bound < call.sign * proven < np.inf:

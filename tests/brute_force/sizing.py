@@ -155,7 +155,7 @@ def choices_of(instance: Instance, job: Job, objective: str) -> list[Choice]:
         paid = penalty if running and not unchanged else 0.0
         completion = time + paid
         idle = instance.cluster.gpu_types[str(kind[0])].idle_power_w * gpus
-        if completion <= deadline:
+        if completion <= deadline and energy_alone(instance, job, power, completion):
             rate = 1 / (time / job.remaining_work)
             joules = counted_j(instance, completion, power, idle)
             value = _value(instance, job, objective, completion, best, rate / reference, paid, joules=joules)

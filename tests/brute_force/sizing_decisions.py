@@ -88,7 +88,7 @@ class Judge:
         ran = [one for one in jobs if one is not None]
         if len(ran) < len(jobs) or not self._sets(decision) or not self._gpus(decision):
             return None
-        used = {name for a in decision.jobs for name, gpus in a.nodes.items() if gpus}
+        used = {name for a in decision.jobs for name in self._awake(a)}
         able = sleepers(self.instance)
         asleep = {node.name for node in able} - used
         if not self._within_budgets(ran, asleep) or not self._within_quotas(ran):
@@ -99,6 +99,19 @@ class Judge:
             values.append(price)
         worst = {"makespan": max, "max-min": min}.get(self.instance.objective)
         return math.fsum(values) if worst is None or not values else worst(values)
+
+    def _awake(self, a: Assignment) -> set[str]:
+        """Nodes that a job uses GPUs of, or has its block on."""
+        gpus, size = gpus_of(a.nodes), next_power(a.gpus)
+        found = {name for name, _ in gpus}
+        kept = any(job.name == a.job and not job.preemptible for job in self.instance.jobs)
+        if kept or capacity_of(self.instance, self._kind(a.pool)[0]) != "blocks":
+            return found
+        for block in self.blocks[a.pool]:
+            for first in range(0, len(block) - size + 1, size):
+                if gpus <= set(block[first : first + size]):
+                    found |= {name for name, _ in block[first : first + size]}
+        return found
 
     def _rows(self, job: Job) -> Iterator[tuple[tuple[Any, ...], float, float]]:
         """Settings, seconds per unit of work and watts of every row that the job may use."""

@@ -233,3 +233,27 @@ def test_sessions_have_nodes_that_sleep() -> None:
     assert second.result.totals["nodes_asleep"] == 2
     assert wattsched.check(session.to_instance(), second.result).faults == []
     assert np.isclose(second.result.objective, first.result.objective)
+
+
+@pytest.mark.parametrize(("power_w", "objective_j"), [(None, 71_000.0), (720.0, 71_000.0), (620.0, None)])
+def test_a_node_under_a_block_is_awake_though_none_of_its_gpus_is_used(
+    power_w: float | None, objective_j: float | None
+) -> None:
+    """A job of 3 GPUs takes a block of 4, here of four nodes."""
+    node = {"gpu_type": "A", "gpus": 1, "base_power_w": 100, "sleeps": True}
+    cluster = {
+        "gpu_types": {"A": {"idle_power_w": 10}},
+        "nodes": [{"name": f"n{i}", **node} for i in range(4)],
+    }
+    options = {"gpus": [3], "pool": ["A"], "power_w": [300], "rate": [0.001]}
+    budgets = {"least_goodput": 1, "power_w": power_w}
+    fields = {"objective": "energy", "round_s": 100, "budgets": budgets}
+    instance = Instance.model_validate(
+        {"cluster": cluster, "jobs": [{"name": "a", "options": options}], **fields}
+    )
+    result = wattsched.solve(instance, gap=0.0)
+    assert result.objective == objective_j
+    assert not result.claimed
+    assert wattsched.check(instance, result).faults == []
+    if result.decision is not None:
+        assert result.totals["nodes_asleep"] == 0

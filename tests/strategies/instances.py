@@ -6,7 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.instances.sizing.validity import sleep_faults
+from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 
@@ -102,6 +102,12 @@ def small_instances(draw: st.DrawFn, max_jobs: int = 4, min_jobs: int = 1) -> In
             # One that stays would be a fault where its tenant may not have as much.
             if job.get("can_wait", True) and job.get("preemptible", True):
                 job["tenant"] = draw(st.sampled_from([None, "x", "x", "y", "z"]))
+    instance = Instance.model_validate(document)
+    if not faults_of(instance):
+        return instance
+    # A job that has no option may wait.
+    for job in jobs:
+        job.pop("can_wait", None)
     return Instance.model_validate(document)
 
 
@@ -188,7 +194,10 @@ def instances_with_sets(draw: st.DrawFn, max_jobs: int = 3) -> Instance:
         draw(_sets(f"set{number}", types, [job["name"] for job in movable]))
         for number in range(draw(st.integers(1, 3)))
     ]
-    return Instance.model_validate(content)
+    instance = Instance.model_validate(content)
+    sets = [one for one in instance.sets if not faults_of(instance.model_copy(update={"sets": [one]}))]
+    assume(sets)
+    return instance.model_copy(update={"sets": sets})
 
 
 def _let_share(draw: st.DrawFn, jobs: list[dict]) -> None:

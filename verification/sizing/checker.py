@@ -23,7 +23,7 @@ from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.objectives import ENERGY, OBJECTIVES, goodput_in_all, objective_of, total
 from wattsched.verification.sizing.outcomes import UNSAID, WAITS, Outcomes, outcomes_of, set_faults
-from wattsched.verification.sizing.pools import Places, Pool, places_of
+from wattsched.verification.sizing.pools import Places, Pool, block_of, places_of
 from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
@@ -73,7 +73,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     faults += told
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
-    asleep = sleeping & ~_used(assigned, places) if sleeping.any() else sleeping
+    asleep = sleeping & ~_used(assigned, places, kept) if sleeping.any() else sleeping
     drawn = _Drawn(instance, pools, outcomes, of_pools(places, asleep), of_pools(places, sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
@@ -101,11 +101,19 @@ def check(instance: Instance, decision: Decision) -> Report:
     return Report(faults, objective, totals, dropped=of.left_out)
 
 
-def _used(assigned: Assigned, places: Places) -> BoolArray:
-    """Nodes that the decision uses GPUs of."""
+def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
+    """Nodes that the decision uses GPUs of, or has blocks on; jobs that keep their GPUs have these alone."""
     node = np.repeat(np.arange(len(places.size)), places.size)
     used = np.zeros(len(places.size), dtype=bool)
     used[node[assigned.number[assigned.number != UNKNOWN]]] = True
+    for a in np.flatnonzero((block_of(assigned.gpus) != assigned.gpus) & ~kept).tolist():
+        numbers = assigned.number[assigned.start[a] : assigned.start[a + 1]]
+        if not len(numbers) or UNKNOWN in numbers or places.capacity[assigned.pool[a]] != "blocks":
+            continue
+        begin, aligned = places.reserved(numbers, np.zeros(1, dtype=np.int64), np.array([len(numbers)]))
+        if aligned[0]:
+            first = places.line[places.home[numbers[0]]] + begin[0]
+            used[node[places.on_lines[first : first + int(block_of(len(numbers)))]]] = True
     return used
 
 

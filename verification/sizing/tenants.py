@@ -82,7 +82,7 @@ def metered(instance: Instance) -> bool:
     )
 
 
-def drawn_j(instance: Instance, power_w: FloatArray, seconds: FloatArray) -> FloatArray:
+def drawn_j(instance: Instance, power_w: FloatArray | float, seconds: FloatArray | float) -> FloatArray:
     """Joules of jobs that run, in the scope of the budgets, idle draw included."""
     if instance.budgets.scope == "round":
         return np.asarray(power_w * np.minimum(seconds, instance.round_s))

@@ -21,6 +21,7 @@ from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 from wattsched.verification.sizing.bound import Prover
+from wattsched.verification.sizing.splits import key
 
 EACH = 20
 FORGERIES = int(os.environ.get("FORGERIES", "400"))
@@ -50,6 +51,11 @@ class Rounds:
         self.sound = [(d, r) for d, r in reports if not r.faults and r.objective is not None]
         prover = Prover(self.instance)
         self.rows, self.jobs = prover.rows, [job.name for job in decided(self.instance).jobs]
+        known = prover.configurations
+        self.options = {
+            name: [list(key(row)) for row in (*known.of(j), *known.in_sets(name))]
+            for j, name in enumerate(known.jobs.names)
+        }
         self.choice = choice
 
     def prices(self) -> dict[str, float]:
@@ -87,11 +93,9 @@ class Rounds:
         return nodes
 
     def split(self) -> dict[str, Any]:
-        """A split of any job by any of its options."""
+        """A split of any job by any of its options, or all that begin so."""
         name = self.choice.choice(self.jobs)
-        job = next(job for job in self.instance.jobs if job.name == name)
-        pools = {str(pool) for pool in job.options.pool}
-        named = [[pool] for pool in sorted(pools)] + [["A", one.name] for one in self.instance.sets]
+        named: list[Any] = [begin for begin in self.options[name] for begin in (begin, begin[:1], begin[:2])]
         some = self.choice.sample([*named, "wait"], self.choice.randrange(len(named) + 2))
         return {"job": name, "options": some}
 
@@ -120,13 +124,14 @@ def a_bound_that_a_decision_beats(of: Rounds) -> dict[str, Any] | None:
     forged = certificate(of)
     leaves = [forged["prices"], *(node["prices"] for node in forged["tree"] if node.get("prices"))]
     least = TERMS * of.terms(leaves)
-    decision, report = of.choice.choice(of.sound)
+    beaten = [one for one in of.sound if of.sign * one[1].objective > of.best]
+    decision, report = of.choice.choice(beaten or of.sound)
     cost = of.sign * report.objective
     better = of.choice.choice([1.01 * least, 1e-6, 1e-3, 0.1, cost - of.best])
     bound = min(cost, of.best + max(better, 1.01 * least))
     if bound <= of.best + least or bound <= of.best + 1e-6 * abs(of.best):
         return None  # not enough to tell from rounding
-    forged |= {"bound": of.sign * bound, "price_bound": of.choice.choice([None, 0.0, -1e18 * of.sign])}
+    forged |= {"bound": of.sign * bound, "price_bound": of.choice.choice([0.0, -1e18 * of.sign])}
     forged["price_bound"] = forged["price_bound"] if forged["tree"] else None
     prices = {n: 0.0 - of.sign * y for n, y in forged["prices"].items() if not n.startswith("share:")}
     document = of.honest | {
@@ -150,7 +155,9 @@ def no_decision_where_there_is_one(of: Rounds) -> dict[str, Any] | None:
         return None
     forged = certificate(of) if of.choice.random() < 0.9 else None
     if forged is not None:
-        forged |= {"bound": of.sign * 10.0 ** of.choice.uniform(-3, 20)}
+        # The least that can be claimed leaves all to whether the prices leave room.
+        forged |= {"bound": of.sign * of.choice.choice([-1e18, 10.0 ** of.choice.uniform(-3, 20)])}
+        forged["price_bound"] = -1e18 * of.sign if forged["tree"] else None
     nothing = dict.fromkeys(("objective", "bound", "gap", "proven_gap", "decision"))
     empty: dict[str, Any] = {"totals": {}, "prices": {}, "dropped": {}, "checked": False, "claimed": False}
     ended = {"reason": "infeasible", "limit": None, "detail": "there is none"}
@@ -165,6 +172,7 @@ def no_decision_where_there_is_one(of: Rounds) -> dict[str, Any] | None:
 
 
 FORGED = (a_bound_that_a_decision_beats, no_decision_where_there_is_one)
+"""Ways to forge an answer; None where there is nothing of the kind to forge."""
 
 
 @settings(max_examples=max(1, FORGERIES // EACH))
@@ -176,7 +184,7 @@ FORGED = (a_bound_that_a_decision_beats, no_decision_where_there_is_one)
 )
 def test_nothing_false_is_proven(instance: Instance, objective: str, other: str, seed: int) -> None:
     choice, forged = Random(seed), 0
-    others = [wattsched.solve(instance, objective=other), wattsched.solve(instance, solver="greedy")]
+    others = [wattsched.solve(instance, objective=other), wattsched.solve(instance, objective="energy")]
     of = Rounds(instance, objective, others, choice)
     assume(of.best is not None)
     assert verdict_on(of.instance, of.honest).faults == []
