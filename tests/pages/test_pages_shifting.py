@@ -22,7 +22,7 @@ def examine(seed):
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = ShiftingInstance.model_validate(instance)
-    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 20}
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 60}
     result, faults = pages.answer(wattsched.solve, model, brute.refused(instance), **request)
     if result is None:
         return instance, how, faults
@@ -88,7 +88,7 @@ def check_faults(instance, model, decision_type, rng):
 
 
 def test_answers_are_those_of_the_page():
-    pages.examine_all(60, examine)
+    pages.examine_all(50, examine)
 
 
 def examine_frontier(seed):
@@ -140,4 +140,4 @@ def frontier_faults(got, front, gap, points):
 
 
 def test_frontiers_are_those_of_the_page():
-    pages.examine_all(40, examine_frontier)
+    pages.examine_all(25, examine_frontier)
