@@ -114,6 +114,9 @@ def examine_frontier(seed):
     front = brute.frontier(instance, brute.decisions(instance), found.tradeoff, without)
     got = [(p.result.totals["average_completion_s"], p.result.totals[criterion]) for p in found.points]
     faults += frontier_faults(got, [tuple(map(float, point)) for point in front], gap, points)
+    # "each with the limit that it satisfies"
+    limits = [p.limit for p in found.points]
+    faults += [f"{p} is above {x}" for p, x in zip(got, limits, strict=True) if x and p[1] > x * (1 + 1e-6)]
     faults += verdict_on_pareto(model, found).faults
     return instance, how, faults
 
