@@ -29,7 +29,7 @@ def examine(seed):
     formulation, solver, gap, exact = pages.way_of(seed, EXACT, HEURISTICS, CAMPAIGN_ONLY)
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = PlacementInstance.model_validate(instance)
-    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 10}
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 60}
     result, faults = pages.answer(wattsched.solve, model, False, **request)
     if result is None:
         return instance, how, faults
@@ -65,4 +65,4 @@ def check_faults(instance, model, decision_type, rng):
 
 
 def test_answers_are_those_of_the_page():
-    pages.examine_all(60, examine)
+    pages.examine_all(45, examine)

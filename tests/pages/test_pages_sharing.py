@@ -19,7 +19,7 @@ def examine(seed):
     instance, rng = brute.random_case(seed, 5 if pages.CASES else 4, pairs=formulation == "matching")
     how = f"--formulation {formulation} --solver {solver} --gap {gap}"
     model = SharingInstance.model_validate(instance)
-    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 20}
+    request = {"formulation": formulation, "solver": solver, "gap": gap, "time_limit": 60}
     result, faults = pages.answer(wattsched.solve, model, brute.refused(instance), **request)
     if result is None:
         return instance, how, faults
