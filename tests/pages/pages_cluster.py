@@ -177,7 +177,7 @@ class Cluster:
         # "Wherever a pool is asked for, except in `current`, the name of a GPU type stands for all its
         # pools."
         of_type = [p for p in self.pools.values() if self.nodes[p.nodes[0]]["gpu_type"] == pool]
-        return of_type or [self.pools[pool]]
+        return of_type or [self.pools[name] for name in (pool,) if name in self.pools]
 
     def may_use(self, job: dict, pool: Pool) -> bool:
         return not job.get("pools") or any(pool in self.matching(name) for name in job["pools"])
