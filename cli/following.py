@@ -14,6 +14,7 @@ import click
 
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.outputs import require_extra
+from wattsched.inputs import printable
 from wattsched.interrupts import ending_soon
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def follow(
             if once and isinstance(told, InputError):
                 raise told
             code = NO_SOLUTION
-            click.echo(f"no round: {told}", err=True)
+            click.echo(f"no round: {printable(str(told))}", err=True)
             document: dict[str, Any] = {"error": str(told), "alarms": [str(told)]}
         else:
             code = 0

@@ -29,6 +29,7 @@ from wattsched.cli.following import (
 from wattsched.cli.outputs import Command, Output, require_extra
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
 from wattsched.cli.serve import is_loopback
+from wattsched.inputs import printable
 
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
@@ -224,7 +225,7 @@ def command(
             note = stack.enter_context(measured(metrics, kept))
             return follow(rounds, jobs_of, once=once, as_json=as_json, do_apply=do_apply, note=note)
     except KubernetesError as error:
-        click.echo(f"no round: {error}", err=True)
+        click.echo(f"no round: {printable(str(error))}", err=True)
         return NO_SOLUTION
 
 

@@ -26,6 +26,7 @@ from wattsched.cli.following import (
 )
 from wattsched.cli.outputs import Command, Output
 from wattsched.cli.parameters import FileName, Number, filling, journal_quota, refuse_given
+from wattsched.inputs import printable
 
 if TYPE_CHECKING:
     from wattsched.adapters.slurm.loop import Report
@@ -194,7 +195,7 @@ def command(
                 lease = Lease(identity_of(journal), partial(click.echo, err=True))
                 actions = partial(actions, require=stack.enter_context(lease).require)
             except SlurmError as error:
-                click.echo(f"no round: {error}", err=True)
+                click.echo(f"no round: {printable(str(error))}", err=True)
                 return NO_SOLUTION
         rounds = Rounds(policy, budget, kept, actions, look)
         rounds.stop = stop

@@ -414,10 +414,18 @@ def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...
         yield Row(dict(zip(header, cells, strict=True)), f"{path}, line {number}")
 
 
+def printable(text: str) -> str:
+    """Text on one line without what steers a terminal or turns what follows around, which names may hold."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def echo(text: object, quote: str = "'", most: int = 60) -> str:
-    """What a file says, in a message: quoted, and cut to a length that can be read."""
+    """What a file says, in a message: printable, quoted, and cut to a length that can be read."""
     told = str(text)
-    return f"{quote}{told}{quote}" if len(told) <= most else f"{quote}{told[:most]}{quote}..."
+    shown = printable(told[:most])
+    return f"{quote}{shown}{quote}" if len(told) <= most else f"{quote}{shown}{quote}..."
 
 
 def meant(name: object, known: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from wattsched.inputs import printable
 from wattsched.serve.limits import Limits, Rate
 from wattsched.serve.metrics import Metrics
 from wattsched.serve.tokens import Tokens
@@ -94,7 +95,7 @@ class Guard:
         except RefusedError as error:
             await _refuse(noting, error)
         except Exception as error:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("%s %s failed", _method(scope), printable(scope["path"]))
             if status:  # the answer has begun, and is cut short
                 raise
             await _refuse(noting, RefusedError(500, f"internal error: {type(error).__name__}"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wattsched.arguments import require_types
 from wattsched.extras import missing
+from wattsched.inputs import printable
 from wattsched.instances.errors import require
 from wattsched.instances.io import write_atomically
 from wattsched.instances.units import S_PER_DAY, S_PER_H
@@ -216,4 +217,7 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
     content = io.BytesIO()
     with rc_context({"svg.hashsalt": "wattsched"}):
         figure.savefig(content, format=kind, dpi=120, metadata=metadata)
-    write_atomically(path, content.getvalue())
+    data = content.getvalue()
+    if kind == "svg":  # which has the text of names, too
+        data = "\n".join(map(printable, data.decode().split("\n"))).encode()
+    write_atomically(path, data)

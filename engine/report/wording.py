@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from wattsched.inputs import printable as printable
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -58,13 +59,6 @@ def duration(seconds: float) -> str:
         if seconds >= NEARLY * unit_s:
             return f"{number(seconds / unit_s, 3)} {unit}"
     return f"{number(seconds, 3)} s" if seconds >= NEARLY else f"{number(1000 * seconds, 2)} ms"
-
-
-def printable(text: str) -> str:
-    """Text on one line without control characters, which names in a file may hold."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def percent(share: float) -> str:
