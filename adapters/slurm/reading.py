@@ -149,6 +149,8 @@ class Site:
         Switch to the one above it.
     above : dict of str to str
         Node to its switch.
+    partitions : dict of str to list of str
+        Nodes of each partition, those without GPUs, too.
     closed : dict of str to str
         Partitions that start no jobs, and their state.
     notes : list of str
@@ -163,6 +165,7 @@ class Site:
     above: dict[str, str]
     closed: dict[str, str]
     notes: list[str] = field(default_factory=list)
+    partitions: dict[str, list[str]] = field(default_factory=dict)
 
     def switches_above(self, node: str) -> list[str]:
         """Switches above a node."""
@@ -198,6 +201,7 @@ def read(snapshot: Snapshot) -> Site:
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
+            partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
         )
     except ValueError as error:
