@@ -257,7 +257,7 @@ def test_a_set_whose_deadline_cannot_be_met_is_not_formed() -> None:
 
 
 def test_infeasible_by_a_set() -> None:
-    """One job could be in time only in the set, the other only outside of it."""
+    """One job could be in time only in a set that the other would be late in, so that it is not formed."""
     slow = {"gpus": [1], "pool": ["A"], "rate": [0.5], "power_w": [200.0]}
     content = changed("sets", ROUND["sets"][:1])
     content["jobs"] = [
@@ -266,4 +266,5 @@ def test_infeasible_by_a_set() -> None:
     ]
     result = wattsched.solve(instance_of(content))
     assert result.termination.reason == "infeasible"
-    assert "set 'ab' in pool 'A' can be neither formed nor left" in result.termination.detail
+    assert "no option of job 'a' can be used: its deadline of 500 s" in result.termination.detail
+    assert not result.claimed
