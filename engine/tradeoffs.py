@@ -176,8 +176,8 @@ def pareto(
         second = least(other, most) if most > 0 and not timer.over() else None
         if second is None or any(more(second, first, one) for one in (objective, other)):
             return ParetoPoint(limit=limit, result=first)
-        before = {} if limit is None else {"before": first, "before_limit": limit}
-        return ParetoPoint(limit=most, result=second, **before)
+        before = None if limit is None else first
+        return ParetoPoint(limit=most, result=second, before_limit=limit, before=before)
 
     def more(one: Result, two: Result, criterion: str) -> bool:
         """Whether a result has more of a criterion than another."""

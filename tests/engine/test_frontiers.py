@@ -85,3 +85,12 @@ def test_without_the_results_that_show_it_a_frontier_is_taken_on_trust() -> None
 
 def one(**fields: Any) -> Any:
     return instance_of({"problem": "shifting", "name": "one", "slot_s": 3600.0} | fields)
+
+
+def test_a_schedule_may_use_any_multiple_of_a_budget() -> None:
+    """HiGHS takes no columns with numbers that large."""
+    rows = {"gpus": [2, 1], "pool": ["p", "p"], "power_w": [250.0, 0.0], "rate": [1.0, 3e5]}
+    job = {"name": "j", "options": rows, "remaining_work": 3e8}
+    instance = one(slots=1, pools={"p": {"gpus": 10}}, jobs=[job], budgets={"energy_j": 1e-9})
+    result = wattsched.solve(instance, gap=0.0)
+    assert (result.termination.reason, result.objective) == ("optimal", pytest.approx(1000.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -166,7 +166,9 @@ def _is_undominated(
     )
 
 
-def _of_order(amounts: list[Mapping[str, float]], against: str, most: Mapping[str, float]) -> Iterator[str]:
+def _of_order(
+    amounts: Sequence[Mapping[str, float]], against: str, most: Mapping[str, float]
+) -> Iterator[str]:
     """Later completion has to buy something."""
     for number, (one, later) in enumerate(pairwise(amounts), start=1):
         if not is_more(later["mean-completion"], one["mean-completion"], most["mean-completion"]) or (
