@@ -23,6 +23,9 @@ from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import largest_room, room_for
 
+MOST_CONFIGURATIONS = 100_000
+"""Configurations of a job's model in a pool: what is beyond is refused before any is made."""
+
 MOST_NEAR = 50
 """Names, and characters of one, up to which similar ones are looked for."""
 
@@ -180,6 +183,10 @@ def why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tupl
         near = _near(job.model, known)
         return f"has the model '{job.model}', which no profile describes on {types}{near}", False
     try:
+        many = max((instance.most_configurations(job, pool) for pool in allowed), default=0)
+        if many > MOST_CONFIGURATIONS:
+            told = f"has {many:,} configurations in a pool"
+            return f"{told}, and at most {MOST_CONFIGURATIONS:,} are taken", False
         told = why_nowhere(instance, pools, job)
     except ValueError as error:
         return f"has a setting out of range: {error}", False

@@ -141,6 +141,12 @@ def test_a_setting_outside_the_profile() -> None:
     assert fault.startswith("job 'j' has a setting out of range: frequency_mhz 5000")
 
 
+def test_a_model_with_more_configurations_than_are_taken() -> None:
+    (fault,) = faults(model(batch_sizes=list(range(1, 1_001)), frequencies_mhz=list(range(210, 1_210))))
+    assert fault.startswith("job 'j' has ")
+    assert fault.endswith(" configurations in a pool, and at most 100,000 are taken")
+
+
 def test_two_jobs_cannot_hold_one_gpu() -> None:
     first, second = job(current=held({"a0": [3]})), job(name="k", current=held({"a0": [3]}))
     assert faults(first, second) == ["jobs 'j' and 'k' both hold GPU 3 of node 'a0'"]
