@@ -6,6 +6,7 @@ style, script and pictures; it fetches nothing, follows the reader's choice of l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -138,6 +139,9 @@ class Page:
     parts: Sequence[Part] = field(default_factory=list)
 
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def _printable(value: object) -> object:
     """Text without what steers a terminal or turns what follows around, which names may hold."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -160,6 +164,8 @@ def rendered(page: Page) -> str:
         finalize=_printable, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     ).from_string((folder / "page.html.jinja").read_text())
     style, script = (Markup((folder / name).read_text()) for name in ("page.css", "page.js"))
-    return made.render(
+    text = made.render(
         page=page, style=style, script=script, colours=COLOURS, newline=Markup("\n"), version=__version__
     )
+    # Pictures have names, too, which are markup already.
+    return _STEERING.sub(lambda found: printable(found[0]), text)
