@@ -217,7 +217,7 @@ def command(
                 stack.enter_context(cluster.watched())
             if do_apply or once:
                 names = stated_names(read(cluster.look(), policy.options.gpu_label), policy.options)
-                require_names(names, partial(click.echo, err=True), apply=do_apply)
+                require_names(names, partial(click.echo, err=True), apply=do_apply and not give_back)
             rounds = Rounds(policy, budget, kept, cluster.look, actions)
             rounds.stop = stop
             if give_back:

@@ -179,7 +179,7 @@ def command(
             site = read(take(time.time()) if snapshot is None else load(snapshot))
             known = accounting() if snapshot is None else None
             names = stated_names(site, policy.options, policy.ours, known)
-            require_names(names, partial(click.echo, err=True), apply=do_apply)
+            require_names(names, partial(click.echo, err=True), apply=do_apply and not give_back)
     except SlurmError as error:
         click.echo(f"no round: {error}", err=True)
         return NO_SOLUTION

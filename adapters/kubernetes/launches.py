@@ -17,27 +17,27 @@ from secrets import token_bytes
 from wattsched.adapters.kubernetes.options import LAUNCH, Launch
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.io import write_atomically
+from wattsched.serve.permissions import FILE, keep_private
 
 _KEY_BYTES = 32
 
 
 def key_beside(journal: str | Path) -> bytes:
-    """Read the key of a journal, ``JOURNAL.key``, which is made (mode 0600) where it is not there.
+    """Read the key of a journal, ``JOURNAL-key``, which is made for its owner alone where it is not there.
 
     Raises
     ------
     InputError
-        Where it is no key, or can neither be read nor made.
+        Where it is no key, or another user's, or can neither be read nor made.
     """
-    path = Path(f"{journal}.key")
+    path = Path(f"{journal}-key")
     try:
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            key = path.read_bytes()
+        if os.path.lexists(path):
+            keep_private(path)
         else:
-            with os.fdopen(file, "wb") as made:
-                made.write(key := token_bytes(_KEY_BYTES))
+            write_atomically(path, token_bytes(_KEY_BYTES), mode=FILE)
+        key = path.read_bytes()
     except OSError as error:
         raise InputError([f"cannot be used: {(error.strerror or str(error)).lower()}"], str(path)) from None
     if len(key) != _KEY_BYTES:

@@ -23,9 +23,9 @@ def bound(launch: Launch, uid: str = "one") -> KubePod:
 def test_a_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     key = key_beside(tmp_path / "journal")
     assert key_beside(tmp_path / "journal") == key
-    assert os.stat(tmp_path / "journal.key").st_mode & 0o777 == 0o600
-    (tmp_path / "journal.key").write_bytes(b"short")
-    with pytest.raises(InputError, match=r"journal\.key: must have 32 bytes, has 5"):
+    assert os.stat(tmp_path / "journal-key").st_mode & 0o777 == 0o600
+    (tmp_path / "journal-key").write_bytes(b"short")
+    with pytest.raises(InputError, match=r"journal-key: must have 32 bytes, has 5"):
         key_beside(tmp_path / "journal")
     with pytest.raises(InputError, match="cannot be used"):
         key_beside(tmp_path / "nowhere" / "journal")
