@@ -21,12 +21,21 @@ local function partition_of(job, partitions)
    return ""
 end
 
-local function asks_for_gpus(job)
-   for _, field in ipairs({ "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "gres" }) do
+local fields = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "gres", "tres_fmt_req_str" }
+
+-- Whether a job asks for GPUs or parts of them; `unknown` where nothing says what it asks for.
+local function asks_for_gpus(job, unknown)
+   local known = false
+   for _, field in ipairs(fields) do
       local asked = job[field]
-      if asked ~= nil and string.find(asked, "gpu") then return true end
+      if type(asked) == "string" and asked ~= "" then
+         known = true
+         for _, kind in ipairs({ "gpu", "shard", "mps" }) do
+            if string.find(asked, kind) then return true end
+         end
+      end
    end
-   return false
+   return unknown and not known
 end
 
 -- The comment with our key. What another comment says is kept beside it.
@@ -51,21 +60,28 @@ local function hold(job)
 end
 
 function slurm_job_submit(job, partitions, user)
-   if not asks_for_gpus(job) or not is_guarded(partition_of(job, partitions)) then return slurm.SUCCESS end
+   if not asks_for_gpus(job, false) or not is_guarded(partition_of(job, partitions)) then return slurm.SUCCESS end
    -- Who has a reservation has its nodes from an administrator.
    if job.reservation ~= nil and job.reservation ~= "" then return slurm.SUCCESS end
    return hold(job)
 end
 
+-- What a user changes may make a job one of those that are held: GPUs, the partition, a reservation that is given up.
 function slurm_job_modify(job, record, partitions, user)
    if operators[user] then return slurm.SUCCESS end
+   local partition = job.partition
+   if partition == nil or partition == "" then partition = record.partition end
+   if not is_guarded(partition) then return slurm.SUCCESS end
    local released = job.priority ~= nil and job.priority ~= slurm.NO_VAL and job.priority ~= 0
-   if released and record.priority == 0 and is_guarded(record.partition) then
+   if released and record.priority == 0 then
       slurm.log_user("wattsched releases jobs of this partition; its reason is in AdminComment")
       return slurm.ERROR
    end
-   -- A job that comes from another partition waits as all do.
-   if is_guarded(job.partition) and not is_guarded(record.partition) then job.priority = 0 end
+   local moved = not is_guarded(record.partition) or job.reservation == ""
+   if asks_for_gpus(job, false) or (moved and asks_for_gpus(record, true)) then
+      if job.comment == nil then job.comment = record.comment end
+      return hold(job)
+   end
    return slurm.SUCCESS
 end
 

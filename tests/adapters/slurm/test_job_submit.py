@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from adapters.waiting import wait_for
@@ -51,6 +51,7 @@ def asked(job: str, record: str = "nil", user: int = 1000) -> tuple[str, str, st
         (f'{GPUS}, partition = "cpu,gpu"', True),
         ('tres_per_job = "gres/gpu:8", partition = "gpu"', True),
         ('tres_per_task = "gres:gpu:1"', True),
+        ('tres_per_node = "gres:shard:4"', True),
         (f'{GPUS}, partition = "cpu"', False),
         ('partition = "gpu"', False),
         (f'{GPUS}, reservation = "maintenance"', False),
@@ -92,14 +93,31 @@ def test_only_operators_release_what_is_held(job: str, partition: str, user: int
     assert asked(job, f'{{priority = 0, partition = "{partition}"}}', user)[0] == expected
 
 
-def test_a_job_from_another_partition_is_held_there() -> None:
-    assert asked('partition = "gpu"', '{priority = 10, partition = "cpu"}')[:2] == ("0", "0")
+@pytest.mark.parametrize(
+    ("change", "record", "held"),
+    [
+        ('partition = "gpu"', 'partition = "cpu"', True),  # what it asks for is not known
+        ('partition = "gpu"', 'partition = "cpu", tres_fmt_req_str = "cpu=1,gres/gpu=2"', True),
+        ('partition = "gpu"', 'partition = "cpu", tres_fmt_req_str = "cpu=1,mem=2G"', False),
+        (GPUS, 'partition = "gpu"', True),
+        (GPUS, 'partition = "cpu"', False),
+        ('reservation = ""', f'partition = "gpu", {GPUS}', True),
+        ("time_limit = 5", f'partition = "gpu", {GPUS}', False),
+    ],
+)
+def test_what_a_change_makes_one_of_those_is_held_and_tagged(change: str, record: str, held: bool) -> None:
+    found = asked(change, f'{{priority = 10, comment = "my project", {record}}}')
+    expected = '{"wattsched": {}, "comment": "my project"}' if held else ""
+    assert found == ("0", "0" if held else "nil", expected)
 
 
 @pytest.mark.skipif(not PLUGINS, reason="Slurm's plugin for Lua is not installed")
 def test_a_real_slurmctld_asks_the_guard(
-    emulated: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
+    load_script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    emulated = load_script("emulated_slurm")
+    if why := emulated.missing():
+        pytest.skip(why)
     cluster = emulated.EmulatedSlurm(folder, 1)
     with (folder / "slurm.conf").open("a") as conf:
         conf.write("JobSubmitPlugins=lua\n")
@@ -108,8 +126,12 @@ def test_a_real_slurmctld_asks_the_guard(
     with emulated.started(cluster):
         plain = cluster.submit("sleep 60", "--gres=gpu:1", "--comment=my project")
         other = cluster.submit("sleep 60")
+        later = cluster.submit("sleep 60", "--begin=now+1hour")
         found = wait_for(lambda: (jobs := read(take(time.time())).jobs) and jobs[other].running and jobs)
         assert (found[plain].held, found[plain].odd, Ours().has(found[plain])) == (True, "", True)
         assert not Ours().has(found[other])
+        cluster.run("scontrol", "update", f"JobId={plain}", "TimeLimit=5")
+        assert read(take(time.time())).jobs[plain].held
+        assert not Ours().has(found[later])
         with pytest.raises(RuntimeError, match="arrays with GPUs"):
             cluster.submit("sleep 60", "--gres=gpu:1", "--array=0-3")
