@@ -29,9 +29,12 @@ AGREE_S, BELIEVED_S = 2.0, 3600.0
 def _time(value: Any) -> Any:
     """A time of JSON, which is text there."""
     try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         raise ValueError(f"must be a time as 2027-01-31T17:00:00Z, got {shown(value)}") from None
+    if isinstance(found, datetime) and found.tzinfo is None:
+        raise ValueError(f"must have a zone, as 2027-01-31T17:00:00Z has, got {shown(value)}")
+    return found
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_time)]

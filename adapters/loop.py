@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -94,9 +95,11 @@ class RoundLoop(ABC, Generic[ReportT]):
         report = self.report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
-        load = self._kept(load, cap, report)
+        looked, load = load, self._kept(load, cap, report)
         load = self.prepared(load, cap, report)
         plan = self._decided(load, cap, report)
+        if self.actions is None:
+            load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
         if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
             load, cap = self._kept(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
@@ -116,9 +119,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     # -- the cap -----------------------------------------------------------------------------------------
 
     def _kept(self, load: Any, cap: Cap, report: ReportT) -> Any:
-        """Stop what brings the draw below the caps in force, and look again."""
+        """Stop what brings the draw below the caps, and look again; in shadow, as if that were done."""
         if self.actions is None:
-            return load
+            report.stopped = self._stops_to_fit(load, cap.now_w, report)
+            return load.after(report.stopped) if report.stopped else load
         if cut_off := self.actions.settle():
             report.notes.append(f"{cut_off} actions were cut off; what became of them is seen")
         if self.actions.give_way(load, cap.now_w):
@@ -152,6 +156,7 @@ class RoundLoop(ABC, Generic[ReportT]):
                 reasons = round.left_out
                 self.tell(round, cap.soon_w)
                 plan = self.decided(round, cap.soon_w, report)
+                plan = plan and self._with_others(plan, round, cap.soon_w)
             except JournalError as error:
                 why = f"{error}: nothing starts, and the cap is kept"
                 report.alarms.append(why)
@@ -165,6 +170,16 @@ class RoundLoop(ABC, Generic[ReportT]):
             return plan
         stops = self._stops_to_fit(load, cap.soon_w, report)
         return Plan([], stops, dict.fromkeys(self.waiting(load), why) | reasons)
+
+    def _with_others(self, plan: Plan, round: Any, cap_w: float) -> Plan:
+        """A plan, and stops of jobs that no decision can be told of where they draw too much."""
+        told, load = {self.key(job["name"]) for job in round.jobs}, round.load
+        others = [one for one in load.stoppable if one.name not in told and one.name not in plan.stops]
+        over = over_w(self.planned(plan, load).drawn_w, limits_w(load, cap_w)) if others else {}
+        stops = stops_to_fit(over, others, self._records)
+        refused = self.refused(stops, load)
+        stops = {name: why for name, why in stops.items() if name not in refused}
+        return replace(plan, stops={**plan.stops, **stops})
 
     def tell(self, round: Any, cap_w: float) -> None:
         """Tell the session of everything as it is now."""

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from wattsched.adapters.allowed import Allow, JobOptions
 from wattsched.adapters.quarantine import Clock
+from wattsched.inputs import meant
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
@@ -96,6 +97,24 @@ class StatedOptions(Strict):
     def _carbon_is_known(self) -> Self:
         if self.carbon_g_per_kwh is None and any(one.carbon_g for one in self.tenants.values()):
             raise ValueError("tenants: a carbon quota needs 'carbon_g_per_kwh'")
+        return self
+
+    @model_validator(mode="after")
+    def _tables_and_models_are_known(self) -> Self:
+        named = [
+            (f"{field}.{name}.options", said.options)
+            for field, value in self
+            for name, said in (value.items() if isinstance(value, dict) else ())
+            if isinstance(said, JobOptions)
+        ]
+        named += [("allow.tables", name) for name in self.allow.tables or ()]
+        for where, name in named:
+            if isinstance(name, str) and name not in self.tables:
+                raise ValueError(f"{where}: '{name}' is no table of the file{meant(name, self.tables)}")
+        known = {*models(), *(one.model for one in self.profiles)}
+        for name in self.allow.models or ():
+            if name not in known:
+                raise ValueError(f"allow.models: '{name}' is no model that is known{meant(name, known)}")
         return self
 
     def knows(self, name: str) -> bool:

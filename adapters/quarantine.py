@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 
@@ -28,7 +30,8 @@ def why(error: Exception) -> str:
     """Why a job waits whose text raised something, also where nobody thought of it."""
     if isinstance(error, InputError):
         return "; ".join(error.faults)
-    told = echo(" ".join(str(error).split()), "", 200)
+    text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    told = echo(" ".join(text.split()), "", 200)
     return f"what it says cannot be used ({type(error).__name__}{': ' * bool(told)}{told})"
 
 

@@ -63,7 +63,7 @@ def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = ""
     told = list[str]()
     if not fitting and needs:
         least = min(needs, key=lambda one: (one.gpus * one.times, -left[one.pool].holds(one.gpus)))
-        told.append(_too_few(least, left))
+        told.append(_too_few(least, {one.pool: left[one.pool] for one in needs}))
     elif len(over := [one for need in fitting if (one := _over(need, left[need.pool]))]) == len(fitting):
         told += [min(over)[1]] if over else []
         first = dict.fromkeys(name for one in left.values() for name in one.first)

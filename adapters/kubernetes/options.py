@@ -320,7 +320,7 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
     counts = sorted(set(columns.get("gpus", ())))
     if job.gpus not in counts:
         told = ", ".join(map(str, counts)) or "none"
-        return f"its options are for {told} GPUs, and its pods ask for {job.gpus}: others are left out"
+        return f"its pods ask for {job.gpus} GPUs, and its options are for {told}"
     kinds = ", ".join(sorted({site.kind[pool] for pool in pools}))
     return f"its options for {job.gpus} GPUs are of none of the GPU types that it may use ({kinds})"
 

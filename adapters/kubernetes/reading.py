@@ -252,7 +252,7 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
-    gpus = ceil(min(needs.pop(GPU, 0.0), _MOST_GPUS))
+    gpus = ceil(needs.pop(GPU, 0.0))
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
@@ -269,7 +269,7 @@ def _pod(row: Pod) -> KubePod:
         odd = f"{shown(long)}: has {len(texts[long]):,} characters, and at most {MOST_CHARACTERS:,} are read"
         texts = {name: text for name, text in texts.items() if len(text) <= MOST_CHARACTERS}
     size = metadata.labels.get(GANG_SIZE) or texts.get(GANG_SIZE) or "0"
-    if not re.fullmatch(r"\d{1,6}", size):
+    if not re.fullmatch(r"\d{1,9}", size):
         size, odd = "0", f"{GANG_SIZE}: must be a whole number, got {shown(size)}"
     created_s = metadata.creation_s or 0.0
     return KubePod(

@@ -219,11 +219,6 @@ class Load(Drawing):
         for node, numbers in gpus.items():
             self._used[node].difference_update(numbers)
 
-    def disown(self, number: int) -> None:
-        """Count a job of ours as one of others: its nodes are of different pools now, which no option has."""
-        for node, numbers in self.ours.pop(number).gpus.items():
-            self.others.setdefault(node, set()).update(numbers)
-
     def take(self, job: SlurmJob, launch: Launch) -> None:
         """Count a job that has been released."""
         gpus = {node: self.free(node)[:count] for node, count in launch.nodes.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,9 @@ from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
 
 
-def cluster_of(load: Load, pools: Mapping[str, str], ahead_s: float) -> dict[str, Any]:
+def cluster_of(
+    load: Load, pools: Mapping[str, str], ahead_s: float, apart: Collection[int] = ()
+) -> dict[str, Any]:
     """The cluster as an instance has it.
 
     Parameters
@@ -37,22 +40,27 @@ def cluster_of(load: Load, pools: Mapping[str, str], ahead_s: float) -> dict[str
         Of the nodes, as `pools_by_node` has them.
     ahead_s : float
         Nodes whose reservation begins within so many seconds are closed to all jobs.
+    apart : collection of int
+        Jobs of ours on nodes of several pools, which stay as they are.
     """
     load = load.begun
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []
-    own: dict[str, set[int]] = {}
-    for running in load.ours.values():
+    own, staying_w = dict[str, set[int]](), Counter[str]()
+    for number, running in load.ours.items():
         for name, gpus in running.gpus.items():
-            own.setdefault(name, set()).update(gpus)
+            if number in apart:
+                staying_w[name] += running.launch.power_w * len(gpus) / running.launch.gpus
+            else:
+                own.setdefault(name, set()).update(gpus)
     for node in site.nodes.values():
         # Without a CPU it takes no job, whatever GPUs are free.
         shut = not node.takes_jobs or node.name in kept or node.free_cpus < 1
         taken = set(range(node.gpus)) - set(load.free(node.name))
         mine = own.get(node.name, set())
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
-        reserved_w = load.reserved_w(node)
+        reserved_w = load.reserved_w(node) + staying_w[node.name]
         if shut and node.takes_jobs:
             reserved_w += load.idle_w(node) * len(load.free(node.name))
         row: dict[str, Any] = {"name": node.name, "gpu_type": node.gpu_type, "gpus": node.gpus}
@@ -173,7 +181,7 @@ def round_of(
 ) -> Round:
     """The round as a session takes it.
 
-    Jobs of ours that no pool has any more count as jobs of others in `load` from here on.
+    Jobs of ours on nodes of several pools are told of as load: they stay, or are stopped for a cap.
 
     Parameters
     ----------
@@ -216,10 +224,9 @@ def round_of(
         apart=[one.nodes for one in site.reservations if one.end_s > site.time_s],
         free={node.name: len(load.free(node.name)) for node in site.nodes.values() if node.takes_jobs},
     )
-    for number, running in list(load.ours.items()):
-        if len({pools[node] for node in running.gpus}) > 1:
-            load.disown(number)
-    cluster = cluster_of(load, pools, ahead_s)
+    apart = {number for number, one in load.ours.items() if len({pools[node] for node in one.gpus}) > 1}
+    ours = {number: one for number, one in load.ours.items() if number not in apart}
+    cluster = cluster_of(load, pools, ahead_s, apart)
     expansion = Expansion(cluster, options, clock)
     records = dict[int, dict[str, Any]]()
 
@@ -231,17 +238,17 @@ def round_of(
         else:
             records[job.id] = _running_record(running, fields, pools, kinds)
 
-    for number in (one for one in in_order if one in said and (one in load.ours or one in users)):
+    for number in (one for one in in_order if one in said and (one in ours or one in users)):
         with alone(number, left_out):
             look_at(site.jobs[number], said[number])
     # What runs and cannot be understood any more is what it was launched as.
-    for number in [number for number in load.ours if number not in records]:
+    for number in [number for number in ours if number not in records]:
         with alone(number, left_out):
             look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
-    for number, running in list(load.ours.items()):
+    for number, running in ours.items():
         if number not in records:
             records[number] = _running_record(running, None, pools, ())
-    jobs = [records[number] for number in (*load.ours, *users) if number in records]
+    jobs = [records[number] for number in (*ours, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
     return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
 
@@ -258,7 +265,10 @@ def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
             record["tenant"] = account
         else:
             kept.append(Kept(account, record["current"]["gpus"], load.ours[number].launch.power_w))
-    return kept
+    told = {int(record["name"]) for record in jobs}
+    staying = [one for number, one in load.ours.items() if number not in told]
+    kept += [Kept(one.job.account, one.launch.gpus, one.launch.power_w) for one in staying]
+    return [one for one in kept if one.tenant in load.options.tenants]
 
 
 def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
@@ -347,6 +357,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
-    # What could not be told to the session counts as others' load.
-    stops |= {number: "waits" for number in ours if number not in decided and number not in round.left_out}
+    # What was not told to the session stays as it is.
+    told = {int(name) for name in tables} - decided - round.left_out.keys()
+    stops |= {number: "waits" for number in ours if number in told}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})

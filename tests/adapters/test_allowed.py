@@ -66,7 +66,7 @@ everywhere = pytest.mark.parametrize("looked", [on_slurm, on_kubernetes])
         ({"options": ROWS}, {}, "options: the site takes no rows of users, but names of its tables"),
         ({"options": "small"}, {"tables": ["large"]}, "options: the site allows 'large', got 'small'"),
         ({"options": "none"}, {}, "'none' is no table of the options file"),
-        ({"model": "bert"}, {"models": ["gpt2", "vgg"]}, "model: the site allows 'gpt2', 'vgg', got 'bert'"),
+        ({"model": "bert"}, {"models": ["vgg16"]}, "model: the site allows 'vgg16', got 'bert'"),
         ({"model": "bert", "batch_sizes": [8, 64]}, {"batch_sizes": [16, 256]}, "16 to 256, got 8"),
         ({"pools": ["A100"]}, {}, "pools: may not be stated, got [\"A100\"]"),
     ],
@@ -321,3 +321,18 @@ def test_what_runs_and_cannot_be_told_is_what_it_was_launched_as_and_then_others
     assert decision.solved
     round.left_out.update({int(name): why for name, why in left_out.items()})
     assert int(resnet) not in plan_of(round, decision).stops
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"jobs": {"a*": {"options": "visoin"}}}, "jobs.a\\*.options: 'visoin' is no table .*'vision'"),
+        ({"accounts": {"lab": {"options": "none"}}}, "accounts.lab.options: 'none' is no table"),
+        ({"allow": {"tables": ["visoin"]}}, "allow.tables: 'visoin' is no table .*'vision'"),
+        ({"allow": {"models": ["brt"]}}, "allow.models: 'brt' is no model .*'bert'"),
+    ],
+)
+def test_tables_and_models_that_nobody_states_are_faults(document: dict[str, Any], told: str) -> None:
+    table = {"gpus": [1], "pool": ["A100"], "power_w": [100.0], "rate": [1.0]}
+    with pytest.raises(ValueError, match=told):
+        SiteOptions.model_validate({"tables": {"vision": table}, **document})

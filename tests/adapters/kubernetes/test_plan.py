@@ -155,7 +155,10 @@ def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_poss
         ({"options": "{gpus: 1"}, "wattsched.io/options: is no JSON: '{gpus: 1'"),
         ({"gang": "g"}, "wattsched.io/gang: must be a label"),
         ({"options": "[]"}, "one object per option"),
-        ({"options": '{"gpus": [4], "pool": ["A100"], "power_w": [1.0], "rate": [1]}'}, "are left out"),
+        (
+            {"options": '{"gpus": [4], "pool": ["A100"], "power_w": [1.0], "rate": [1]}'},
+            "its pods ask for 2 GPUs, and its options are for 4",
+        ),
         (
             {"options": '{"gpus": [2], "pool": ["H100"], "power_w": [1.0], "rate": [1]}'},
             "none of the GPU types",

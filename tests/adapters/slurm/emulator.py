@@ -70,8 +70,8 @@ class SlurmWorld(World):
     def ask(self, *words: str, **_: Any) -> str:
         """Answer a command."""
         self.asked(SlurmError(f"'{words[0]}' did not answer"))
-        match words:
-            case ("sinfo", *_) | ("scontrol", "show", "node" | "nodes", *_):
+        match tuple(word for word in words if word not in ("--all", "--json")):
+            case ("sinfo",) | ("scontrol", "show", "node"):
                 return json.dumps({"nodes": [self._node(name) for name in NODES]})
             case ("squeue", *_):
                 self.advance()

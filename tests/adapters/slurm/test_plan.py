@@ -12,14 +12,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import wattsched
+from wattsched.adapters.budget import Budget
 from wattsched.adapters.options import stated_in
 from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
 from wattsched.adapters.slurm.load import Load, load_of
+from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.plan import Round, plan_of, round_of
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.instances.errors import InputError
+from wattsched.serve.journal import Journal
 
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
 
@@ -228,7 +231,7 @@ def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> No
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 1,000,000 GPUs, and the nodes that it may have"),
+        ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
         ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
         ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
         ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),
@@ -357,4 +360,24 @@ def test_a_running_job_whose_nodes_are_not_alike_any_more_is_only_counted() -> N
     options = site_of({"power_domains": [feed]})
     round, decision = decided(SITE, 20_000.0, options)
     assert decision.solved
-    assert NUMBERS["large"] not in {*round.load.ours, *plan_of(round, decision).stops}
+    assert str(NUMBERS["large"]) not in {job["name"] for job in round.jobs}
+    assert NUMBERS["large"] not in plan_of(round, decision).stops
+    # Its watts count as those that it was launched with.
+    assert after(round.load, plan_of(round, decision)).power_w == pytest.approx(
+        decision.result.totals["power_w"]
+    )
+
+
+@pytest.mark.parametrize(("feed_w", "cap_w"), [(20_000.0, 8_000.0), (3_000.0, 12_000.0)])
+def test_a_job_behind_several_caps_stops_for_any_of_them(feed_w: float, cap_w: float, tmp_path: Path) -> None:
+    """Its nodes are of two pools, so that no decision can be told of it; it is no stranger's for that."""
+    document = {"power_domains": [{"name": "feed", "members": ["g1"], "power_cap_w": feed_w}]}
+    policy = Policy(Ours(), SiteOptions.model_validate(document))
+    budget = Budget(cap_w)
+    budget.stand_at(SITE.time_s)
+    with Journal(tmp_path / "journal") as journal:
+        rounds = Rounds(policy, budget, journal, lambda _: None, lambda _: SNAPSHOT)
+        report = rounds.round()
+    assert set(report.stopped) == {NUMBERS["large"]}
+    assert report.planned_w is not None
+    assert (report.alarms, report.planned_w <= cap_w) == ([], True)
