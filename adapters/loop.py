@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
 
 from wattsched.adapters.budget import Budget, Cap
-from wattsched.adapters.overdraw import caps_w, limits_w, over_w, stops_to_fit, told_w
+from wattsched.adapters.overdraw import caps_w, left_w, limits_w, over_w, stops_to_fit, told_w, too_much
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Policy, Report, UnansweredError, tell
 from wattsched.instances.errors import InputError
@@ -100,6 +100,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         plan = self._decided(load, cap, report)
         if self.actions is None:
             load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
+            plan = self._within(plan, load, cap, report)
         if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
             load, cap = self._kept(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
@@ -171,10 +172,25 @@ class RoundLoop(ABC, Generic[ReportT]):
         stops = self._stops_to_fit(load, cap.soon_w, report)
         return Plan([], stops, dict.fromkeys(self.waiting(load), why) | reasons)
 
+    def _within(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
+        """A plan without the starts that would be too much when it is carried out."""
+        caps = left_w(load, cap.soon_w)
+        if not over_w(self.planned(plan, load).drawn_w, caps):
+            return plan
+        then, starts = self.planned(replace(plan, starts=[]), load), list[Any]()
+        for start in plan.starts:
+            later = self.planned(Plan([start], {}, {}), then)
+            added_w = {name: watts - then.drawn_w[name] for name, watts in later.drawn_w.items()}
+            if why := too_much(later.drawn_w, added_w, caps):
+                report.postponed[start.name] = why
+            else:
+                then, starts = later, [*starts, start]
+        return replace(plan, starts=starts)
+
     def _with_others(self, plan: Plan, round: Any, cap_w: float) -> Plan:
-        """A plan, and stops of jobs that no decision can be told of where they draw too much."""
-        told, load = {self.key(job["name"]) for job in round.jobs}, round.load
-        others = [one for one in load.stoppable if one.name not in told and one.name not in plan.stops]
+        """A plan, and stops of jobs that no decision stops, as on drained nodes, where too much is drawn."""
+        load = round.load
+        others = [one for one in load.stoppable if one.name not in plan.stops]
         over = over_w(self.planned(plan, load).drawn_w, limits_w(load, cap_w)) if others else {}
         stops = stops_to_fit(over, others, self._records)
         refused = self.refused(stops, load)

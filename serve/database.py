@@ -190,7 +190,8 @@ class Database:
             raise InputError(["the file name is empty"])
         self._using = Lock()
         self._require_file(read_only)
-        lock = Path(f"{self.path}-lock")
+        # One lock for all names of the file: links to it lead to the same.
+        lock = Path(f"{os.path.realpath(self.path)}-lock")
         new = not read_only and _made(lock, self.path)
         self._guard = None if read_only else self._guarded(lock)
         try:
@@ -221,6 +222,9 @@ class Database:
         except OSError as error:
             raise UnreadableError(error, self.path) from None
         if not read_only and os.path.exists(self.path):
+            if os.stat(self.path).st_nlink > 1:
+                told = "has another name (a hard link), by which another process could write it"
+                raise InputError([told], self.path)
             try:
                 os.close(os.open(self.path, os.O_RDWR))
             except OSError as error:

@@ -63,7 +63,15 @@ class Ours:
     def has(self, job: SlurmJob) -> bool:
         """Whether a job is ours."""
         named = job.account in self.accounts or job.qos in self.qos
-        return named or bool(set(job.partitions) & set(self.partitions)) or marked(job.comment) is not None
+        named = named or bool(set(job.partitions) & set(self.partitions))
+        # What we launched is ours while it runs, whatever its user makes of the comment.
+        return named or marked(job.comment) is not None or (job.on_nodes and _is_launched(job))
+
+
+def _is_launched(job: SlurmJob) -> bool:
+    """Whether its admin comment says how it was released; only operators write it."""
+    said = marked(job.admin_comment)
+    return isinstance(said, dict) and "run" in said
 
 
 class Launch(Strict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +47,7 @@ def cluster_of(
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []
-    own, staying_w = dict[str, set[int]](), Counter[str]()
+    own, staying_w = dict[str, set[int]](), defaultdict[str, float](float)
     for number, running in load.ours.items():
         for name, gpus in running.gpus.items():
             if number in apart:
@@ -225,7 +225,7 @@ def round_of(
         free={node.name: len(load.free(node.name)) for node in site.nodes.values() if node.takes_jobs},
     )
     apart = {number for number, one in load.ours.items() if len({pools[node] for node in one.gpus}) > 1}
-    ours = {number: one for number, one in load.ours.items() if number not in apart}
+    decidable = {number: one for number, one in load.ours.items() if number not in apart}
     cluster = cluster_of(load, pools, ahead_s, apart)
     expansion = Expansion(cluster, options, clock)
     records = dict[int, dict[str, Any]]()
@@ -238,17 +238,17 @@ def round_of(
         else:
             records[job.id] = _running_record(running, fields, pools, kinds)
 
-    for number in (one for one in in_order if one in said and (one in ours or one in users)):
+    for number in (one for one in in_order if one in said and (one in decidable or one in users)):
         with alone(number, left_out):
             look_at(site.jobs[number], said[number])
     # What runs and cannot be understood any more is what it was launched as.
-    for number in [number for number in ours if number not in records]:
+    for number in [number for number in decidable if number not in records]:
         with alone(number, left_out):
             look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
-    for number, running in ours.items():
+    for number, running in decidable.items():
         if number not in records:
             records[number] = _running_record(running, None, pools, ())
-    jobs = [records[number] for number in (*ours, *users) if number in records]
+    jobs = [records[number] for number in (*decidable, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
     return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
 

@@ -171,3 +171,14 @@ def test_parts_above_a_link_are_those_of_where_it_leads(
     monkeypatch.chdir(tmp_path)
     write_atomically("./link/../a", b"1")
     assert (tmp_path / "deep" / "a").read_bytes() == b"1"
+
+
+def test_a_journal_has_one_writer_whatever_it_is_called(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.db") as journal:
+        journal.create("s", DOCUMENT)
+        (tmp_path / "link.db").symlink_to(tmp_path / "j.db")
+        with pytest.raises(InputError, match="is open in"):
+            Journal(tmp_path / "link.db")
+        os.link(tmp_path / "j.db", tmp_path / "hard.db")
+        with pytest.raises(InputError, match="has another name"):
+            Journal(tmp_path / "hard.db")

@@ -381,3 +381,13 @@ def test_a_job_behind_several_caps_stops_for_any_of_them(feed_w: float, cap_w: f
     assert set(report.stopped) == {NUMBERS["large"]}
     assert report.planned_w is not None
     assert (report.alarms, report.planned_w <= cap_w) == ([], True)
+
+
+@pytest.mark.parametrize("comment", ["", "mine", '{"wattsched": [', '{"cost": 1}'])
+def test_what_we_launched_is_ours_whatever_its_user_makes_of_the_comment(comment: str) -> None:
+    before, load = (
+        load_of(SITE, TRUSTING, Ours()),
+        load_of(changed(large={"comment": comment}), TRUSTING, Ours()),
+    )
+    assert (load.ours.keys(), load.power_w) == (before.ours.keys(), before.power_w)
+    assert NUMBERS["large"] in {one.name for one in load.stoppable}
