@@ -240,7 +240,12 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     load = Load(site, options)
     present = [job for job in site.jobs.values() if job.on_nodes]
     for job in present:
-        numbers = {node: gpus for node, gpus in job.gpus.items() if gpus and node in site.nodes}
+        # A job has no more GPUs of a node than there are, whatever its record says.
+        numbers = {
+            node: own
+            for node, gpus in job.gpus.items()
+            if node in site.nodes and (own := [gpu for gpu in gpus if gpu < site.nodes[node].gpus])
+        }
         if numbers:
             _count(load, ours, job, numbers)
     for job in present:

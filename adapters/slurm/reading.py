@@ -240,6 +240,8 @@ def _job(row: QueuedRow) -> SlurmJob:
         odd = f"belongs to the reservation '{row.resv_name}'"
     elif row.dependency:
         odd = "waits for other jobs"
+    elif len({kind for text in (row.tres_per_node, row.tres_per_job) for kind, *_ in gpus_in(text)}) > 1:
+        odd = "asks for GPUs of several types, which are not decided on together"
     elif PENDING in states and row.priority == _HELD_PRIORITY and row.state_reason in _KEPT:
         odd = f"is held by {_KEPT[row.state_reason]}; 'scontrol uhold {row.job_id}' gives it back"
     return SlurmJob(

@@ -232,6 +232,7 @@ def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> No
     ("fields", "told"),
     [
         ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
+        ({"tres_per_node": "gres:gpu:A100:2,gres:gpu:V100:1"}, "asks for GPUs of several types"),
         ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
         ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
         ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),
@@ -391,3 +392,9 @@ def test_what_we_launched_is_ours_whatever_its_user_makes_of_the_comment(comment
     )
     assert (load.ours.keys(), load.power_w) == (before.ours.keys(), before.power_w)
     assert NUMBERS["large"] in {one.name for one in load.stoppable}
+
+
+def test_a_job_has_no_more_gpus_of_a_node_than_there_are() -> None:
+    load = load_of(changed(theirs={"gres_detail": ["gpu:A100:900(IDX:0-899)"]}), TRUSTING, Ours())
+    node_w = {name: load.options.base_power_w + 400.0 * node.gpus for name, node in load.site.nodes.items()}
+    assert load.power_w <= sum(node_w.values())
