@@ -63,7 +63,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     if chosen is None or sum(other != WAITS for _, other in chosen) > units:
         chosen = _with_blanks(sets, units)
     if chosen is None:
-        raise InfeasibleError(_lacking(sets, units))
+        raise InfeasibleError(_lacking(sets))
     program, x = _program(sets, units, OBJECTIVES[objective]), sets.point(chosen)
     # The matching is exact for costs rounded to whole numbers, by way of doubles.
     rounding = sets.largest * sets.n_jobs * ROUNDING
@@ -148,13 +148,11 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
     return alone, pair
 
 
-def _lacking(sets: _Sets, units: int) -> str:
-    """Who can do nothing, or else that the units are too few."""
+def _lacking(sets: _Sets) -> str:
+    """Who can do nothing, or else that one unit is missing at least."""
     able = np.isfinite(sets.alone) | np.isfinite(sets.waiting) | np.isfinite(sets.pair).any(axis=1)
     jobs = [f"job '{sets.jobs[j]}' can neither run now nor wait" for j in np.flatnonzero(~able)]
-    name = sets.instance.unit_types[0].name
-    few = f"the {units:,} units of type '{name}' do not have a place for every job that must run"
-    return "; ".join(jobs) or few
+    return "; ".join(jobs) or f"{sets.instance.unit_types[0].row} is short by at least 1"
 
 
 def _program(sets: _Sets, units: int, sense: Any) -> Program:
