@@ -110,7 +110,8 @@ def scaled(program: Program) -> ScaledModel:
     in_rows = (size * row_factor[matrix.indices])[~whole]
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
     # HiGHS takes coefficients of less than a billionth for 0: rows give way in which a column is larger.
-    column_least = 1.0 / largest_by(column[~whole], 1.0 / in_rows, program.n_columns)
+    column_least = np.full(program.n_columns, np.inf)
+    np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
     column_size = np.where(column_least < _LEAST_ENTRY * column_size, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
     row_size = largest_by(matrix.indices[~whole], in_rows * column_factor[column[~whole]], n_rows)
