@@ -1,8 +1,8 @@
 """Bounds that are claimed above their proofs: of all problems, frontiers, bound files and library records.
 
-``FORGED_BOUNDS`` is how many are forged, of every kind as many. The line is 1e-9 of the terms, the numbers that
-a proof is the difference of: nothing above it is accepted, and forgeries are just above it, from 2e-9 to 1e-6 of
-the terms. One that is taken on trust is not accepted as proven.
+``FORGED_BOUNDS`` is how many are forged, of every kind as many. The line is 1e-9 of the terms, the numbers
+that a proof is the difference of: nothing above it is accepted, and forgeries are just above it, from 2e-9
+to 1e-6 of the terms. One that is taken on trust is not accepted as proven.
 """
 
 from __future__ import annotations
