@@ -47,11 +47,12 @@ def terms_of(instance: Any, document: dict[str, Any], value: float) -> float:
         everyone = {"placed": [], "waiting": [task.name for task in instance.tasks]}
         return size + abs(verdict_on(instance, everyone).objective or 0.0)
     if instance.problem == "sizing":  # what rows have at their prices, which jobs pay for
-        gpus, watts = sum(node.gpus for node in instance.cluster.nodes), instance.budgets.power_w or 0.0
+        gpus = float(sum(node.gpus for node in instance.cluster.nodes))
         nodes = [document["certificate"], *document["certificate"]["tree"]]
         prices = [(node["prices"] or {}).items() for node in nodes]
         return size + max(
-            sum(abs(y) * (watts if name == "power_w" else gpus) for name, y in some) for some in prices
+            sum(abs(y) * (getattr(instance.budgets, name, None) or gpus) for name, y in some)
+            for some in prices
         )
     return size
 
