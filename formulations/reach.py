@@ -16,6 +16,9 @@ from wattsched.topology.arrays import FloatArray
 TINY = 1e-2
 """Solvers round by a billionth, and a millionth of a smaller limit is hardly more."""
 
+LARGEST_PRICE = 1e100
+"""Larger prices prove no more: they leave the range of numbers when they are multiplied."""
+
 # What uses more than there is is as impossible if it uses so many times as much.
 _BEYOND = 100.0
 
@@ -62,11 +65,19 @@ def in_reach(model: Model[Any], limits: Mapping[str, float]) -> Model[Any]:
             _, upper[row], units[name] = known
     if not units:
         return model
-    unit, named_prices = np.array([units.get(name, 1.0) for name in names]), model.named_prices
+    named_prices = model.named_prices
     matrix = csr_array((data, table.indices, table.indptr), shape=table.shape).tocsc()
     return replace(
         model,
         program=replace(program, matrix=matrix, row_upper=upper),
-        named_prices=None if named_prices is None else lambda y: named_prices(y / unit),
+        named_prices=None if named_prices is None else lambda y: in_units(named_prices(y), units),
         units=units,
     )
+
+
+def in_units(prices: dict[str, float], units: Mapping[str, float]) -> dict[str, float]:
+    """Prices of rows in their names' units, some of which have other units in the program."""
+    return {
+        name: float(np.clip(price / units.get(name, 1.0), -LARGEST_PRICE, LARGEST_PRICE))
+        for name, price in prices.items()
+    }
