@@ -18,6 +18,8 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import Report
 
 _ROUNDING_GAP = 1e-12
+# What two computations of the same bound may differ by, and a little more.
+_NEARLY = 1e-8
 _EXPLANATION_S = 10.0
 # Of programs by kind so many columns are written down to explain what they lack.
 _EXPLAINED = 3_000_000
@@ -169,8 +171,11 @@ class Evidence:
             proven = min(cost, call.sign * certificate.bound)
             # What anybody can verify is better than a finer bound on the solver's word.
             enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
-            if not enough and call.rounded(cost, proven) == cost:
-                certificate, enough, proven = rounded_up(call, certificate, objective), True, cost
+            rounded = call.rounded(cost, proven) == cost
+            if not enough and (rounded or relative_gap(cost, proven) <= _NEARLY):
+                certificate = rounded_up(call, certificate, objective)
+                if rounded or certificate.bound == objective:
+                    enough, proven = True, cost
             bound = proven if enough else max(bound, proven)
         bound = call.rounded(cost, bound)
         gap = relative_gap(cost, bound) if math.isfinite(bound) else None

@@ -282,6 +282,7 @@ def _ask(call: Call, model: Model[Any], start: Start, late: bool) -> Solution:
             net_s = _NET_TIMES * call.timer.elapsed_s() if late else 0.0
             share = 1.0 - net_s / left_s if left_s else 1.0
             asked = _by_solver(call, model.program, start, share)
+            asked = replace(asked, bound=asked.bound - model.rounded * find_solver(call.solver).rounding)
         except (MemoryError, OSError, RuntimeError, ImportError) as error:
             return Solution(Termination("no_solution", detail=lacking(error)))
     call.bound = max(call.bound, min(asked.bound, model.outside))

@@ -61,6 +61,8 @@ class Model(Generic[DecisionT]):
         A point that an algorithm of the formulation's own has proved optimal: no solver is asked then.
     bound : float
         What every decision costs at least, as that algorithm proved it; -inf if there is none.
+    rounded : float
+        Terms of the cost, together, where others are so small that solvers do not tell them from nothing.
     written_out : callable, optional
         The model with every column of its program by kind, for solvers that take no other.
     columns : object, optional
@@ -84,6 +86,7 @@ class Model(Generic[DecisionT]):
     cut: bool = False
     optimum: FloatArray | None = None
     bound: float = -math.inf
+    rounded: float = 0.0
     written_out: Callable[[], Model[DecisionT]] | None = None
     columns: Any = None
     options: int | None = None

@@ -20,6 +20,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 _TIME_S = 10.0
 # A sum of relative extensions below this is a solver's tolerance.
 _NOTHING = 1e-7
+# So many times as many can no limit admit; without any bound rounding of prices would prove nothing.
+_MANY = 1e6
 
 
 def short_rows(
@@ -34,7 +36,7 @@ def short_rows(
     may_grow : callable, optional
         Whether a row, by its name, is a limit that could be another, as that of a budget; the others are not
         named unless they are infeasible by themselves. Bounds of columns that count follow from such rows,
-        and are left out. Without it all rows are such but those that link choices.
+        and are far beyond. Without it all rows are such but those that link choices.
 
     Returns
     -------
@@ -43,7 +45,7 @@ def short_rows(
     """
     if may_grow is not None:
         counts = program.integer & (program.upper > 1) & (np.arange(program.n_columns) >= program.n_choices)
-        program = replace(program, upper=np.where(counts, np.inf, program.upper))
+        program = replace(program, upper=np.where(counts, _MANY * program.upper, program.upper))
     found = _single_rows(program)
     fixed = linking_rows(program)
     if may_grow is not None:

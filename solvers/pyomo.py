@@ -25,6 +25,7 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.log import Say, log
 from wattsched.solvers.lp import ScaledModel, scaled
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
+from wattsched.solvers.rows import allowance
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -153,7 +154,8 @@ def _both(program: Program, first: Answer, second: Answer) -> Answer:
 
 def _empty_row_fails(program: Program) -> bool:
     touched = np.bincount(program.matrix.indices, minlength=program.n_rows) > 0
-    return bool(np.any(~touched & ((program.row_lower > 0) | (program.row_upper < 0))))
+    lower, upper = program.row_lower, program.row_upper
+    return bool(np.any(~touched & ((lower > allowance(lower)) | (upper < -allowance(upper)))))
 
 
 @contextlib.contextmanager

@@ -46,6 +46,8 @@ class Solver:
         Function of `solvers.by_kind` that takes programs by kind for it; others take none.
     chooses_first : bool
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
+    rounding : float
+        What its tolerances may add to a bound, relative to the terms of the cost.
     labels : bool
         Tries `solvers.labels` where it is asked `at_once`.
     """
@@ -57,6 +59,7 @@ class Solver:
     relaxes: bool = False
     by_kind: str = ""
     chooses_first: bool = False
+    rounding: float = 1e-7
     labels: bool = False
 
     def __call__(
@@ -117,7 +120,7 @@ _SOLVERS = (
         chooses_first=True,
     ),
     Solver("highs", "HiGHS branch and cut on the whole program", exact=True, relaxes=True),
-    Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True),
+    Solver("cpsat", "CP-SAT on scaled integers", exact=True, takes_intervals=True, rounding=0.0),
     Solver(
         "greedy",
         "steepest ascent along the jobs' efficient frontiers",
@@ -152,6 +155,6 @@ def get(name: str) -> Solver:
             return solver
     if name.startswith(PYOMO_PREFIX) and name != PYOMO_PREFIX:
         plugin = name.removeprefix(PYOMO_PREFIX)
-        return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True)
+        return Solver(name, f"Pyomo's interface to '{plugin}'", exact=True, rounding=1e-5)
     known = descriptions()
     raise ValueError(f"unknown solver '{name}'{meant(name, known)}; known solvers: {', '.join(known)}")

@@ -24,6 +24,7 @@ Counts = NDArray[np.signedinteger[Any]]
 
 _PER_CLASS = 5
 _ROUNDING = 1e-9
+_LARGEST_COST = 1e6
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,8 @@ class OutcomeMaster(RestrictedMaster):
     """
 
     def __init__(self, window: Window):
-        super().__init__("outcomes")
+        # HiGHS fails on costs of a billion beside small ones.
+        super().__init__("outcomes", unit=max(1.0, float(window.worth.max(initial=0.0)) / _LARGEST_COST))
         self._worth, self._nodes = window.worth, len(window.classes.count)
         self.add_rows(-np.inf, np.concatenate([window.demand, window.classes.count]))
 

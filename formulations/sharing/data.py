@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from wattsched.formulations.model import UnsuitableError
-from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
+from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.sharing.instance import MeasuredSet, SharingInstance, UnitType
 from wattsched.perfmodels.co_location import SlowdownLaw, power_at
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -90,7 +90,7 @@ class Patterns:
             for job, s in zip(self.instance.jobs, fastest_s[self.class_of_job], strict=True)
         ]
         return [
-            job.can_wait and (job.deadline_s is None or s <= job.deadline_s * (1 + LAST_DIGITS))
+            job.can_wait and (job.deadline_s is None or s <= job.deadline_s * (1 + ROUNDING))
             for job, s in zip(self.instance.jobs, rest_s, strict=True)
         ]
 
@@ -275,7 +275,7 @@ class Kinds:
         done_s = self.epochs[kinds] * patterns.epoch_s[slots]
         alone = patterns.size[patterns.pattern[slots]] == 1
         return np.asarray(
-            (alone | ~self.exclusive[kinds]) & (done_s <= self.deadline_s[kinds] * (1 + LAST_DIGITS))
+            (alone | ~self.exclusive[kinds]) & (done_s <= self.deadline_s[kinds] * (1 + ROUNDING))
         )
 
 

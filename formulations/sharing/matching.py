@@ -63,7 +63,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
     if chosen is None or sum(other != WAITS for _, other in chosen) > units:
         chosen = _with_blanks(sets, units)
     if chosen is None:
-        raise InfeasibleError("no matching has a place for every job that must run")
+        raise InfeasibleError(_lacking(sets))
     program, x = _program(sets, units, OBJECTIVES[objective]), sets.point(chosen)
     # The matching is exact for costs rounded to whole numbers, by way of doubles.
     rounding = sets.largest * sets.n_jobs * ROUNDING
@@ -146,6 +146,13 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
         value = cost + first[:, None] + second[None, :]
         pair[np.ix_(one, other)], pair[np.ix_(other, one)] = value, value.T
     return alone, pair
+
+
+def _lacking(sets: _Sets) -> str:
+    """Who can do nothing, or else that one unit is missing at least."""
+    able = np.isfinite(sets.alone) | np.isfinite(sets.waiting) | np.isfinite(sets.pair).any(axis=1)
+    jobs = [f"job '{sets.jobs[j]}' can neither run now nor wait" for j in np.flatnonzero(~able)]
+    return "; ".join(jobs) or f"{sets.instance.unit_types[0].row} is short by at least 1"
 
 
 def _program(sets: _Sets, units: int, sense: Any) -> Program:

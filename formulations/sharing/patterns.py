@@ -8,6 +8,7 @@ import numpy as np
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.formulations.reach import in_reach
 from wattsched.formulations.sharing.column_generation import generate
 from wattsched.formulations.sharing.columns import (
     Columns,
@@ -48,15 +49,17 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
         For an unknown objective.
     """
     data = set_partitioning(patterns, objective)
+    given = {name: limit for name, limit in patterns.instance.budgets if limit is not None}
+    limits = {budget.name: given[budget.name] for budget in data.budgets if budget.name in given}
     if count_columns(data) <= MOST_COLUMNS:
         columns = all_columns(data)
         model = _model(data, columns)
         if model.program.n_columns > MOST_COUNTED:
-            return model
-        return replace(model, counts=lambda: counts_of(data, columns, model.listed))
+            return in_reach(model, limits)
+        return in_reach(replace(model, counts=lambda: counts_of(data, columns, model.listed)), limits)
     generated = generate(data, timer or Timer())
     prices = None if generated.prices is None else certificate_prices(data, generated.prices)
-    return replace(_model(data, generated.columns), outside=generated.bound, prices=prices)
+    return in_reach(replace(_model(data, generated.columns), outside=generated.bound, prices=prices), limits)
 
 
 def _model(data: SetPartitioning, columns: Columns) -> Model[SharingDecision]:

@@ -166,6 +166,11 @@ def row_names(horizon: Horizon) -> list[str]:
     return cells + [CRITERIA[which] for which in horizon.limited]
 
 
+def limits_of(horizon: Horizon) -> dict[str, float]:
+    """Budgets with a limit, by the names of their rows."""
+    return {CRITERIA[which]: float(horizon.budget[which]) for which in horizon.limited}
+
+
 def row_limits(horizon: Horizon) -> FloatArray:
     """GPUs of every cell, and what idle GPUs leave of every budget with a limit."""
     return np.concatenate([horizon.free_cells, (horizon.budget - horizon.standing)[horizon.limited]])

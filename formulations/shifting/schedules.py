@@ -15,6 +15,7 @@ import numpy as np
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, ProgramBuilder
+from wattsched.formulations.reach import in_reach
 from wattsched.formulations.shifting.column_generation import Generated, generate
 from wattsched.formulations.shifting.columns import (
     Prices,
@@ -23,6 +24,7 @@ from wattsched.formulations.shifting.columns import (
     add_uses,
     all_schedules,
     lagrangian,
+    limits_of,
     named_prices,
     never_run,
     priced_cost,
@@ -78,7 +80,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     near = near_optimal(horizon, prices, MOST_NEAR, timer) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
     return replace(
-        _model(horizon, which, columns, best),
+        in_reach(_model(horizon, which, columns, best), limits_of(horizon)),
         prices=prices.named(horizon, which),
         outside=_outside(horizon, which, prices, near) if near else -np.inf,
     )
@@ -91,7 +93,10 @@ def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[
     if ends.min(initial=1.0) == 0:
         name = horizon.instance.jobs[int(np.argmin(ends))].name
         raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
-    return replace(_model(horizon, objective, columns, None), named_prices=lambda y: named_prices(horizon, y))
+    model = replace(
+        _model(horizon, objective, columns, None), named_prices=lambda y: named_prices(horizon, y)
+    )
+    return in_reach(model, limits_of(horizon))
 
 
 def _first(horizon: Horizon, objective: int) -> list[Schedules]:

@@ -28,7 +28,8 @@ from numpy.typing import ArrayLike
 
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, ProgramBuilder
-from wattsched.formulations.shifting.columns import follow, named_prices, row_limits, row_names
+from wattsched.formulations.reach import in_reach
+from wattsched.formulations.shifting.columns import follow, limits_of, named_prices, row_limits, row_names
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.shifting.decisions import decision_of
 from wattsched.formulations.timer import Timer
@@ -67,7 +68,8 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
             option[job.number, job.slots[slot]] = job.options[chosen]
         return decision_of(horizon, follow(horizon, np.arange(horizon.n_jobs), option))
 
-    return Model(program, decode=decode, named_prices=lambda y: named_prices(horizon, y[rows]))
+    model = Model(program, decode=decode, named_prices=lambda y: named_prices(horizon, y[rows]))
+    return in_reach(model, limits_of(horizon))
 
 
 def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, which: int) -> IntArray:

@@ -7,20 +7,17 @@ from typing import Literal
 
 import numpy as np
 
+from wattsched.formulations.reach import reached
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.in_place import kept_rooms
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.quotas import quotas_of, uses_of
-from wattsched.formulations.tolerances import FEASIBILITY
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.remembered import remembered
 from wattsched.topology.room import Room
-
-TINY = 1e-2
-"""Solvers round by a billionth, and a millionth of a smaller limit is hardly more."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +63,11 @@ class BudgetRow:
         return self.limit - self.standing
 
     def in_reach(self) -> BudgetRow:
-        """The row in a unit of about its capacity, where that is so small that solvers would round it away.
-
-        What uses more than there is is as impossible if it uses four times as much; and where anything is to
-        be had, the least that one option gives is.
-        """
-        capacity, smallest = self.capacity, float(self.use.min(initial=np.inf))
-        rounded = -capacity <= FEASIBILITY * self.limit and capacity <= 0.0
-        if rounded or abs(capacity) >= TINY or smallest < 0.0 or (smallest >= TINY and not self.least):
+        """The row in a unit that solvers can tell."""
+        if (known := reached(self.use, self.capacity, self.limit, least=self.least)) is None:
             return self
-        capacity = max(capacity, min(smallest, TINY)) if self.least else capacity
-        unit = float(np.ldexp(1.0, int(np.frexp(abs(capacity))[1])))
-        with np.errstate(over="ignore"):
-            use = np.minimum(self.use / unit, 4.0)
-        return replace(self, use=use, limit=capacity / unit, standing=0.0, unit=unit)
+        use, capacity, unit = known
+        return replace(self, use=use, limit=capacity, standing=0.0, unit=unit)
 
 
 def extra_power_w(options: Options) -> FloatArray:

@@ -170,31 +170,34 @@ def positions_of(
 def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
     """GPUs that jobs hold now in the pools of their chosen options; of a set the first has those of another.
 
-    Of jobs that shared their GPUs and now part, the first has them.
+    Of jobs that shared their GPUs and now part, one has them that would pay most for a move: who restarts
+    anyway pays nothing more.
     """
     known, pool, source = options.of, options.pool[chosen], np.arange(len(chosen))
     _, now, _ = known.held
     if not options.job_sets:
         held = Places(*known.held_gpus)
         held = held.only((needs & (now == pool))[held.job])
-        return _unshared(options, pool[held.job], held)
+        return _unshared(options, chosen, held)
     for s in np.unique(options.job_set[chosen]).tolist():
         if s != ALONE:
             first, *others = options.job_sets[s].members
             source[first] = next((j for j in (first, *others) if now[j] == options.job_sets[s].pool), first)
     jobs = np.flatnonzero(needs & (now[source] == pool))
     held = Places(*known.held_gpus).of(source[jobs], jobs)
-    return _unshared(options, pool[held.job], held)
+    return _unshared(options, chosen, held)
 
 
-def _unshared(options: Options, pool: IntArray, held: Places) -> Places:
-    """GPUs of jobs that are not the second to hold one of theirs."""
+def _unshared(options: Options, chosen: IntArray, held: Places) -> Places:
+    """GPUs of jobs that are not the second to hold one of theirs, the dearest to move first."""
     width = max(pool.n_gpus for pool in options.pools)
-    gpu = pool * width + held.position
+    gpu = options.pool[chosen][held.job] * width + held.position
     if distinct(gpu, len(options.pools) * width):
         return held
+    restarts = options.pays_restart[chosen][held.job]
+    order = np.lexsort((-options.of.change_cost[held.job], restarts))
     late = np.ones(len(gpu), dtype=bool)
-    late[np.unique(gpu, return_index=True)[1]] = False
+    late[order[np.unique(gpu[order], return_index=True)[1]]] = False
     return held.only(~np.isin(held.job, held.job[late]))
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder, Quantities
+from wattsched.formulations.reach import in_units
 from wattsched.formulations.sizing.budgets import BudgetRow, rooms_of
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
 from wattsched.formulations.sizing.cutting import Cutting, cutting_of, points_of, slots_of
@@ -39,8 +40,6 @@ from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.room import Room
 
 STATES = ("asleep", "awake")
-LARGEST_PRICE = 1e100
-"""Larger ones prove no more: they leave the range of numbers when they are multiplied."""
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -75,21 +74,13 @@ def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
         encode=lambda decision: _encoded(columns, cuttings, parts, decision),
         nearest=lambda decision: _nearest(columns, cuttings, parts, decision),
-        named_prices=lambda y: _in_units(program.named_prices(y), units),
+        named_prices=lambda y: in_units(program.named_prices(y), units),
         lagrangian=not units,
         units=units,
         split=lambda inside, outside: split_of(columns, parts, inside, outside),
         options=len(options),
         dropped=columns.dropped,
     )
-
-
-def _in_units(prices: dict[str, float], units: Mapping[str, float]) -> dict[str, float]:
-    """Prices of rows in their names' units, some of which have other units in the program."""
-    return {
-        name: float(np.clip(price / units.get(name, 1.0), -LARGEST_PRICE, LARGEST_PRICE))
-        for name, price in prices.items()
-    }
 
 
 def _encoded(
