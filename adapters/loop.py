@@ -105,7 +105,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             load, cap = self._kept(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
             report.notes.append("the cap was cut while this round was decided: nothing starts in it")
-        report.waiting = plan.reasons
+        report.waiting = dict(sorted(plan.reasons.items()))
         if self.actions is not None:
             self.actions.number = report.number or self.actions.number
             self._stop(plan.stops, load, report)
