@@ -60,7 +60,9 @@ local function hold(job)
 end
 
 function slurm_job_submit(job, partitions, user)
-   if not asks_for_gpus(job, false) or not is_guarded(partition_of(job, partitions)) then return slurm.SUCCESS end
+   -- A job with --exclusive is given all GPUs of its nodes.
+   local takes_gpus = asks_for_gpus(job, false) or job.shared == 0
+   if not takes_gpus or not is_guarded(partition_of(job, partitions)) then return slurm.SUCCESS end
    -- Who has a reservation has its nodes from an administrator.
    if job.reservation ~= nil and job.reservation ~= "" then return slurm.SUCCESS end
    return hold(job)

@@ -260,6 +260,8 @@ def _possible(
     rows = {name: [column[i] for i in kept] for name, column in columns.items()}
     if held is not None:
         return _with_own(rows, columns, held)
+    if not kept and job.needs.exclusive:
+        raise InputError(["has nodes for itself (--exclusive), with all their GPUs: ask for all of them"])
     if not kept:
         raise InputError(
             [
@@ -276,6 +278,9 @@ def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
     if nodes * each != gpus or (nodes > 1 and nodes > job.most_nodes):
         return False
     if job.needs.nodes and nodes != len(job.needs.nodes):
+        return False
+    # Who has nodes for himself is given all their GPUs.
+    if job.needs.exclusive and each != host.gpus:
         return False
     enough = job.needs.cpus_on(host, nodes, each) <= host.cpus
     return enough and job.needs.memory_mib_on(host, nodes, each) <= host.memory_mib

@@ -52,6 +52,8 @@ def asked(job: str, record: str = "nil", user: int = 1000) -> tuple[str, str, st
         ('tres_per_job = "gres/gpu:8", partition = "gpu"', True),
         ('tres_per_task = "gres:gpu:1"', True),
         ('tres_per_node = "gres:shard:4"', True),
+        ("shared = 0", True),
+        ("shared = 65534", False),
         (f'{GPUS}, partition = "cpu"', False),
         ('partition = "gpu"', False),
         (f'{GPUS}, reservation = "maintenance"', False),

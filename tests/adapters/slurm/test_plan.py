@@ -233,6 +233,7 @@ def test_a_reservation_keeps_those_jobs_away_whose_limit_reaches_into_it() -> No
     [
         ({"tres_per_node": "gres:gpu:2000000"}, "asks for 2,000,000 GPUs, and the nodes that it may have"),
         ({"tres_per_node": "gres:gpu:A100:2,gres:gpu:V100:1"}, "asks for GPUs of several types"),
+        ({"shared": "none", "comment": '{"wattsched": {}}'}, "with all their GPUs: ask for all of them"),
         ({"required_nodes": "g4"}, "time limit reaches into the reservation"),
         ({"comment": '{"wattsched": {"wieght": 1}}', "required_nodes": "g1"}, "wieght"),
         ({"features": "nowhere", "required_nodes": "g1"}, "asks for what no node"),
