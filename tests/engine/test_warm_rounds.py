@@ -52,7 +52,7 @@ def of_odd_sizes(instance: Instance) -> Instance:
     content = instance.model_dump()
     content["cluster"]["capacity"] = "blocks"
     for job in content["jobs"]:
-        job |= {"current": None, "preemptible": True}
+        job |= {"current": None, "preemptible": True, "can_wait": True}  # some fit nowhere then
         gpus = [3 if gpus in (2, 4) else gpus for gpus in job["options"]["gpus"]]
         job["options"] |= {"gpus": gpus}
     return Instance.model_validate(content)
