@@ -469,7 +469,7 @@ def result(**fields: Any) -> dict[str, Any]:
     ("fields", "said"),
     [
         ({}, None),
-        ({"objective": 5000.004}, None),
+        ({"objective": 5000.004, "gap": 100.004 / 5000.004}, None),
         ({"objective": 4999.0, "gap": 99 / 4999}, "claims 4999, recomputed 5000"),
         ({"objective": None}, "no finite objective"),
         ({"objective": "5000"}, "no finite objective"),
