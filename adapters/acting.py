@@ -1,4 +1,4 @@
-"""What adapters do outside, in the journal: what is begun, and how it ended."""
+"""Record each action on a cluster in the journal: that it begins, and how it ended."""
 
 from __future__ import annotations
 

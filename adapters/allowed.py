@@ -1,4 +1,4 @@
-"""What comments and annotations may say: the file of the site is the law, and users choose within it."""
+"""Bound what comments and annotations may say by the file of the site."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_colu
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MOST_CHARACTERS = 65_536
-"""Of a text that is read as JSON; a longer one is none of ours."""
+"""Longest text that is read as JSON, in characters; a longer one is ignored."""
 
 
 def _ascending(bounds: list[float]) -> list[float]:
@@ -46,7 +46,7 @@ class JobOptions(Strict):
 
 
 class Allow(Strict):
-    """What users may say of their own jobs, and how much of it.
+    """Limits of what users may state of their own jobs.
 
     Where the site says nothing they choose among its tables, name a model, and may say that a job can be
     stopped.

@@ -1,4 +1,4 @@
-"""What is told of rounds to whoever watches over us: Prometheus, and the watchdog of systemd."""
+"""Report rounds to Prometheus, and to the watchdog of systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn above caps: which jobs stop for it, and what the caps leave a decision.
+"""Choose the jobs that stop where more is drawn than a cap, and state the caps for a decision.
 
 Watts stand by the name of the cap that they are under: that of a power domain, and '' for the site's.
 """
@@ -46,7 +46,7 @@ class Stoppable:
 
 
 class Drawing:
-    """What the loads of all schedulers have in common.
+    """Watts under each cap, as the loads of all schedulers add them up.
 
     Attributes
     ----------

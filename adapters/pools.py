@@ -107,7 +107,7 @@ def _cut(parts: list[int], hosts: int, running: list[int]) -> list[int] | None:
 
 
 def _has_room(hosts: int, nodes: int, parts: list[int]) -> bool:
-    """Whether one part has so many of some nodes, and no others."""
+    """Return whether one part holds at least so many of some nodes."""
     return any((part & hosts).bit_count() >= nodes for part in parts)
 
 

@@ -16,7 +16,7 @@ _NAMED = 2
 
 @dataclass
 class Left:
-    """What the starts of a round leave of a pool.
+    """GPUs and watts that the starts of a round leave in a pool.
 
     Attributes
     ----------

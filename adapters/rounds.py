@@ -106,7 +106,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a decision asks for.
+    """Starts and stops that a decision asks for.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Who may read and write what a process keeps: its owner alone."""
+"""Keep the files of a process to their owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How we started pods: annotations that only we can have written, remembered while the pods are there.
+"""Seal and remember how we started pods, so that nobody else can change it.
 
 A pod's annotations can be written by whoever may change the pod. So each launch is sealed with a key that
 only we have, and one that is gone or forged later changes nothing while we run.
@@ -64,7 +64,7 @@ class Launches:
         return sealed
 
     def of(self, pod: KubePod) -> Launch | None:
-        """How a pod was started, or is announced to start; None where that was not by us."""
+        """Return how we started a pod, or announced its start; None where we did not."""
         launch = self._known.get(pod.uid) or self._stated(pod)
         if launch is None or launch.gpus != pod.gpus or (not pod.node and launch.node is None):
             return None

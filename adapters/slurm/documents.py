@@ -1,4 +1,4 @@
-"""What Slurm's commands print as JSON, in one shape whichever release printed it: 21.08 to 26.05.
+"""Read the JSON of Slurm's commands into one shape, for releases 21.08 to 26.05.
 
 Since 23.02 numbers are objects that say whether they are set, states become lists, and ``sinfo`` tells of
 groups of nodes instead of nodes. Such differences are known here and nowhere else. What else a document has

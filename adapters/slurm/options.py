@@ -69,7 +69,7 @@ class Ours:
 
 
 def _is_launched(job: SlurmJob) -> bool:
-    """Whether its admin comment says how it was released; only operators write it."""
+    """Return whether its admin comment, which only operators write, says how it was released."""
     said = marked(job.admin_comment)
     return isinstance(said, dict) and "run" in said
 
