@@ -10,7 +10,7 @@ SOURCES := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint imports types unit jitter fuzz bench library results site dist clean
+.PHONY: help demo test check lint imports types unit jitter fuzz bench library results site dist clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -18,7 +18,10 @@ help:  ## Say what can be made
 demo: $(VENV)/package  ## Solve the bundled instance and show the decision
 	@$(BIN)/wattsched solve examples/demo.json --gap 1e-6
 
-test: lint types unit  ## All checks: lint, types, unit tests
+test: lint types unit  ## Lint, types and the core of the tests: five minutes
+
+check: lint types  ## Everything, with fresh examples: SEED=7 for those of a run before
+	CHECK=1 $(TESTED) --hypothesis-seed $(or $(SEED),$(shell date +%s)) $(TESTS)
 
 lint: $(VENV)/tools $(VENV)/package  ## Style, format, and imports that run one way
 	$(BIN)/ruff check $(CODE)
@@ -31,8 +34,8 @@ imports: $(VENV)/tools $(VENV)/package  ## Draw which part imports which, as a g
 types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
 	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched
 
-unit: $(VENV)/tools $(VENV)/package  ## Unit tests, against the installed package: TESTS='tests/cli -k solve' for some
-	$(TESTED) $(if $(CI),,-m 'not slow') $(TESTS)
+unit: $(VENV)/tools $(VENV)/package  ## Quick tests, against the installed package: TESTS='tests/cli -k solve' for some
+	$(TESTED) -m 'not slow' $(TESTS)
 
 jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
 	$(TESTED) --jitter $(or $(SEED),1) -m 'not slow' tests/engine tests/formulations tests/solvers tests/verification \

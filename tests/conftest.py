@@ -16,13 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from strategies.browser import Browser, chromium
+from strategies.effort import CHECK, examples
 
-# Machines are shared: slowness is no failure. The same examples are tried every time.
+# Machines are shared: slowness is no failure. `make test` tries the same examples every time, `make check` new ones.
 settings.register_profile(
     "shared",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
+    max_examples=examples(100),
+    derandomize=not CHECK,
+    print_blob=True,
 )
 settings.load_profile("shared")
 

@@ -12,6 +12,7 @@ import pytest
 from adapters.trust import EVERYTHING
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from adapters.kubernetes import test_plan as kube
 from adapters.slurm import test_plan as slurm
@@ -230,7 +231,7 @@ def test_what_there_is_no_time_to_look_at_waits_and_what_runs_goes_on(looked: Lo
 
 
 @given(st.dictionaries(st.integers(), st.sampled_from("abc"), max_size=20), st.floats(0, 1e9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_users_take_turns_and_nobody_is_left_out(users: dict[int, str], seed: float) -> None:
     order = in_turn(users, seed)
     assert sorted(order) == sorted(users)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.sia import GoodputPolicy
 
@@ -111,7 +112,7 @@ jobs_drawn = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(drawn=jobs_drawn, terms=st.sampled_from([(-0.5, 1.1), (-1.0, 2.0), (0.5, -1.1)]))
 def test_two_rounds_are_the_best_of_all_decisions(drawn: list[Job], terms: tuple[float, float]) -> None:
     jobs = {f"job-{i}": job for i, job in enumerate(drawn)}

@@ -1,4 +1,4 @@
-"""A command ends with one of the codes that README lists, and by Ctrl-C with 130, whatever it is at."""
+"""A command ends with one of the codes that the docs list, and by Ctrl-C with 130, whatever it is at."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ runpy.run_module("wattsched", run_name="__main__", alter_sys=True)
 
 
 def test_the_docs_list_all_codes():
-    said = " ".join((ROOT / "README.md").read_text().split())
+    said = " ".join((ROOT / "docs" / "commands.md").read_text().split())
     sentence = said.partition("Exit codes are ")[2].partition(". ")[0]
-    readme = {int(code) for code in re.findall(r"(?:^|, )(\d+):", sentence)}
+    short = {int(code) for code in re.findall(r"(?:^|, )(\d+):", sentence)}
     table = (ROOT / "docs" / "file-format.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)}
-    assert readme == listed == set(EXIT_CODES)
+    assert short == listed == set(EXIT_CODES)
 
 
 def test_help_lists_all_codes(run):

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.rounds import Report, UnansweredError
 from wattsched.cli.following import follow
@@ -51,7 +52,7 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(
         took_s=st.floats(0, 1e4),
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
     capsys: pytest.CaptureFixture[str], report: Report
 ) -> None:

@@ -18,8 +18,8 @@ HEURISTICS = {f"docs/{known}.md": problem(known).heuristics for known in PROBLEM
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("README.md", [*problem("sizing").formulations, *solvers(), *OBJECTIVES]),
-        ("docs/formulations.md", solvers()),
+        ("docs/formulations.md", [*problem("sizing").formulations, *solvers()]),
+        ("docs/model.md", OBJECTIVES),
         ("docs/elastic.md", policies()),
         *((page, names) for page, names in HEURISTICS.items() if names),
     ],

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from strategies.effort import examples
 from strategies.instances import small_instances
 from strategies.placement import windows
 from strategies.sharing import sharing_instances
@@ -120,7 +121,7 @@ def test_formulations_and_checker_know_the_same_objectives(name: str) -> None:
 
 
 @problems
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataObject) -> None:
     case = CASES[name]
@@ -156,7 +157,7 @@ def test_answers_hold_and_agree_with_trying_everything(name: str, data: st.DataO
 
 
 @problems
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_other_names_in_another_order_change_no_optimum(name: str, data: st.DataObject) -> None:
     instance = data.draw(CASES[name].instances)
@@ -210,7 +211,7 @@ def test_an_unknown_objective_is_a_fault_of_the_file(name: str, tmp_path: Path) 
 
 
 @problems
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_files_hold_what_they_are_written_from(name: str, data: st.DataObject) -> None:
     instance = data.draw(CASES[name].instances)
@@ -226,7 +227,7 @@ def test_files_hold_what_they_are_written_from(name: str, data: st.DataObject) -
 
 
 @problems
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(data=st.data())
 def test_a_limit_ends_with_a_checked_answer(name: str, data: st.DataObject) -> None:
     instance = data.draw(CASES[name].instances)
@@ -239,7 +240,7 @@ def test_a_limit_ends_with_a_checked_answer(name: str, data: st.DataObject) -> N
 
 
 @problems
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data(), seed=st.integers(1, 1000))
 def test_last_digits_change_no_verdict(
     name: str, data: st.DataObject, seed: int, jittered: Callable[[int], Any]

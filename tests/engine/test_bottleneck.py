@@ -9,6 +9,7 @@ from brute_force.agreement import pays_moves
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 from strategies.priced import with_objective
 
@@ -37,7 +38,7 @@ def faults_of(instance: Instance, result: dict[str, Any]) -> list[str]:
     return verdict_on(instance, result).faults
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(instance=INSTANCES, objective=OBJECTIVE, chosen=st.sampled_from([*SOLVERS, ("mckp", "highs")]))
 def test_optima_are_those_of_trying_everything(
     instance: Instance, objective: str, chosen: tuple[str, str]
@@ -96,7 +97,7 @@ def test_whoever_claims_more_is_refused(answered: tuple[Instance, Result]) -> No
         assert any("claims the bound" in fault for fault in faults_of(instance, empty))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(instance=small_instances(max_jobs=3), objective=OBJECTIVE)
 def test_certificates_of_the_linear_relaxation_are_still_valid(instance: Instance, objective: str) -> None:
     """As earlier versions wrote them: with prices of the jobs' rows."""
@@ -139,7 +140,7 @@ def test_thresholds_that_lps_do_not_refute_are_refuted_by_cases(family: str, job
         assert faults_of(instance, claimed)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(instance=INSTANCES, objective=OBJECTIVE)
 def test_cases_prove_no_threshold_beyond_the_optimum(instance: Instance, objective: str) -> None:
     instance = with_objective(instance, objective)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.sessions import CLUSTER, TABLE, options_of, session
 
 import wattsched
@@ -43,7 +44,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(changes=CHANGES)
 def test_a_session_is_the_instance_of_what_was_put_in(changes: list[tuple[str, Any, int]]) -> None:
     own, jobs, decision = session(), dict[str, dict[str, Any]](), None

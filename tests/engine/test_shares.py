@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from strategies.effort import examples
 
 import wattsched
 from wattsched.shares import TimeShares, shares_of
@@ -103,7 +104,7 @@ def test_without_jobs_nothing_is_shared() -> None:
     assert (found.objective, found.bound, found.by_job()) == (0.0, 0.0, {})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rounds(), st.sampled_from(["goodput", "max-min", "any"]))
 def test_shares_are_optimal_and_their_bound_proves_it(asked: dict[str, Any], ties: Any) -> None:
     found = wattsched.time_shares(**asked, ties=ties)
@@ -112,7 +113,7 @@ def test_shares_are_optimal_and_their_bound_proves_it(asked: dict[str, Any], tie
     assert (found.share >= 0).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(rates, rates), min_size=2, max_size=2), st.sampled_from(["max-min", "goodput"]))
 def test_no_point_of_a_grid_is_better(table: list[tuple[float, float]], objective: str) -> None:
     found = wattsched.time_shares(
@@ -125,7 +126,7 @@ def test_no_point_of_a_grid_is_better(table: list[tuple[float, float]], objectiv
             assert (min(both) if objective == "max-min" else sum(both)) <= (1 + 1e-6) * found.objective
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rounds(), st.lists(st.floats(0.0, 3.0), min_size=8, max_size=8))
 def test_any_prices_prove_a_bound_and_shares_beyond_a_limit_are_refused(
     asked: dict[str, Any], prices: list[float]

@@ -15,6 +15,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import small_instances
 
 import wattsched
@@ -42,7 +43,7 @@ def small(**values: object) -> Instance:
     return Instance.model_validate({"cluster": cluster, "jobs": jobs, **asked})
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)), data=st.data())
 def test_every_solver_answers_with_a_checked_decision_and_a_bound(
     instance: Instance, objective: str, data: st.DataObject
@@ -65,7 +66,7 @@ def test_every_solver_answers_with_a_checked_decision_and_a_bound(
     assert all(price >= -1e-9 for price in result.prices.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     instance=small_instances(max_jobs=3),
     objective=st.sampled_from(sorted({*OBJECTIVES} - {"makespan", "max-min"})),

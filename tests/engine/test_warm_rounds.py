@@ -10,6 +10,7 @@ from brute_force.agreement import solve_by_kind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies.decisions import decisions
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import OBJECTIVE, with_objective
 
@@ -81,7 +82,7 @@ def freeze(columns: dict[str, Any]) -> None:
                 array.setflags(write=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.one_of(small_instances(max_jobs=6, min_jobs=2), instances_with_sets()),
     st.sampled_from(sorted(OBJECTIVES)),
@@ -112,7 +113,7 @@ def test_a_warm_round_is_as_good_as_a_cold_one(
     assert not wattsched.check(second, warm).faults
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     small_instances(max_jobs=4) | small_instances(max_jobs=4).map(of_odd_sizes),
     st.sampled_from(sorted(OBJECTIVES)),
@@ -135,7 +136,7 @@ def test_where_gpus_break_jobs_go_on_as_well_as_if_nothing_was_decided_before(
     assert warm.decision is None or not wattsched.check(second, warm).faults
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.data(),
     small_instances(max_jobs=4)
@@ -192,7 +193,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from(CHANGES), min_size=2, max_size=6), st.integers(0, 3))
 def test_what_kinds_have_from_the_round_before_is_of_this_round(changes: list[Any], seed: int) -> None:
     """A session whose budgets, jobs and cluster change decides as its file does that is read anew."""

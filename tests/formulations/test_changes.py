@@ -10,6 +10,7 @@ from brute_force.sizing import optimum
 from brute_force.sizing_moves import optimum_with_moves
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -46,7 +47,7 @@ def decided(instance: Instance, **asked: Any) -> Result:
     return result
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 @given(instance=ROUNDS, objective=st.sampled_from(SUMS), kinds=st.booleans())
 def test_a_round_of_which_nothing_changed_does_not_change(
     instance: Instance, objective: str, kinds: bool
@@ -63,7 +64,7 @@ def test_a_round_of_which_nothing_changed_does_not_change(
     assert second.objective == pytest.approx(first.objective, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,
     objectives=st.tuples(*[st.sampled_from(sorted(OBJECTIVES))] * 2),
@@ -86,7 +87,7 @@ def test_a_large_price_keeps_all_as_it_is(
     assert second.totals["restarts"] == 0
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 @given(instance=ROUNDS, objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
     free, never = (decided(priced(instance, price), objective=objective) for price in (0.0, None))
@@ -96,7 +97,7 @@ def test_no_price_is_no_field(instance: Instance, objective: str) -> None:
     assert (free.objective, free.bound) == (never.objective, never.bound)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=ROUNDS,
     objective=st.sampled_from(sorted(OBJECTIVES)),
@@ -124,7 +125,7 @@ def test_what_is_paid_is_told_and_counted(
         assert result.objective == pytest.approx(worth + paid, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=small_instances(),
     price=st.sampled_from([None, 0.1, 5.0, 300.0]),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyomo.contrib.solver.common.factory import SolverFactory
+from strategies.effort import examples
 
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.program import Program
@@ -63,7 +64,7 @@ def tolerance(program: Program) -> float:
     return 2 * FEASIBILITY * largest * float(np.abs(program.cost).sum())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(model=models())
 def test_the_program_has_the_optimum_of_the_model(model: Any) -> None:
     program, column_of = compile_model(model)

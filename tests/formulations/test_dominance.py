@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import small_instances
 
 from wattsched.formulations.sizing.budgets import budget_rows
@@ -14,7 +15,7 @@ from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(instance=small_instances(max_jobs=3), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_an_option_goes_only_if_another_is_at_least_as_good_in_everything(
     instance: Instance, objective: str

@@ -9,6 +9,7 @@ import pytest
 from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -36,7 +37,7 @@ def round_of(jobs: int, least: float | None, **fields: Any) -> Instance:
     return Instance.model_validate({**document, "budgets": {"least_goodput": least}, **fields})
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=small_instances() | instances_with_sets(),
     objective=st.sampled_from(sorted(OBJECTIVES)) | st.sampled_from(["energy", "carbon", "money"]),

@@ -10,6 +10,7 @@ from brute_force.sizing import optimum
 from docs.markdown import blocks_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -46,7 +47,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:splitting"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     instance=small_instances(max_jobs=3) | instances_with_sets(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -40,7 +41,7 @@ def round_of(*jobs: dict[str, Any], **fields: Any) -> Instance:
     return Instance.model_validate({"cluster": CLUSTER, "jobs": named, **fields})
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(instance=small_instances() | instances_with_sets())
 def test_formulations_checker_and_documentation_agree_on_who_is_left_out(instance: Instance) -> None:
     here = decided_jobs(instance)
@@ -52,7 +53,7 @@ def test_formulations_checker_and_documentation_agree_on_who_is_left_out(instanc
     assert set(here.jobs.names) == {job.name for job in decided(instance).instance.jobs} == rest
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     instance=small_instances() | instances_with_sets(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -9,6 +9,7 @@ import pytest
 from brute_force import sharing as sharing_brute_force
 from brute_force import shifting as shifting_brute_force
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 from strategies.shifting import tiny as tiny_shifting
 
@@ -53,7 +54,7 @@ def test_shifting(formulation: str) -> None:
     assert sum(_hold(i, formulation, shifting_brute_force.optimum) for i in instances) >= 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sharing_instances(most_jobs=4))
 def test_sharing(instance: SharingInstance) -> None:
     jobs = [job.model_copy(update={"can_wait": False}) for job in instance.jobs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import small_instances
 
 from wattsched.formulations.sizing.data import expand, without_options
@@ -15,7 +16,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     instance=small_instances(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

@@ -7,6 +7,7 @@ from brute_force.agreement import moves_cost
 from brute_force.sizing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import small_instances
 
 from wattsched.formulations.sizing.data import options_of, without_options
@@ -47,7 +48,7 @@ def solved(instance: Instance, name: str, objective: str) -> float | None:
     return value
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(instance=small_instances(), objective=st.sampled_from(sorted(OBJECTIVES)))
 def test_formulations_agree_with_brute_force(instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)

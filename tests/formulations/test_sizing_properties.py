@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import small_instances
 
 from wattsched.formulations.model import Model
@@ -22,7 +23,7 @@ from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
 EXACT = Limits(gap=0.0)
-MANY = settings(max_examples=60)
+MANY = settings(max_examples=examples(60))
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 
 

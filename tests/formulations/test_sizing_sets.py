@@ -7,6 +7,7 @@ from brute_force.agreement import moves_cost
 from brute_force.sizing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets
 
 import wattsched
@@ -63,7 +64,7 @@ def solved(instance: Instance, objective: str, build: str, solver: str) -> float
 
 
 @pytest.mark.usefixtures("_priced_when_small")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(instance=instances_with_sets(), objective=OBJECTIVE)
 def test_formulations_and_solvers_agree_with_brute_force(instance: Instance, objective: str) -> None:
     truth = optimum(instance, objective)
@@ -77,7 +78,7 @@ def test_formulations_and_solvers_agree_with_brute_force(instance: Instance, obj
 
 
 @pytest.mark.parametrize("solver", ["greedy", "powerflow"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(instance=instances_with_sets(), objective=OBJECTIVE)
 def test_rules_never_find_what_is_impossible(instance: Instance, objective: str, solver: str) -> None:
     truth = optimum(instance, objective)

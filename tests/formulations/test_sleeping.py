@@ -11,6 +11,7 @@ import pytest
 from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, sleeping, small_instances
 
 import wattsched
@@ -40,7 +41,7 @@ def round_of(cluster: dict[str, Any], jobs: int, **fields: Any) -> Instance:
     return Instance.model_validate({**document, **fields})
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=sleeping(small_instances() | instances_with_sets()),
     objective=st.sampled_from(sorted(OBJECTIVES)) | st.just("energy"),
@@ -56,7 +57,7 @@ def test_every_solver_wakes_what_is_best(
     require_optimum(instance, how, kinds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     gpus=st.integers(2, 8),
     nodes=st.integers(1, 3),

@@ -8,6 +8,7 @@ import pytest
 from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -43,7 +44,7 @@ def gpus_of(instance: Instance, decision: Decision) -> dict[str | None, int]:
     return found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=small_instances() | instances_with_sets(),
     objective=st.sampled_from(sorted(OBJECTIVES)),
@@ -72,7 +73,7 @@ def short_of_joules(draw: st.DrawFn) -> Instance:
     return Instance.model_validate(content)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     instance=short_of_joules(),
     objective=st.sampled_from(sorted(OBJECTIVES)),

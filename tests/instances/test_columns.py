@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -48,7 +49,7 @@ def test_an_instance_by_column_is_the_same(instance: Instance) -> None:
     assert [instance.jobs[first[k]].options for k in kind] == [job.options for job in instance.jobs]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(small_instances())
 def test_it_has_the_same_answer(instance: Instance) -> None:
     rows, columns = (wattsched.solve(one) for one in (instance, columnar(instance)))

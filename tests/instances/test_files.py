@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
@@ -111,7 +112,7 @@ def instances(draw: st.DrawFn) -> Instance:
 
 
 @given(instance=instances(), suffix=st.sampled_from([".json", ".json.gz"]))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_written_is_read_back(
     instance: Instance, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import assume, given, settings
+from strategies.effort import examples
 from strategies.instances import instances_with_sets
 
 import wattsched
@@ -47,7 +48,7 @@ def test_they_are_the_same_instance(instance: Instance) -> None:
         assert sorted(held)[:3] == ["gpu", "gpus", "job"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(instances_with_sets())
 def test_parquet_has_them_by_column(instance: Instance) -> None:
     pytest.importorskip("pyarrow")

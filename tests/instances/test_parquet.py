@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
@@ -20,7 +21,7 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.validity import faults_of
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(instance=small_instances() | instances_with_sets())
 def test_what_is_written_is_read_back(instance: Instance, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("parquet")

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.perfmodels.throughput import StatisticalEfficiency, fit_noise_scale
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.floats(10.0, 1e5), st.floats(0.1, 1e6))
 def test_the_noise_scale_comes_back(noise, scale):
     batch = np.array([16, 64, 256, 1024, 4096])

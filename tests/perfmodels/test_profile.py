@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Profile
@@ -86,7 +87,7 @@ def test_power_limits_are_the_knob_where_there_is_no_clock():
     assert np.isnan(PLAIN.configurations(8).frequency_mhz).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from([1, 2, 4, 8, 16]),
     st.sampled_from([16, 64, 1024]),

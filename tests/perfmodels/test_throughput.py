@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.perfmodels.throughput import Throughput, overlapped_time_s
 
@@ -39,7 +40,7 @@ def test_overlap_is_between_the_longer_phase_and_the_sum(one, other, gamma):
     assert max(one, other) <= joined <= (one + other) * (1 + 1e-12)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(models, st.integers(1, 512), st.integers(1, 16), st.integers(1, 4))
 def test_scaling_is_at_most_linear_and_only_the_samples_stretch(model, batch, gpus, nodes):
     alone = float(model.iteration_time_s(model.grad_time_s(batch), 1, 1))

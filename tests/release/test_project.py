@@ -47,7 +47,7 @@ def test_nothing_quick_reads_the_metadata() -> None:
 def test_every_file_tells_this_version(metadata: dict[str, Any]) -> None:
     own = metadata["project"]["version"]
     assert read("CITATION.cff")["version"] == own
-    for name in ("Dockerfile", "README.md", "deploy/deployment.yaml", "docs/kubernetes.md"):
+    for name in ("Dockerfile", "docs/commands.md", "deploy/deployment.yaml", "docs/kubernetes.md"):
         assert set(IMAGE.findall(text_of(name))) == {own}, name
     assert f"## [{own}]" in text_of("CHANGELOG.md")
 
@@ -67,7 +67,7 @@ def test_the_workflow_runs_the_commands_of_the_readme_on_every_python(metadata: 
     commands = [step["run"] for step in job["steps"] if "run" in step]
     said = re.search(r"## Try it.*?```console\n(.*?)```", text_of("README.md"), re.DOTALL)
     assert said is not None
-    assert commands == [*(line.partition("#")[0].strip() for line in said[1].splitlines()), "make dist"]
+    assert commands == [*(line.partition("#")[0].strip() for line in said[1].splitlines()), "make check", "make dist"]
     targets = re.findall(r"^([\w-]+):", text_of("Makefile"), re.MULTILINE)
     assert {command.removeprefix("make ") for command in commands} <= set(targets)
     pythons = [f"Programming Language :: Python :: {one}" for one in job["strategy"]["matrix"]["python"]]

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched import InputError
 from wattsched.serve.database import JournalError
@@ -92,7 +93,7 @@ def test_a_folder_that_cannot_be_written_to(nobody: Path) -> None:
         Journal(path, read_only=True)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_is_said_to_be_one(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

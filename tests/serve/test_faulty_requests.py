@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from .conftest import Client
 from .victim import CLUSTER, DOCUMENT, TABLE
@@ -105,7 +106,7 @@ def requests(draw: st.DrawFn) -> tuple[str, str, bytes | None]:
     return method, f"/v1/sessions/{name}{path}".encode().decode("ascii", "ignore"), body
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests())
 def test_no_request_is_our_fault(shared: Client, request: tuple[str, str, bytes | None]) -> None:
     if request[1] != "/v1/sessions/s":

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 import wattsched
 from wattsched import InputError
@@ -94,7 +95,7 @@ def make(session: RecordedSession, kind: str, told: Any) -> None:
             session.solve(jobs=records, remove=gone, apply=apply, deadline_s=10.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(history=st.lists(EVENT, max_size=25), most_events=st.sampled_from([2, 5, 500]))
 def test_reopened_is_as_it_was(
     history: list[Any], most_events: int, tmp_path_factory: pytest.TempPathFactory

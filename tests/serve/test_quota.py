@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
@@ -92,7 +93,7 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(document=DOCUMENTS, repeated=st.integers(1, 60))
 def test_a_document_comes_back(document: Any, repeated: int) -> None:
     content = packed([document] * repeated)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block
 from wattsched.formulations.timer import Timer
@@ -18,7 +19,7 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Start, proven_bound, relative_gap
 
-MANY = settings(max_examples=200, deadline=None)
+MANY = settings(max_examples=examples(200), deadline=None)
 
 
 @MANY

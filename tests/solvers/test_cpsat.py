@@ -10,6 +10,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import cpsat
@@ -18,7 +19,7 @@ from wattsched.solvers.solution import Limits
 
 
 @pytest.mark.filterwarnings("error")
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), exponent=st.integers(-250, 30))
 def test_costs_of_any_size_have_the_same_optimum_and_gap(programs, data, exponent):
     """CP-SAT counts costs in integers, and takes gaps for relative to one at least."""
@@ -124,7 +125,7 @@ def placeable(intervals, columns):
     return fits(columns, frozenset())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_intervals_are_placed_at_least_cost(seed):
     program = interval_program(np.random.default_rng(seed), jobs=5)

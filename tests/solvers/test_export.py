@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import highs
@@ -75,7 +76,7 @@ def reader(request):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_optimum_is_that_of_the_program(programs, truth, tmp_path_factory, reader, kind, data):
     program = data.draw(programs)

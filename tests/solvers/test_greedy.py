@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import greedy, highs, powerflow
@@ -23,7 +24,7 @@ def supported(points, weight):
     return min(cost + weight * use for use, cost in points)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(groups=st.lists(points, min_size=1, max_size=4))
 def test_frontier_supports_every_price_and_nothing_else(groups):
     use, cost = np.array([p for g in groups for p in g], dtype=float).T
@@ -88,7 +89,7 @@ def published_rule(time_s, energy_j, gpus, budget_j):
     return alloc
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10_000), tightness=st.floats(1.0, 2.0))
 def test_powerflow_is_the_published_rule_on_gpu_counts(seed, tightness):
     rng = np.random.default_rng(seed)

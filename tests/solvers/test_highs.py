@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import highs
@@ -33,7 +34,7 @@ def linear_optimum(program):
     return answer.fun + program.offset if answer.status == 0 else None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_row_prices_prove_the_optimum_of_the_relaxation(programs, data):
     program = data.draw(programs)

@@ -7,12 +7,13 @@ import dataclasses
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block
 from wattsched.solvers.infeasibility import short_rows
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_short_exactly_when_infeasible(programs, truth, data):
     program = data.draw(programs)

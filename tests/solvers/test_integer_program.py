@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import cpsat, highs
@@ -14,7 +15,7 @@ from wattsched.solvers.integer_program import UnboundedError, integer_relaxation
 from wattsched.solvers.solution import Limits
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     program = data.draw(programs)
@@ -34,7 +35,7 @@ def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
     assert best.objective - tolerance <= stated <= best.objective + 1e-12 * max(1.0, abs(best.objective))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_columns_that_take_what_integers_leave_are_integers(data):
     """As the GPU share that usual tasks can use: at most what is left, in several sums."""

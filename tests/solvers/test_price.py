@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import core, dual, highs, neighbourhoods, price
@@ -148,7 +149,7 @@ def test_points_that_neighbourhoods_find_lead_to_the_optimum(branching, monkeypa
     assert found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_programs_of_all_kinds(programs, truth, data):
     """Equality and range rows, free integer and continuous columns, bottlenecks."""

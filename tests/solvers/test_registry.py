@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import registry
@@ -37,7 +38,7 @@ def close(a, b):
     return abs(a - b) <= 1e-6 * max(1.0, abs(a), abs(b))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data):
     program = data.draw(programs)

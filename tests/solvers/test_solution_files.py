@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block
 from wattsched.solvers import highs
@@ -97,7 +98,7 @@ def with_optimum(data, programs):
 
 
 @forms
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_points_are_read_back(programs, form, data):
     program, x = with_optimum(data, programs)
@@ -109,7 +110,7 @@ def test_points_are_read_back(programs, form, data):
 
 
 @forms
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_what_breaks_a_row_is_refused_with_its_name(programs, form, data):
     program, x = with_optimum(data, programs)
@@ -123,7 +124,7 @@ def test_what_breaks_a_row_is_refused_with_its_name(programs, form, data):
 
 
 @forms
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_all_rows_that_a_solution_breaks_are_named(programs, form, data):
     program = data.draw(programs)
@@ -217,7 +218,7 @@ def test_a_file_without_a_solution_says_so(form):
 
 
 @forms
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_damaged_files_are_refused_in_a_sentence(knapsack, form, data):
     program = knapsack(3, 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.solvers import highs, price, supply
@@ -46,7 +47,7 @@ def programs(draw: st.DrawFn) -> Program:
     return cut_nodes(draw(st.integers(1, 3)), gpus, jobs)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(program=programs(), name=st.sampled_from(["auto", "price", "greedy", "cpsat", "highs"]))
 def test_choices_are_supplied_and_the_best(program: Program, name: str) -> None:
     best, found = highs.solve(program, EXACT), get(name)(program, EXACT)

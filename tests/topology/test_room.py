@@ -9,6 +9,7 @@ import pytest
 from brute_force.sizing_places import can_share
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.formulations.sizing.cutting import cutting_of
 from wattsched.formulations.sizing.decisions import positions_of
@@ -52,7 +53,7 @@ def nodes_with_jobs(draw: st.DrawFn) -> tuple[Room, list[int], Held]:
     return room, counts, Held(np.array(job, dtype=np.int64), np.array(position, dtype=np.int64))
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=examples(2_000), deadline=None)
 @given(case=nodes_with_jobs())
 def test_jobs_are_placed_where_they_fit(case: tuple[Room, list[int], Held]) -> None:
     room, counts, held = case
@@ -78,7 +79,7 @@ def test_jobs_are_placed_where_they_fit(case: tuple[Room, list[int], Held]) -> N
     assert (cutting is None) == (room.pool.capacity == "count" or divides(sizes))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(case=nodes_with_jobs())
 def test_rows_by_size_are_exact_where_sizes_divide_one_another(case: tuple[Room, list[int], Held]) -> None:
     room, counts, _ = case

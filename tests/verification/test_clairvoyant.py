@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.clairvoyant import ClairvoyantBound
@@ -61,7 +62,7 @@ def test_no_energy_follows_from_what_a_claim_is_above_its_proof(beyond: float, j
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_whatever_the_prices_are_the_bound_is_true(document: dict[str, Any], data: st.DataObject) -> None:
     """Prices and worths of anybody prove something, and never more than what a schedule reaches."""
     forged = json.loads(json.dumps(document))

@@ -13,6 +13,7 @@ import pytest
 from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.announcing import Announcing
@@ -131,7 +132,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 @given(seed=st.integers(0, 2**32), gpus=st.integers(4, 20))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_slow_scheduler_never_draws_more_than_the_cap(
     tmp_path_factory: pytest.TempPathFactory, seed: int, gpus: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 import wattsched
 from wattsched.adapters.kubernetes.arranging import placed
@@ -85,7 +86,7 @@ def after(site: Site, plan: Any, options: KubernetesOptions | None = None) -> Lo
 
 
 @given(st.floats(3_000, 20_000), st.booleans(), st.sampled_from([0.0, 4_000.0, 5_000.0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_draw_is_what_the_engine_says_and_within_the_caps(
     cap_w: float, may_stop: bool, rack_w: float
 ) -> None:
@@ -108,7 +109,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
 
 
 @given(st.integers(0, 16), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_namespaces_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
     """The pod of eight GPUs that runs counts whether or not it may be stopped."""
     site = read(SNAPSHOT) if may_stop else annotated("old", preemptible="false")
@@ -289,7 +290,7 @@ def test_a_pod_that_is_about_to_go_leaves_its_room_to_decisions_and_counts_until
 
 
 @given(st.integers(1, 8), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_gangs_of_any_shape_are_bound_whole_and_counted_right(gpus: int, pods: int) -> None:
     def change(objects: dict[str, Any]) -> None:
         objects["gpu-3"]["spec"].pop("unschedulable")
@@ -317,7 +318,7 @@ UNKNOWN = st.sampled_from([None, "NVIDIA-GeForce-RTX-3090"])
 
 
 @given(UNKNOWN, st.floats(3_000, 20_000), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_gpus_whose_watts_are_not_known_stop_nobody_and_count_at_a_bound(
     product: str | None, cap_w: float, cordoned: bool
 ) -> None:
@@ -347,7 +348,7 @@ def test_gpus_whose_watts_are_not_known_stop_nobody_and_count_at_a_bound(
 
 
 @given(st.sets(st.sampled_from(["r1", "gpu-1", "r2", "gone", "r9"]), min_size=1), st.floats(3_000, 20_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_members_of_power_domains_that_are_gone_are_told_and_draw_nothing(
     members: set[str], cap_w: float
 ) -> None:

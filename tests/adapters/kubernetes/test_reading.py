@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.kubernetes.load import load_of
 from wattsched.adapters.kubernetes.loop import Policy
@@ -117,7 +118,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 @given(mutated())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_mutated_objects_are_read_or_refused_in_words(snapshot: Any) -> None:
     policy = Policy(KubernetesOptions())
     with suppress(InputError):

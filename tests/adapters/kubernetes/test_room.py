@@ -13,6 +13,7 @@ import pytest
 from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
@@ -193,7 +194,7 @@ JOBS = st.lists(
 
 
 @given(jobs=JOBS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_whatever_pods_ask_for_gpus_stay_idle_only_for_want_of_the_rest(
     tmp_path_factory: pytest.TempPathFactory, jobs: Any
 ) -> None:

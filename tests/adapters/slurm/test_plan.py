@@ -10,6 +10,7 @@ import pytest
 from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 import wattsched
 from wattsched.adapters.budget import Budget
@@ -75,7 +76,7 @@ def after(load: Load, plan: Any) -> Load:
 
 
 @given(st.floats(3_000, 20_000), st.booleans(), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_draw_is_what_the_engine_says_and_within_the_cap(
     cap_w: float, may_stop: bool, gone: bool
 ) -> None:
@@ -188,7 +189,7 @@ def test_a_comment_goes_before_the_name_the_qos_and_the_account() -> None:
 
 
 @given(st.integers(0, 12), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_accounts_keep_to_their_quotas(gpus: int, may_stop: bool) -> None:
     """Jobs of two GPUs that wait and one of eight that runs are of one account."""
     lab = {name: {"account": "lab"} for name in ("sweep", "plain", "bert-large", "large")}

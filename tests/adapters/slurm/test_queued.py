@@ -10,6 +10,7 @@ import pytest
 from adapters.slurm.test_plan import NUMBERS, TRUSTING, changed, decided, site_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
@@ -27,7 +28,7 @@ IDLE_W, EACH_W = 50, 400
 
 
 @given(st.floats(9_000, 20_000), st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int) -> None:
     """One job of some GPUs that has no other choice, and those that are there."""
     site = changed(plain={"tres_per_job": f"gres:gpu:{gpus}", "time_limit": 30})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.adapters.slurm.inventory import gpus_in
 from wattsched.adapters.slurm.load import load_of
@@ -151,7 +152,7 @@ def mutated(draw: st.DrawFn) -> Snapshot:
 
 
 @given(mutated())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_mutated_answers_are_read_or_refused_in_words(snapshot: Snapshot) -> None:
     ours = Ours(partitions=["gpu"])
     with suppress(InputError):

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
 from wattsched import plot
@@ -57,7 +58,7 @@ def apart(blocks: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["srtf", "eaco", "elastic"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(traces([(2,), (4, 4), (3, 3), (2, 8, 8)]), st.sampled_from(["gpus", "job"]))
 def test_the_area_of_a_schedule_is_the_gpu_time_held(policy: str, trace: Trace, colour: Any) -> None:
     """Those who share GPUs divide them, so that nothing is counted, or lies, on anything else."""

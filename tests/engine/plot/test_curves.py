@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 import wattsched
 from wattsched import plot
@@ -29,7 +30,7 @@ def shares(axes: Any, name: str, at: float) -> float:
     return float(np.array(y)[np.searchsorted(np.array(x), at, side="right") - 1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(1, 8).flatmap(
         lambda n: st.lists(st.lists(GAPS, min_size=n, max_size=n), min_size=1, max_size=4)

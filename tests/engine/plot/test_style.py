@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched import plot
 from wattsched.plot.style import COLOURS, FAINT, FILLS, HATCHES, LIMIT, NEUTRAL, PATTERNS, Fill, Look
@@ -55,7 +56,7 @@ def colours_of(axes: Any) -> set[tuple[float, ...]]:
     return (opaque | {WHITE}) - {tuple(to_rgba(FAINT)[:3])}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(sorted(CASES)), st.integers(1, 45))
 def test_any_two_colours_of_a_plot_stay_apart(name: str, n: int) -> None:
     colours = colours_of(CASES[name](n, None))

@@ -10,6 +10,7 @@ from brute_force.placement_packing import packings, patterns
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from strategies.effort import examples
 
 from wattsched.formulations.placement.configuration_lp import ConfigurationLp, Hosted
 from wattsched.formulations.placement.node_types import node_types, profile_classes
@@ -72,7 +73,7 @@ def hosted(tasks: TaskTable, accepted: tuple[bool, ...]) -> Hosted:
     )
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(clusters(), requests(4), st.sampled_from([2560, 40, 7]), st.sampled_from([1, 2, 4, 1000]), st.data())
 def test_no_packing_beats_the_bounds(
     nodes: NodeTable, tasks: TaskTable, units: int, rounds: int, data: st.DataObject
@@ -142,7 +143,7 @@ def node_rows(nodes: NodeTable) -> list[tuple[int, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(clusters(most_nodes=6), requests(3, cpus=(2000, 4000, 15000, 32000)), st.data())
 def test_column_generation_finds_the_optimum_over_all_patterns(
     nodes: NodeTable, tasks: TaskTable, data: st.DataObject
@@ -194,7 +195,7 @@ def test_what_fits_nowhere_is_not_asked_for() -> None:
     assert bounds.most_allocated_gpus([1, 4, 3]) == pytest.approx(2.0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(clusters(), requests(4), st.data())
 def test_the_bound_of_mean_demands_is_no_more_than_the_mean(
     nodes: NodeTable, tasks: TaskTable, data: st.DataObject

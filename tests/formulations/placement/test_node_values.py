@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.placement_cases import context_of, nodes_of, share, tasks_of, whole
 
 from wattsched.formulations.placement.node_values import NodeValues, Worth
@@ -51,7 +52,7 @@ def shares_need(small: int, large: int) -> int:
     return large + -(-max(0, small - large) // 3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.sampled_from([0.5, 2.0, 5.0, 8.0]), st.integers(0, 1), st.data())
 def test_free_gpus_are_worth_the_best_set_of_tasks(demand: float, node: int, data: st.DataObject) -> None:
     found, worth, prices = values(demand)

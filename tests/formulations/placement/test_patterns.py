@@ -10,6 +10,7 @@ import pytest
 from brute_force.placement import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.windows import random_window
 
 from wattsched.formulations.model import Model
@@ -214,7 +215,7 @@ def test_a_search_may_be_out_of_time_anywhere(jobs: int, asks: int) -> None:
     assert costs[-1] <= costs[0] + 1e-6
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(SEEDS)
 def test_a_search_of_a_small_window_may_be_out_of_time_anywhere(seed: int) -> None:
     instance = random_window(seed, most_tasks=6, most_nodes=5)

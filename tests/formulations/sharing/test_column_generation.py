@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing import column_generation, patterns
@@ -22,7 +23,7 @@ from wattsched.verification.sharing.bound import prove
 from wattsched.verification.sharing.checker import check
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(sharing_instances(most_jobs=9, most_per_set=4), st.sampled_from([0, 5_000]))
 def test_bound_is_that_of_all_columns(instance: SharingInstance, few: int) -> None:
     data = set_partitioning(patterns_of(instance), instance.objective)

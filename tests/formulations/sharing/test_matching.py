@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from brute_force.sharing import optimum
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -16,7 +17,7 @@ from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.checker import check
 
 
-@settings(max_examples=220)
+@settings(max_examples=examples(220))
 @given(sharing_instances(most_jobs=6, most_types=1, most_per_set=2))
 def test_matching_patterns_and_partitions_agree(instance: SharingInstance) -> None:
     unit = instance.unit_types[0].model_copy(update={"pool": None})

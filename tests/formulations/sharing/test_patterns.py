@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from brute_force.sharing import optimum
 from hypothesis import event, given, settings
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing.data import patterns_of
@@ -16,7 +17,7 @@ from wattsched.verification.sharing.bound import prove
 from wattsched.verification.sharing.checker import check
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(sharing_instances())
 def test_optimum_is_that_of_all_partitions(instance: SharingInstance) -> None:
     best = optimum(instance, instance.objective)

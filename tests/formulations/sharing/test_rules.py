@@ -7,6 +7,7 @@ import pytest
 from brute_force.sharing import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 
 from wattsched.formulations.sharing.data import patterns_of
@@ -18,7 +19,7 @@ from wattsched.verification.sharing.checker import check
 PROBLEM = problem("sharing")
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(sharing_instances(), st.sampled_from(list(PROBLEM.heuristics)))
 def test_decisions_are_valid_and_no_better_than_the_best(instance: SharingInstance, rule: str) -> None:
     decide = PROBLEM.heuristics[rule]

@@ -24,6 +24,7 @@ from perfmodels.logs.writers import (
     zeus,
 )
 from strategies import profiles
+from strategies.effort import examples
 
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.logs import read_log
@@ -53,7 +54,7 @@ def table(folder: Path, rows: str, name: str = "jobs.csv") -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     gpus=st.integers(1, 4),
     power_w=st.floats(120, 700),

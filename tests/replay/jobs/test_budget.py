@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
 from wattsched.instances.clusters import homogeneous_cluster
@@ -54,7 +55,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(
     trace=traces(),
     share=st.floats(0.2, 1.2),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, trace_by_hand, traces
 
 from wattsched.replay.jobs.outcome import RECORDS, Outcome
@@ -24,7 +25,7 @@ def replay(trace: Trace, name: str, round_s: float = 0.0) -> Outcome:
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(traces([(2,), (4, 4), (3, 3), (4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
 def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) -> None:
     outcome = replay(trace, name, round_s)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -63,14 +64,14 @@ def replay(trace: Trace, name: str, round_s: float = 0.0, sleep: Sleep | None = 
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(traces(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
 def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep | None) -> None:
     check_sums(replay(trace, name, round_s, sleep))
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(traces([(4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
 def test_nothing_is_lost_in_two_pools(name: str, trace: Trace, round_s: float) -> None:
     assert len(trace.pools) == 2
@@ -110,7 +111,7 @@ class AtRandom:
         return Decision(row, again_s=state.time_s + self._draw.uniform(1.0, 60.0), host=host)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     traces([(2,), (4, 4), (4, 2), (2, 8, 8)]),
     st.sampled_from([0.0, 60.0]),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, linear, trace_by_hand
 
 from wattsched.instances.clusters import homogeneous_cluster
@@ -44,7 +45,7 @@ RECORDED = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     RECORDED,
     st.sampled_from(["A100", "V100", "T4", "A40", "P100"]),

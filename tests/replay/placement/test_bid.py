@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.placement import node_tables, task_tables
 from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
@@ -110,7 +111,7 @@ def spare_vcpus(state: ClusterState, node: int, cpu_milli: int) -> int:
 
 
 @pytest.mark.parametrize("within_pwr", [False, True])
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(nodes=node_tables(most=3), tasks=task_tables(most=5))
 def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable, within_pwr: bool) -> None:
     context = context_of(nodes, target_workload(tasks))
@@ -131,7 +132,7 @@ def test_it_takes_the_cheapest_of_all_places(nodes: NodeTable, tasks: TaskTable,
         past.append(request)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(nodes=node_tables(most=3), tasks=task_tables(most=5))
 def test_the_shadow_draws_what_pwr_does(nodes: NodeTable, tasks: TaskTable) -> None:
     """Against PWR in a cluster of its own, and the power of both clusters."""

@@ -8,6 +8,7 @@ import pytest
 from brute_force.placement import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.placement import windows
 from strategies.trees import counting_trees, disturbed
 from strategies.windows import random_window
@@ -44,7 +45,7 @@ def prices(draw: st.DrawFn, instance: PlacementInstance) -> dict[str, float]:
     return found | {f"node:{node.name}": -draw(size) for node in instance.nodes}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data(), instance=SMALL)
 def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: PlacementInstance) -> None:
     assume(instance.tasks)
@@ -74,7 +75,7 @@ def test_bounds_are_rounded_to_the_watts_that_nodes_change_by() -> None:
     assert (proof.bound, proof.step) == (120.0, 40.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_no_disturbed_tree_proves_more_than_the_optimum(data: st.DataObject, seed: int) -> None:
     instance = random_window(seed, most_tasks=6, most_nodes=4)
@@ -88,7 +89,7 @@ def test_no_disturbed_tree_proves_more_than_the_optimum(data: st.DataObject, see
     assert proof.bound <= result.objective + 1e-7 * max(1.0, abs(result.objective))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     instance=SMALL
     | st.builds(generate, st.just("placement"), jobs=st.integers(2, 8), seed=st.integers(0, 99)),

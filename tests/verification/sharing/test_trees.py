@@ -8,6 +8,7 @@ import pytest
 from brute_force.sharing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.sharing import sharing_instances
 from strategies.trees import counting_trees, disturbed
 
@@ -48,7 +49,7 @@ def prices(draw: st.DrawFn, instance: SharingInstance) -> dict[str, float]:
     return found
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(data=st.data(), instance=sharing_instances(most_jobs=4))
 def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: SharingInstance) -> None:
     sense = OBJECTIVES[instance.objective]
@@ -64,7 +65,7 @@ def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, instance: Sh
         assert over <= 1e-9 * max(0.1, abs(best))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(instance=sharing_instances(most_jobs=6), gap=st.sampled_from([0.0, 1e-4]))
 def test_what_is_called_optimal_or_infeasible_is_proven_in_full(
     instance: SharingInstance, gap: float
@@ -83,7 +84,7 @@ def test_what_is_called_optimal_or_infeasible_is_proven_in_full(
     assert abs(result.objective - verdict.proof.bound) <= (gap + 2e-9) * abs(result.objective) + 1e-12
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), instance=sharing_instances(most_jobs=6))
 def test_no_disturbed_tree_proves_more_than_the_optimum(
     data: st.DataObject, instance: SharingInstance

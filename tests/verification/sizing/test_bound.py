@@ -11,6 +11,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 
@@ -33,7 +34,7 @@ from wattsched.verification.sizing.objectives import BOTTLENECK
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.rows import prices_of, rows_of
 
-MANY = settings(max_examples=80)
+MANY = settings(max_examples=examples(80))
 PRICED = priced(small_instances(max_jobs=3)) | priced(sleeping(small_instances(max_jobs=3)))
 
 # --- any prices prove a bound ------------------------------------------------------------------------

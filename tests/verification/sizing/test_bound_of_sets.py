@@ -9,6 +9,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets
 from strategies.priced import OBJECTIVE, Priced, better, priced, require_enclosed
 
@@ -23,7 +24,7 @@ from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.rows import prices_of, rows_of
 
-MANY = settings(max_examples=100)
+MANY = settings(max_examples=examples(100))
 PRICED = priced(instances_with_sets())
 
 
@@ -84,7 +85,7 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     assert rounded.high - rounded.low <= room * Fraction(1, 2**43)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     instance=instances_with_sets(),
     objective=OBJECTIVE,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, small_instances, tables
 from strategies.priced import Priced, priced
 
@@ -41,7 +42,7 @@ def _of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_kind, "SEVERAL", 1)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(case=priced(rounds()) | priced(instances_with_sets()), product=st.sampled_from([1, 5, 1000]))
 def test_both_enclose_the_same_sum(case: Priced, product: int) -> None:
     instance, prices = case

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
@@ -411,7 +412,7 @@ def test_reserved_blocks_are_nobody_elses() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_no_corrupted_gpu_goes_unseen(seed: int, data: st.DataObject) -> None:
     """In a full cluster every GPU moved, dropped or added breaks some rule."""
     site = generate("philly-like", jobs=60, gpus=40, seed=seed, power_fraction=2.0)

@@ -7,6 +7,7 @@ from brute_force.sizing_decisions import Judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies.decisions import decisions
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import OBJECTIVE, with_objective
 
@@ -19,7 +20,7 @@ from wattsched.verification.sizing.checker import check
 ROUNDS = small_instances(max_jobs=5) | instances_with_sets() | sleeping(small_instances(max_jobs=5))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.data(), instance=ROUNDS, objective=OBJECTIVE)
 def test_sound_decisions_pass_and_no_others(data: st.DataObject, instance: Instance, objective: str) -> None:
     instance = with_objective(instance, objective)
@@ -36,7 +37,7 @@ def test_sound_decisions_pass_and_no_others(data: st.DataObject, instance: Insta
         assert report.objective == pytest.approx(worth, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), instance=ROUNDS)
 def test_both_forms_of_a_round_and_its_decision_are_judged_alike(
     data: st.DataObject, instance: Instance
@@ -50,7 +51,7 @@ def test_both_forms_of_a_round_and_its_decision_are_judged_alike(
         assert check(by_column, columns) == check(instance, decision)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), instance=ROUNDS)
 def test_the_order_in_which_gpus_are_listed_does_not_matter(data: st.DataObject, instance: Instance) -> None:
     decision = data.draw(decisions(instance))

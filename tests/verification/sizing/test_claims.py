@@ -10,6 +10,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.forgeries import restated
 from strategies.instances import small_instances
 from strategies.priced import OBJECTIVE, SIX, better, with_objective
@@ -27,7 +28,7 @@ from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.rows import rows_of
 
-MANY = settings(max_examples=80)
+MANY = settings(max_examples=examples(80))
 
 
 def solved(instance: Instance, **asked: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_every_certificate_passes(instance: Instance, objective: str, solver: st
         assert verdict.proof.bound == pytest.approx(result["certificate"]["bound"], rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(instance=small_instances(max_jobs=3), objective=OBJECTIVE, data=st.data())
 def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     instance: Instance, objective: str, data: st.DataObject

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.instances import clusters, small_instances
 
 from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
@@ -20,7 +21,7 @@ from wattsched.verification.sizing import pools as checked
 
 
 @given(content=clusters())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
     """The checker walks the tree itself; pools, blocks and places are those of the topology."""
     cluster = Cluster.model_validate(content)
@@ -48,7 +49,7 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
 
 
 @given(instance=small_instances())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
     found = checked.free_gpus(instance, checked.pools_of(instance.cluster))
     options = expand(instance)

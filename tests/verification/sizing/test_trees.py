@@ -9,6 +9,7 @@ import pytest
 from brute_force.sizing import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.instances import instances_with_sets, sleeping, small_instances
 from strategies.priced import Priced, better, priced
 
@@ -25,7 +26,7 @@ from wattsched.verification.sizing.sleepers import part_sizes
 from wattsched.verification.sizing.splits import key as key_of
 from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, prove_tree
 
-MANY = settings(max_examples=80)
+MANY = settings(max_examples=examples(80))
 SLEEPING = sleeping(small_instances(max_jobs=3))
 PRICED = priced(small_instances(max_jobs=3)) | priced(instances_with_sets()) | priced(SLEEPING)
 SUMS = sorted(set(OBJECTIVES) - set(BOTTLENECK))
@@ -80,7 +81,7 @@ def test_no_decision_beats_the_bound_of_a_tree(data: st.DataObject, case: Priced
         assert not better(best, proof.bound, instance.objective)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     instance=small_instances(max_jobs=4) | instances_with_sets() | SLEEPING,
     objective=st.sampled_from(SUMS),

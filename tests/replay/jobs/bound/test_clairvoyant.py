@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from strategies.effort import examples
 from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, job_of, linear, trace_by_hand, traces
 
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
@@ -195,7 +196,7 @@ def test_no_schedule_of_a_tiny_trace_within_a_budget_is_below(seeds: range) -> N
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in SHARERS])
 @given(trace=traces(), watts=st.sampled_from([None, 120.0, 400.0]), sleeps=st.booleans())
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 def test_no_replay_is_below(name: str, trace: Trace, watts: float | None, sleeps: bool) -> None:
     """Neither its mean completion, nor its energy at that."""
     nap = Sleep(60.0, 5.0, 1.0) if sleeps else None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, job_of, trace_by_hand
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -67,7 +68,7 @@ class Watched(Backfill):
         return decision
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.floats(0, 300), st.floats(1, 300), st.booleans()), min_size=2, max_size=10))
 def test_the_first_job_that_waits_starts_no_later_than_it_was_promised(drawn) -> None:
     # Jobs of one GPU and of all four, between which no block is lost.

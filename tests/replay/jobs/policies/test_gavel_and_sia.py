@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -80,7 +81,7 @@ def test_rounds_follow_the_shares() -> None:
     assert held / 21 == pytest.approx(target, abs=0.12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.floats(0.5, 4.0), st.floats(0.5, 4.0)), min_size=2, max_size=2))
 def test_max_min_against_a_grid(value: list[tuple[float, float]]) -> None:
     values = np.array(value)
@@ -123,7 +124,7 @@ def test_sia_shares_rather_than_letting_one_wait() -> None:
     assert gpus == [[1, 1], [2, 2], [2, 2], [2, 2]]
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(traces([(4,), (8, 8), (4, 2)]))
 def test_sia_grows_at_most_by_the_factor(trace: Trace) -> None:
     _, seen = watched(trace, "sia")

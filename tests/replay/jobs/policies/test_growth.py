@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from strategies.effort import examples
 from strategies.replay import traces
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -102,7 +103,7 @@ class Plain:
         ("elasticflow", throughput, in_order),
     ],
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(trace=traces([(2,), (4,), (4, 4), (8, 8), (3, 3), (4, 2)]))
 def test_the_best_growth_comes_first(
     name: str, value: Value, order: Callable[..., list[int]], trace: Trace

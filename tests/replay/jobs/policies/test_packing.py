@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, trace_by_hand, traces
 
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -72,7 +73,7 @@ class Limited:
         return decision
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(traces([(2,), (4, 4), (4, 2)]), st.sampled_from([("gandiva", 2, 2.0), ("eaco", 4, 1.0)]))
 def test_limits_of_sets(trace: Trace, rule: tuple[str, int, float]) -> None:
     name, most_jobs, most_load = rule

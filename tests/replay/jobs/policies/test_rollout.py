@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
 from wattsched.replay.jobs.policies import rollout
@@ -40,7 +41,7 @@ def at_once(trace: Trace) -> Trace:
     return replace(trace, arrival_s=np.zeros(len(trace)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(traces(CLUSTERS).map(at_once), st.sampled_from([0.0, 5.0]))
 def test_a_projection_is_the_replay_that_follows(trace: Trace, restart_s: float) -> None:
     """But for moves, which only the replay knows."""
@@ -51,7 +52,7 @@ def test_a_projection_is_the_replay_that_follows(trace: Trace, restart_s: float)
         assert outcome.jobs.end_s == pytest.approx(expected_s, rel=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(traces(CLUSTERS).map(at_once), st.sampled_from([0.0, 5.0]))
 def test_never_worse_than_the_rule_without_arrivals(trace: Trace, restart_s: float) -> None:
     context = PolicyContext(trace, Restarts(restart_s, restart_s))

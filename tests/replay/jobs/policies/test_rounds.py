@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies.effort import examples
 from strategies.replay import traces
 
 import wattsched
@@ -76,7 +77,7 @@ def instance_of(state: State) -> Instance:
     return Instance(cluster=state.trace.cluster, jobs=jobs, round_s=WAIT_S)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(states())
 def test_same_optimum_as_the_engine(state: State) -> None:
     result = wattsched.solve(instance_of(state), objective="total-completion", gap=GAP)
@@ -94,7 +95,7 @@ def test_same_optimum_as_the_engine(state: State) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(OBJECTIVES) - {"carbon", "money"}))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(state=states())
 def test_same_values_as_the_engine(name: str, state: State) -> None:
     ours = RoundOptions.of(state, np.arange(len(state.configurations)), WAIT_S)
