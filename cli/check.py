@@ -18,7 +18,7 @@ from wattsched.cli.parameters import Number
 if TYPE_CHECKING:
     from wattsched.report.wording import Goal
     from wattsched.tradeoffs import ParetoResult
-    from wattsched.verification.claims import Verdict
+    from wattsched.verification.verdict import Verdict
 
 
 @click.command("check")
@@ -79,9 +79,9 @@ def _check_bound(file: str, as_json: bool) -> int:
     from wattsched.replay_bounds import is_replay_bound, replay_bound_of
     from wattsched.report.terminal import progress
     from wattsched.report.wording import count, duration
-    from wattsched.verification.claims import Verdict
     from wattsched.verification.clairvoyant import faults_of
     from wattsched.verification.report import Proof
+    from wattsched.verification.verdict import Verdict
 
     document = read_document(file)
     if not is_replay_bound(document):

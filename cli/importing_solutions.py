@@ -62,7 +62,7 @@ def _solution() -> click.Command:
         from wattsched.report.summary import print_result
         from wattsched.report.terminal import console, progress
         from wattsched.solutions import RefusedSolutionError, import_solution
-        from wattsched.verification.claims import Verdict
+        from wattsched.verification.verdict import Verdict
 
         if instance_file == solution_file == STANDARD:
             raise BadInput("only one of INSTANCE and FILE can be standard input")

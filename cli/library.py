@@ -323,7 +323,7 @@ def submitting(result_file: str, best: str) -> int:
     from wattsched.documents import result_of
     from wattsched.library.proofs import RefusedResultError, submit
     from wattsched.library.recipes import MissingDataError
-    from wattsched.verification.claims import Verdict
+    from wattsched.verification.verdict import Verdict
 
     if best == STANDARD or not best.endswith(".json"):
         raise BadInput(f"--best: '{best}' must end in .json")

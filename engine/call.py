@@ -25,9 +25,10 @@ from wattsched.solvers.solution import (
     relative_gap,
     rounding,
 )
-from wattsched.verification.claims import INTERNAL, beyond_proof, self_evident
+from wattsched.verification.claims import INTERNAL, beyond_proof
 from wattsched.verification.report import Report
 from wattsched.verification.tree import ProveLeaf
+from wattsched.verification.verdict import self_evident
 
 if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker

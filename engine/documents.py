@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wattsched.problems import Problem
     from wattsched.result import Result
-    from wattsched.verification.claims import Verdict
+    from wattsched.verification.verdict import Verdict
 
 INSTANCE_FORMAT = "wattsched-instance/1"
 RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
@@ -287,7 +287,7 @@ def verdict_on(instance: Any, document: dict[str, Any], executor: Any = None) ->
     With an executor its workers prove the bound; a ValueError where they cannot.
     """
     from wattsched.problems import problem
-    from wattsched.verification.claims import Verdict, check_result
+    from wattsched.verification.verdict import Verdict, check_result
 
     rules = problem(instance.problem)
     if executor is not None:

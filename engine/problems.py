@@ -26,7 +26,7 @@ from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.inputs import meant
 from wattsched.instances.errors import MOST_FAULTS, FormerNameWarning, shown, unknown_objective
-from wattsched.verification.claims import DecisionT, InstanceT, Rules
+from wattsched.verification.verdict import DecisionT, InstanceT, Rules
 
 DataT = TypeVar("DataT")
 

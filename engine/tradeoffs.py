@@ -17,7 +17,6 @@ from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.problems import problem
 from wattsched.result import Finite, Result, TerminationReport
 from wattsched.topology.fields import Strict
-from wattsched.verification.claims import Verdict
 from wattsched.verification.shifting.pareto import (
     NOTHING,
     TOTALS,
@@ -27,6 +26,7 @@ from wattsched.verification.shifting.pareto import (
     other_than,
     require_forecast,
 )
+from wattsched.verification.verdict import Verdict
 
 Tradeoff = Literal["carbon", "energy", "money"]
 

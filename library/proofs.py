@@ -26,8 +26,8 @@ from wattsched.library.records import (
     write_own,
 )
 from wattsched.result import Result
-from wattsched.verification.claims import Verdict
 from wattsched.verification.report import ROUNDING
+from wattsched.verification.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, settings
 from strategies.browser import Browser, chromium
 from strategies.effort import CHECK, examples
 
-# Machines are shared: slowness is no failure. `make test` tries the same examples every time, `make check` new ones.
+# Machines are shared: slowness is no failure.
+# `make test` tries the same examples every time, `make check` new ones.
 settings.register_profile(
     "shared",
     deadline=None,

@@ -1,16 +1,10 @@
-"""What a result says of itself, against what is recomputed and proven; the same for every problem."""
+"""The claims of one result, against what was recomputed and proven of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from pydantic import BaseModel
-
-from wattsched.instances.digest import digest_of
-from wattsched.instances.errors import InputError, validated
 from wattsched.verification.report import (
     CLAIM_TOLERANCE,
     ROUNDING,
@@ -21,7 +15,6 @@ from wattsched.verification.report import (
     number,
     reach_of,
 )
-from wattsched.verification.tree import ProveLeaf, prove_tree
 
 WITHOUT_DECISION = {
     "infeasible": ("objective", "bound", "gap", "proven_gap", "totals", "dropped"),
@@ -61,115 +54,12 @@ LEAST = 1e-9
 """Gaps of smaller objectives are relative to this."""
 
 
-InstanceT = TypeVar("InstanceT", bound=BaseModel)
-DecisionT = TypeVar("DecisionT", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Rules(Generic[InstanceT, DecisionT]):
-    """What is to be known of a problem to check its results.
-
-    Attributes
-    ----------
-    name : str
-    instance, decision : types
-        Models of its files.
-    objectives : mapping of str to {"min", "max"}
-        Name to its sense.
-    check : callable
-        Instance and decision to a report; it shares no code with formulations and solvers.
-    prover : callable
-        Instance to what proves certificate prices and the leaves of certificate trees, likewise.
-    sharded_prover : callable, optional
-        The same from what hands shards of jobs to workers, and an instance.
-    """
-
-    name: str
-    instance: type[InstanceT]
-    decision: type[DecisionT]
-    objectives: Mapping[str, Literal["min", "max"]]
-    check: Callable[[InstanceT, DecisionT], Report]
-    prover: Callable[[InstanceT], ProveLeaf]
-    sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
-
-    def proving_by(self, workers: Any) -> Self:
-        """Rules by which workers prove; a ValueError for a problem without.
-
-        Parameters
-        ----------
-        workers : Executor
-            Keeps values on workers.
-        """
-        if self.sharded_prover is None:
-            raise ValueError(f"only rounds of sizing are checked over a cluster, this is of '{self.name}'")
-        return replace(self, prover=partial(self.sharded_prover, workers))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is found of an answer: refused, valid and proven, or valid but on the solver's word.
-
-    Attributes
-    ----------
-    faults : list of str
-        One line each; the answer is refused when there is one.
-    report : Report, optional
-        Of the decision.
-    proof : Proof, optional
-        What the certificate proves.
-    claimed : bool
-        Whether the bound, that it is as close as was asked, or that there is no decision, goes beyond the
-        proof: it is on the solver's word.
-    """
-
-    faults: list[str]
-    report: Report | None = None
-    proof: Proof | None = None
-    claimed: bool = False
-
-    @property
-    def objective(self) -> float | None:
-        """Objective of the decision, recomputed."""
-        return None if self.report is None else self.report.objective
-
-    @property
-    def totals(self) -> Mapping[str, float]:
-        """What the decision uses, recomputed."""
-        return {} if self.report is None else self.report.totals
-
-    @property
-    def infeasible(self) -> bool:
-        """Whether the certificate proves that there is no decision."""
-        return not self.faults and self.proof is not None and self.proof.excess > 0
-
-    @property
-    def proven_gap(self) -> float | None:
-        """Gap between the decision and what the certificate proves of all; None without either."""
-        if self.objective is None or self.proof is None or self.proof.bound is None:
-            return None
-        reach = self.proof.bound if self.proof.reach is None else self.proof.reach
-        # What another computation could have proven is no gap.
-        rounding = abs(self.objective - self.proof.bound) <= abs(reach - self.proof.bound)
-        return 0.0 if rounding else gap_between(self.objective, self.proof.bound)
-
-    def requiring(self, gap: float | None) -> Verdict:
-        """Refuse what is not proven to a gap, nor proven infeasible; None requires nothing."""
-        if gap is None or self.infeasible:
-            return self
-        if self.proven_gap is None:
-            return replace(self, faults=[*self.faults, f"gap: nothing is proven, {gap:.3g} is required"])
-        if _is_within(self.proven_gap, gap):
-            return self
-        proven, required = _told_apart(self.proven_gap, gap)
-        return replace(self, faults=[*self.faults, f"gap: {proven} is proven, {required} is required"])
-
-
-def _is_within(gap: float, asked: float) -> bool:
+def is_within(gap: float, asked: float) -> bool:
     """Whether a gap is as small as asked; asked for no gap at all, the last digits still differ."""
     return gap <= asked * (1 + ROUNDING) + _LAST_DIGITS
 
 
-def _told_apart(a: float, b: float) -> tuple[str, str]:
+def told_apart(a: float, b: float) -> tuple[str, str]:
     """Two different numbers, in as few digits as they look different with."""
     told = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (3, 6, 9, 12, 17))
     return next(pair for pair in told if pair[0] != pair[1])
@@ -178,12 +68,6 @@ def _told_apart(a: float, b: float) -> tuple[str, str]:
 def gap_between(objective: float, bound: float) -> float:
     """Gap of an objective and a bound, relative to the objective."""
     return abs(objective - bound) / max(LEAST, abs(objective))
-
-
-def self_evident(prove: ProveLeaf) -> Proof | None:
-    """Proof that an instance has no decision as some job can neither run nor wait; None where all can."""
-    proof = prove({}, ())
-    return proof if proof.excess > 0 else None
 
 
 def beyond_proof(
@@ -207,98 +91,15 @@ def beyond_proof(
     return beyond > max(SAME_BOUND * abs(proven), least)
 
 
-def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Verdict:
-    """Check a result: its decision, its certificate, and all that it claims about them.
-
-    Parameters
-    ----------
-    rules : Rules
-    instance : model of an instance
-        Free of faults. The result's ``objective_name`` replaces its objective.
-    result : mapping
-        Parsed ``wattsched-result/2``, perhaps with its decision as a model.
-    """
-    if strangers := list(_identity(rules, instance, result)):
-        *others, last = strangers
-        return Verdict([*others, f"{last}; nothing else was checked, as the two do not belong together"])
-    name = result.get("objective_name", instance.objective)
-    if not isinstance(name, str) or name not in rules.objectives:
-        known = ", ".join(rules.objectives)
-        why = f"objective_name: {name!r:.80} is not an objective of '{rules.name}', which has {known}"
-        return Verdict([why])
-    instance, sense = instance.model_copy(update={"objective": name}), rules.objectives[name]
-    faults: list[str] = []
-    if result.get("sense", sense) != sense:
-        faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
-    report, told = _decision(rules, instance, result.get("decision"))
-    proofs, evident = _proofs(rules, instance, result.get("certificate")), None
-    if not proofs and _reason(result) == "infeasible":
-        evident = self_evident(rules.prover(instance))
-    claims = _Claims(result, sense, report, proofs, evident is not None)
-    faults += [*told, *claims.faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", evident), claims.on_trust)
-
-
-def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
-    if (found := result.get("problem", "sizing")) != rules.name:
-        yield f"problem: the result is of {found!r:.80}, the instance of '{rules.name}'"
-    if (found := result.get("instance", instance.name)) != instance.name:
-        yield f"instance: the result is of {found!r:.80}, not of '{instance.name}'"
-        return
-    found = result.get("digest")
-    unknown = found == "" and (_is_older(result) or _reason(result) == "no_solution")
-    if not unknown and found != (own := digest_of(instance)):
-        told = f"another instance than this '{instance.name}', or it was changed since"
-        yield f"digest: the result is of {told}: {found!r:.80} is not {own}"
-
-
-def _is_older(result: Mapping[str, Any]) -> bool:
+def is_older(result: Mapping[str, Any]) -> bool:
     """Whether it is of the format before, which told neither what was asked nor of which instance."""
     return result.get("digest") == "" and result.get("gap_asked") is None
 
 
-def _reason(result: Mapping[str, Any]) -> str:
+def reason_of(result: Mapping[str, Any]) -> str:
     """Why the solver stopped."""
     ended = result.get("termination")
     return str(ended.get("reason")) if isinstance(ended, dict) else ""
-
-
-def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Report | None, list[str]]:
-    if document is None:
-        return None, []
-    try:
-        known = isinstance(document, rules.decision)
-        decision = document if known else validated(rules.decision, document)
-    except InputError as error:
-        return None, [f"decision: {fault}" for fault in error.faults]
-    report = rules.check(instance, decision)
-    return report, report.faults
-
-
-def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
-    """What a certificate proves, by the field that claims it, the best last; empty without one."""
-    if certificate is None:
-        return {}
-    prices = certificate.get("prices") if isinstance(certificate, dict) else None
-    if not isinstance(prices, dict) or number(certificate, "bound") is None:
-        return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
-    prove = rules.prover(instance)
-    by_prices = _finite(prove(prices, ()))
-    if not (tree := certificate.get("tree")):
-        told = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
-        return {"bound": by_prices if certificate.get("price_bound") is None else Proof([told])}
-    if not isinstance(tree, list) or number(certificate, "price_bound") is None:
-        told = "a tree is a list of nodes, beside 'price_bound', a number"
-        return {"bound": Proof([f"certificate: {told}"])}
-    by_cases = _finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
-    return {"price_bound": by_prices, "bound": by_cases}
-
-
-def _finite(proof: Proof) -> Proof:
-    """The proof, or that it is none: only what leaves no decision proves more than any number."""
-    if not proof.faults and not is_finite(proof.bound) and not proof.excess > 0:
-        return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
-    return proof
 
 
 def _seconds(value: Any) -> float:
@@ -306,7 +107,7 @@ def _seconds(value: Any) -> float:
     return float(value) if is_finite(value) else 0.0
 
 
-class _Claims:
+class Claims:
     """The claims of one result: what it says, and what was recomputed and proven of it.
 
     ``sign`` turns values into costs: 1 where less is better, -1 where more is. That there is no decision may
@@ -328,7 +129,7 @@ class _Claims:
         self.certificate: dict[str, Any] = certificate if isinstance(certificate, dict) else {}
         self.recomputed = None if report is None else report.objective
         self.size = 0.0 if report is None else report.size
-        self.reason, self.older = _reason(result), _is_older(result)
+        self.reason, self.older = reason_of(result), is_older(result)
         bounds = number(result, "bound"), number(self.certificate, "bound")
         unsaid = max(LEAST, _SAID_BEFORE * abs(bounds[1] or 0.0))
         self.evident = evident
@@ -339,7 +140,7 @@ class _Claims:
     def on_trust(self) -> bool:
         """Whether something is said that neither the certificate nor the result itself can show."""
         gap = number(self.result, "gap")
-        asked_for_more = gap is None or not _is_within(gap, _USUAL_GAP)
+        asked_for_more = gap is None or not is_within(gap, _USUAL_GAP)
         return self.beyond_proof or (self.older and self.reason == "optimal" and asked_for_more)
 
     def faults(self) -> Iterator[str]:
@@ -401,7 +202,7 @@ class _Claims:
         if objective is None or bound is None or asked is None:
             return
         gap = gap_between(objective, bound)
-        if gap <= asked if reason == "feasible" else not _is_within(gap, asked):
+        if gap <= asked if reason == "feasible" else not is_within(gap, asked):
             yield f"termination: '{reason}' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
 
     def _honesty(self) -> Iterator[str]:

@@ -21,8 +21,8 @@ from wattsched.instances.sizing.validity import faults_of
 from wattsched.perfmodels.profile import find
 from wattsched.problems import problem
 from wattsched.replay.jobs.trace import trace_of
-from wattsched.verification.claims import check_result
 from wattsched.verification.sizing.left_out import decided
+from wattsched.verification.verdict import check_result
 
 ROW = {"gpus": [1, 4], "pool": ["A", "A"], "completion_s": [900.0, 400.0], "power_w": [200.0, 800.0]}
 LARGE = {**ROW, "gpus": [8, 16]}

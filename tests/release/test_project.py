@@ -67,7 +67,11 @@ def test_the_workflow_runs_the_commands_of_the_readme_on_every_python(metadata: 
     commands = [step["run"] for step in job["steps"] if "run" in step]
     said = re.search(r"## Try it.*?```console\n(.*?)```", text_of("README.md"), re.DOTALL)
     assert said is not None
-    assert commands == [*(line.partition("#")[0].strip() for line in said[1].splitlines()), "make check", "make dist"]
+    assert commands == [
+        *(line.partition("#")[0].strip() for line in said[1].splitlines()),
+        "make check",
+        "make dist",
+    ]
     targets = re.findall(r"^([\w-]+):", text_of("Makefile"), re.MULTILINE)
     assert {command.removeprefix("make ") for command in commands} <= set(targets)
     pythons = [f"Programming Language :: Python :: {one}" for one in job["strategy"]["matrix"]["python"]]

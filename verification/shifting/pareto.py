@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.verification.claims import WITHOUT_DECISION, Rules, Verdict, check_result
+from wattsched.verification.claims import WITHOUT_DECISION
 from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
+from wattsched.verification.verdict import Rules, Verdict, check_result
 
 TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items()}
 """Criterion to the name of its budget and total."""

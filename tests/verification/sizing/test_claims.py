@@ -21,12 +21,12 @@ from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 from wattsched.solvers.registry import names
-from wattsched.verification import claims
 from wattsched.verification.report import Proof, Report
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.rows import rows_of
+from wattsched.verification.verdict import check_result
 
 MANY = settings(max_examples=examples(80))
 
@@ -133,9 +133,7 @@ def test_a_decision_that_beats_the_proof_is_a_contradiction() -> None:
     def told(proof: Proof) -> bool:
         report = Report([], 3900.0)
         rules = replace(problem("sizing"), prover=lambda _: lambda *_: proof, check=lambda *_: report)
-        return any(
-            "no decision can beat" in fault for fault in claims.check_result(rules, SIX, result).faults
-        )
+        return any("no decision can beat" in fault for fault in check_result(rules, SIX, result).faults)
 
     assert told(Proof([], bound=4000.0, reach=4000.0))
     assert not told(Proof([], bound=4000.0, reach=4000.0, leeway=100.0))
