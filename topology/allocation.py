@@ -1,4 +1,4 @@
-"""From block sizes to concrete GPUs: the buddy allocator, with few migrations of running jobs."""
+"""Buddy allocator that maps block sizes to concrete GPUs with few migrations of running jobs."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Requests:
 
     @cached_property
     def n_held(self) -> IntArray:
-        """How many GPUs each job holds now, 0 when it is not running."""
+        """Number of GPUs that each job holds now, 0 when it is not running; shape (n_jobs,)."""
         return np.bincount(self.holder, minlength=len(self))
 
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """Where the jobs run.
+    """Blocks and GPUs of the jobs after an allocation.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class _Places:
 
     @cached_property
     def _ends(self) -> IntArray:
-        """Where the places of each job begin, and at last how many there are."""
+        """Offset of each job's first place, then the number of places; shape (n_jobs + 1,)."""
         return _before(self._n)
 
     @cached_property
@@ -185,7 +185,7 @@ class _Places:
         return self._ends.tolist(), self._best_first.tolist()
 
     def _crowd(self, some: IntArray) -> IntArray:
-        """How few GPUs around places of jobs that shrink others use, at one level of blocks after another.
+        """Compute the negated number of GPUs that other jobs use around each place, one row per block level.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class _Places:
 
     @cached_property
     def left(self) -> Occupancy:
-        """What those that just stay leave."""
+        """Occupancy of the pool once the uncontested jobs stay where they are."""
         jobs, start = self.uncontested
         size = self.requests.size[jobs]
         if len(jobs) <= _FEW:
@@ -227,7 +227,7 @@ class _Places:
 
 
 class _Attempt:
-    """Which running jobs stay where, so that all others fit, too.
+    """Choice of the running jobs that stay, and where, such that all other jobs fit, too.
 
     Attributes
     ----------
@@ -390,7 +390,7 @@ def _own_first(pool: Pool, requests: Requests, start: IntArray, some: IntArray) 
 
 
 def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
-    """Which ranges of positions below n have one in common with another."""
+    """Return the mask of ranges of positions below n that share a position with another range."""
     found = np.zeros(len(start), dtype=bool)
     if distinct(ranges(start, size), n):
         return found
@@ -402,7 +402,7 @@ def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
 
 
 def _before(holds: BoolArray | IntArray) -> IntArray:
-    """How often something holds, or how many there are, before each place; one entry more for the end."""
+    """Compute the cumulative sum before each entry, with the total as one more entry at the end."""
     return np.concatenate([[0], np.cumsum(holds)])
 
 

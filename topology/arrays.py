@@ -47,14 +47,14 @@ def stable_order(numbers: IntArray) -> IntArray:
 
 
 def distinct(numbers: IntArray, n: int) -> bool:
-    """Whether numbers below n all differ; to sort them takes longer."""
+    """True if numbers below n all differ; this is faster than to sort them."""
     there = np.zeros(n, dtype=bool)
     there[numbers] = True
     return int(np.count_nonzero(there)) == len(numbers)
 
 
 def occurring(numbers: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Which of the numbers below n occur, ascending, and the place of each in them; `numpy.unique` sorts."""
+    """Return the numbers below n that occur, ascending, and the place of each in them, without sorting."""
     there = np.zeros(n, dtype=bool)
     there[numbers] = True
     if there.all():

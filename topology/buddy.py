@@ -63,7 +63,7 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
 
 
 def _by_level(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
-    """Whether every aligned block is entirely free, level by level.
+    """Build for every level the mask of aligned blocks that are entirely free.
 
     Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
     structural blocks of at least that size; being sorted, they are a prefix of the line.
@@ -99,7 +99,7 @@ def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
 
 
 def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
-    """Whether jobs of these sizes can be placed together, by the theorem above.
+    """True if jobs of these sizes can be placed together, by the theorem above.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def demand_by_level(sizes: ArrayLike, n_levels: int) -> IntArray:
 
 
 class Occupancy:
-    """Which aligned blocks of a pool's line are entirely free, at every level.
+    """Aligned blocks of a pool's line that are entirely free, at every level.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class Occupancy:
 
     @property
     def free(self) -> BoolArray:
-        """Which GPUs are free, shape (n_gpus,); it changes with the blocks."""
+        """Mask of the free GPUs, shape (n_gpus,); a view that changes with the blocks."""
         return self._view(0)
 
     @property
@@ -172,16 +172,16 @@ class Occupancy:
         return np.array(self._free, dtype=np.int64)
 
     def lacks(self, level: int, demand: int) -> int:
-        """How many blocks of a level lack where so many GPUs are asked for; negative if some are left."""
+        """Return how many blocks a level lacks for a demand in GPUs; negative if some are left."""
         return (demand - self._free[level]) >> level
 
     def is_free(self, start: int, level: int) -> bool:
-        """Whether a block exists and is entirely free."""
+        """True if a block exists and is entirely free."""
         i = start >> level
         return i < self._size[level] and bool(self._whole[self._at[level] + i])
 
     def are_free(self, starts: IntArray, levels: IntArray) -> BoolArray:
-        """Which blocks, each of a level of its own, exist and are entirely free."""
+        """Return the mask of blocks, each of a level of its own, that exist and are entirely free."""
         i = starts >> levels
         exists = i < np.array(self._size)[levels]
         return exists & self._whole[np.where(exists, np.array(self._at)[levels] + i, 0)]
@@ -219,9 +219,9 @@ class Occupancy:
             level += 1
 
     def spares(self, start: int, level: int, demand: Sequence[int]) -> bool:
-        """Whether a free block can be given to one of the jobs that ask, and the others still fit.
+        """True if a free block can be given to one of the requesting jobs and the others still fit.
 
-        Of its level and those below there are as many less as are then asked for, of others it may be a part.
+        At its level and below, supply and demand fall alike; above, it may split a larger free block.
         """
         above = level + 1
         while above < len(self._size) and self.is_free(start, above):

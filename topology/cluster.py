@@ -21,7 +21,7 @@ ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])
 MOST_GPUS = 10_000_000
 
 Capacity = Literal["blocks", "nodes", "count"]
-"""What a job takes of a pool: an aligned block; GPUs of a node, or whole nodes and one part; any GPUs."""
+"""Unit in which jobs take GPUs: aligned blocks; GPUs of one node, or whole nodes and one part; any GPUs."""
 
 
 ALL_POOLS, BY_POOL = "[all pools]", "[by pool]"
@@ -219,7 +219,7 @@ class Cluster(Strict):
         return self
 
     def capacity_of(self, pool: str, gpu_type: str) -> Capacity:
-        """What jobs take of a pool."""
+        """Return the unit in which jobs take GPUs of a pool; see `Capacity`."""
         if isinstance(self.capacity, str):
             return self.capacity
         return self.capacity.get(pool) or self.capacity.get(gpu_type) or "blocks"

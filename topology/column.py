@@ -123,7 +123,7 @@ Column = FloatArray | IntArray | BoolArray | Coded | list[str]
 
 
 def length(column: Column) -> int:
-    """How many entries a column has."""
+    """Return the number of entries of a column."""
     return len(column.codes if isinstance(column, Coded) else column)
 
 

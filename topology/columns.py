@@ -202,7 +202,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         return np.full(len(self), none if default is None else default, dtype=dtype)
 
     def without(self, field: str) -> BoolArray:
-        """Which records have no value in a column, shape (n_records,)."""
+        """Return the mask of records without a value in a column, shape (n_records,)."""
         column = self.columns[field]
         if isinstance(column, Coded):
             return np.asarray(column.codes == NONE)
@@ -300,7 +300,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
 
 def form_of(records: Any) -> str:
-    """Which form records of a document, or from Python, have, so that only its faults are reported."""
+    """Return the form, rows or columns, that records have, so that only its faults are reported."""
     return COLUMNS if isinstance(records, dict | RecordColumns) else ROWS
 
 
@@ -333,7 +333,7 @@ def _defaults(columns: type[RecordColumns[Any]]) -> dict[str, Any]:
 
 @cache
 def _form(columns: type[RecordColumns[Any]], name: str) -> str:
-    """How a field is stored."""
+    """Return the name of the form in which a field is stored."""
     if name == columns.key:
         return "name"
     several = columns.several.get(name)

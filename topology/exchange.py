@@ -15,7 +15,7 @@ from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_
 from wattsched.topology.tree import cluster_from_tree, tree
 
 MAX_HOSTS = 200_000
-"""Of a file; the largest machine there was has 158,976."""
+"""Most hosts in one file; the largest machine there was has 158,976."""
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")

@@ -1,4 +1,4 @@
-"""What fields of file models take, and the base of these models."""
+"""Types of fields in file models, and the base class of these models."""
 
 from __future__ import annotations
 

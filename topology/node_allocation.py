@@ -29,7 +29,7 @@ class NoRoomError(ValueError):
 
 
 class Held(NamedTuple):
-    """What jobs hold now.
+    """GPUs that jobs hold now.
 
     Attributes
     ----------

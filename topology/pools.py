@@ -112,7 +112,7 @@ class Pool:
 
 
 class _Kind(NamedTuple):
-    """What the nodes of a pool have in common."""
+    """Attributes that all nodes of a pool share."""
 
     label: str | None
     gpu_type: str
@@ -206,7 +206,7 @@ def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
 
 
 def _works(nodes: NodeColumns, lines: Lines) -> BoolArray:
-    """Which GPUs take jobs."""
+    """Return the mask of GPUs that take jobs."""
     node, gpu = nodes.broken
     if not len(node):
         return np.ones(len(lines.node), dtype=bool)

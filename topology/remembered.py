@@ -1,4 +1,4 @@
-"""What is found of an object once and kept as long as the object is."""
+"""Caches of results per object, kept as long as the object lives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Last(Generic[R]):
         self._of: Callable[[Any], list[tuple[Any, R]]] = remembered(lambda thing: [])
 
     def answer(self, thing: Any, words: Any, found: Callable[[], R]) -> R:
-        """What was found last of the thing if the words were the same, else what is found now."""
+        """Return the last result for the object if it was computed for equal `words`, else call `found`."""
         last = self._of(thing)
         known = last[0] if last else None
         if known is None or known[0] != words:

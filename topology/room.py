@@ -1,4 +1,4 @@
-r"""What jobs take of a pool, by how its GPUs can be shared out, and the rows under which they fit.
+r"""Amounts that jobs take of a pool, by how its GPUs can be shared out, and the rows under which they fit.
 
 - ``blocks``: a job takes an aligned block of a power of two (`topology.buddy`).
 - ``nodes``: a job takes GPUs of one node or, where it has more, whole nodes and at most one part of another.
@@ -56,7 +56,7 @@ def largest_room(pool: Pool) -> int:
 
 
 def divides(sizes: IntArray) -> bool:
-    """Whether each size divides the next one."""
+    """True if each size divides the next one."""
     return all(large % small == 0 for small, large in pairwise(sizes.tolist()))
 
 
@@ -142,7 +142,7 @@ class Room:
         return int((size * (on_nodes // size)).sum())
 
     def gain(self, size: int) -> int:
-        """By how much a node that sleeps adds to the capacity of a size when it is woken."""
+        """Return the GPUs that waking one sleeping node adds to the capacity of a size."""
         whole = self.pool.gpus_per_node
         if self.pool.capacity == "count":
             return whole
@@ -152,7 +152,7 @@ class Room:
         return whole & -size if size <= whole else 0
 
     def least_awake(self, taken: IntArray) -> int:
-        """How many of the nodes that sleep jobs that take so much need at least, by the rows by size."""
+        """Compute a lower bound, from the rows by size, on the sleeping nodes that these jobs need awake."""
         most = 0
         for size in self.sizes(taken) if len(taken) else ():
             lacking = int(self.use(taken, size).sum()) - self.capacity(size)
@@ -161,7 +161,7 @@ class Room:
         return most
 
     def use(self, taken: IntArray, size: int) -> IntArray:
-        """What jobs that take so much take of these sets."""
+        """Compute the use of each job in the row of a size, from the GPUs that it takes."""
         if self.pool.capacity == "count":
             return taken
         if self.pool.capacity == "blocks":
