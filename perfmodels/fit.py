@@ -228,7 +228,7 @@ def _source(measurements: str | Path | Sequence[str | Path] | Measurements, jobs
 
 
 def _too_few(m: Measurements, timed: Measurements, folds: int) -> str:
-    """Why there is no error on unseen data."""
+    """Explain why there is no error on unseen data."""
     if not folds:
         return "no error on unseen data was asked for"
     at = "" if m.power_limit_w is None else f" at {m.power_limit_w.max():g} W"

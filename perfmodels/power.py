@@ -21,7 +21,7 @@ def _increasing(values: list[float], field: ValidationInfo) -> list[float]:
 
 EXPONENTS, USUAL_EXPONENT = (1.0, 5.0), 3.0
 CLOCKS_FOR_EXPONENT = 4
-"""Of fewer clocks, static and dynamic watts and an exponent meet the measurements whatever these are."""
+"""Least number of clocks that determines the exponent; with fewer, every exponent fits the measurements."""
 TOTAL_WEIGHT = 1e4
 """Weight of the sum of all watts, where that is a board's limit, against relative errors of the watts."""
 INCREASING = (Field(min_length=1), AfterValidator(_increasing))
@@ -67,7 +67,7 @@ class FrequencyModel(Strict):
         return f / self.max_mhz
 
     def stretch(self, frequency_mhz: ArrayLike) -> FloatArray:
-        """How much longer the computation of a sample takes than at `max_mhz` (>= 1)."""
+        """Compute the time of a sample's computation relative to that at `max_mhz` (>= 1)."""
         return self.stretch_at(self.relative(frequency_mhz))
 
     def stretch_at(self, relative_frequency: ArrayLike) -> FloatArray:
@@ -104,7 +104,7 @@ class PowerModel(Strict):
 
 
 NOISE = 0.05
-"""By how much a measured slowdown may rise with the limit, relative: runs are not equally fast every time."""
+"""Relative amount by which a measured slowdown may rise with the limit, as no two runs are equally fast."""
 
 
 class PowerLimitTable(Strict):
@@ -151,7 +151,7 @@ class PowerLimitTable(Strict):
         return self
 
     def stretch(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> FloatArray:
-        """How much longer the computation takes than at the highest limit (>= 1); nan: no limit set."""
+        """Compute a computation's time relative to that at the highest limit (>= 1); nan: no limit set."""
         return self._interpolate(self.slowdown, local_batch, power_limit_w)
 
     def computing_w(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> FloatArray:

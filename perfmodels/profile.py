@@ -62,7 +62,7 @@ class Configurations:
 
 
 class Profile(Strict):
-    """How fast a model trains on a GPU type, and what it draws.
+    """Speed of a model on a GPU type, and the watts that it draws.
 
     Attributes
     ----------

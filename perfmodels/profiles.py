@@ -1,4 +1,4 @@
-"""Which profiles are known: those that a user gives, and the catalogue's."""
+"""Lookup of profiles: those that a user gives, then those of the catalogue."""
 
 from __future__ import annotations
 

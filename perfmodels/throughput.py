@@ -14,12 +14,12 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.topology.fields import Count, NonNegative, Strict
 
 GAMMAS = (1.0, 10.0)
-"""From phases that take turns to phases that overlap."""
+"""Bounds of the overlap exponents: at 1 phases take turns, at 10 they overlap."""
 Overlap = Annotated[float, Field(ge=GAMMAS[0], le=GAMMAS[1])]
 
 TIMES = ("alpha_c", "beta_c", "alpha_r", "beta_r", "alpha_n", "beta_n")
 SHAPES = {"gamma": GAMMAS, "gamma_c": GAMMAS, "memory_bound_share": (0.0, 1.0)}
-"""What is fitted: seconds from 0, and shapes with their bounds; the least where nothing was measured."""
+"""Bounds of the fitted shapes (fitted seconds are 0 or more); the lower one where nothing was measured."""
 ALPHAS, BETAS, SHARE = [2, 4], [3, 5], 8
 SMALLEST_S = 1e-8
 SHORTEST_STEP_S = 1e-6
@@ -29,7 +29,7 @@ BATCHES_FOR_GAMMA_C = 5
 
 
 def sync_terms(gpus: ArrayLike, nodes: ArrayLike) -> FloatArray:
-    """What T_sync multiplies alpha_r, beta_r, alpha_n and beta_n with, shape (..., 4); 0: not involved."""
+    """Compute the factors of alpha_r, beta_r, alpha_n, beta_n in T_sync, shape (..., 4); 0: not involved."""
     k, n = np.broadcast_arrays(np.asarray(gpus, dtype=float), nodes)
     terms = np.zeros((*k.shape, 4))
     for first, regime in ((0, (k > 1) & (n <= 1)), (2, (k > 1) & (n > 1))):
@@ -203,7 +203,7 @@ def held_out_error(measurements: Measurements, *, folds: int = 4, seed: int = 0)
 
 
 def tells_sync(m: Measurements) -> bool:
-    """Whether measurements tell synchronisation from computation: by its time, or by several GPU counts."""
+    """True if measurements tell synchronisation from computation: by its time, or by several GPU counts."""
     return m.sync_time_s is not None or bool(np.ptp(m.gpus) > 0)
 
 

@@ -1,4 +1,4 @@
-"""What DCGM calls things, and logs of ``dcgmi dmon -e 155,203,100,160``.
+"""Names of DCGM's fields, and the reader of logs of ``dcgmi dmon -e 155,203,100,160``.
 
 ``dcgmi dmon`` prints a table: ``#Entity`` and a short name for each field, a line of units, and a line for
 each GPU, ``GPU 0    123.456    98    1410``; both first lines again after every 14 lines. It tells no times.
@@ -29,7 +29,7 @@ PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_name
 
 
 def recognises(text: str) -> bool:
-    """Whether a text begins as the output of ``dcgmi dmon``."""
+    """True if a text begins as the output of ``dcgmi dmon``."""
     return bool(HEADER.match(text.lstrip()))
 
 

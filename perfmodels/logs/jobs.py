@@ -1,4 +1,4 @@
-"""What jobs did according to logs: the table of measured steps is completed by the watts of its jobs.
+"""Power of jobs from logs: the table of measured steps is completed by the watts of its jobs.
 
 What counts are of each GPU of a job (at each power limit, where that changed) the samples from the first to
 the last in which it is busy, less the first tenth, in which the job warms up. A GPU is busy when a kernel
@@ -34,7 +34,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """What a job did on its GPUs at one setting.
+    """Power, utilisation and clock of a job's GPUs at one setting, from logs.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> 
 
 
 def _names(samples: Samples) -> list[str]:
-    """What rows can name."""
+    """Return the names that rows can use: jobs, or logs for samples without a job."""
     return [str(name) for name in np.unique(np.where(samples.job == "", samples.log, samples.job))]
 
 
@@ -190,7 +190,7 @@ def _pod(name: str) -> str:
 
 
 def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
-    """What a job did at each of its power limits, where it was busy for long enough."""
+    """Summarise a job at each of its power limits where it was busy for long enough."""
     limits = np.unique(samples.power_limit_w)
     alike = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
     runs = [_run(row, samples.only(chosen), place) for chosen in alike]

@@ -35,12 +35,12 @@ COLUMNS = {
     ),
     "power_limit_w": (("enforced.power.limit", "power.limit"), "W", MOST_W),
 }
-"""What a column of a sample is called, the first that is there, with its unit and its largest value."""
+"""Accepted names of each column of a sample, the first found counts; its unit and its largest value."""
 GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_serial")
 
 
 def recognises(text: str) -> bool:
-    """Whether a text begins as such a log does, with its header or without."""
+    """True if a text begins as such a log does, with its header or without."""
     first = _cells(text.lstrip().partition("\n")[0])
     return any(cell.startswith(POWER) or VALUE.fullmatch(cell) for cell in first)
 

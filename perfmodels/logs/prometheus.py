@@ -29,7 +29,7 @@ MS_PER_S = 1000.0
 
 
 def recognises_text(text: str) -> bool:
-    """Whether a text is scraped from an exporter of DCGM's metrics."""
+    """True if a text is scraped from an exporter of DCGM's metrics."""
     head = text.lstrip()[:100_000]
     return head.startswith(("#", "DCGM_")) and re.search(r"^DCGM_\w+\{", head, re.MULTILINE) is not None
 
@@ -71,7 +71,7 @@ def _unescaped(text: str) -> str:
 
 
 def recognises_answer(text: str) -> bool:
-    """Whether a text is an answer of Prometheus."""
+    """True if a text is an answer of Prometheus."""
     return text.lstrip().startswith("{") and '"resultType"' in text
 
 

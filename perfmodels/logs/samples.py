@@ -1,4 +1,4 @@
-"""What every log of GPUs is read into: samples, each what one GPU did at a moment or over a window."""
+"""Samples, the common form of all GPU logs: each is what one GPU did at a moment or over a window."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from wattsched.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_i
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 Texts = NDArray[np.object_]
-"""Of few different texts, each of which is there once."""
+"""Array of few different texts, each of which is stored once."""
 
 MOST_W, MOST_MHZ, MOST_PERCENT = 1e5, 1e5, 100.0
 BLANK = ("", "-", "n/a", "nan", "+nan", "unknown error")
-"""How programs write that they could not read a value; nvidia-smi also puts the reason in brackets."""
+"""Words for a value that could not be read; nvidia-smi also puts the reason in brackets."""
 UUID = "GPU-"
 
 

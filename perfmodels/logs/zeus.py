@@ -24,7 +24,7 @@ MOST_S, MOST_J = 1e10, 1e12
 
 
 def recognises_windows(text: str) -> bool:
-    """Whether a text begins with the header of such a log."""
+    """True if a text begins with the header of such a log."""
     return tuple(_cells(text.lstrip().partition("\n")[0])[: len(HEADER)]) == HEADER
 
 
@@ -69,7 +69,7 @@ def _cells(line: str) -> list[str]:
 
 
 def recognises_profile(text: str) -> bool:
-    """Whether a text is a profile of power limits."""
+    """True if a text is a profile of power limits."""
     return text.lstrip().startswith("{") and '"measurements"' in text and '"power_limit"' in text
 
 
