@@ -27,7 +27,7 @@ _EXPLAINED = 3_000_000
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known when the solver has ended.
+    """State of a call when the solver has ended, from which its result is built.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class Evidence:
         )
 
     def _own(self, cost: float | None = None) -> SolverAnswer:
-        """What the solver asked for found by itself; `cost` is its decision's, where that was checked."""
+        """Summarise the requested solver's own answer; `cost` is its decision's, where that was checked."""
         call, asked, bound = self.call, self.asked, self._own_bound
         if cost is None:
             found = (one.cost for one in self.candidates if one.solution is asked)
@@ -309,7 +309,7 @@ class Evidence:
         return self.asked.termination.detail if self.asked.termination.reason == "error" else ""
 
     def _reasons(self) -> list[str]:
-        """Which limits are short, and by how much; empty when that cannot be shown."""
+        """Describe which limits are short, and by how much; empty when that cannot be shown."""
         from wattsched.solvers.infeasibility import short_rows
 
         problem, left_s = self.call.problem, self.call.timer.remaining_s()
@@ -328,7 +328,7 @@ class Evidence:
 
 
 def _whole(model: Model[Any]) -> bool:
-    """Whether the program holds every decision: of some of the columns it says nothing that none exists."""
+    """True if the program holds every decision; with some of the columns it cannot prove that none exists."""
     return model.outside == math.inf
 
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from wattsched.solvers.worker import Worker
 
 EARLIER = "initial_solution"
-"""Who made an earlier decision, in messages."""
+"""Source, in messages, of an earlier decision."""
 
 BRANCHING = "branching"
-"""Who made a decision that was found when another one was to be proven."""
+"""Source of a decision that was found when another one was to be proven."""
 
 IN_PLACE = "in place"
-"""Who made a decision in which no job moves, where moves have a price that options do not say."""
+"""Source of a decision in which no job moves, where moves have a price that options do not say."""
 
 ROUNDING = 1e-6
 """A bound may be so much beyond a decision's cost, relative to it, by rounding."""
@@ -49,7 +49,7 @@ UNCHECKED: dict[Limit | None, str] = {
     "time": "no decision was checked in time",
     "stopped": "no decision was checked before the call was stopped",
 }
-"""What is said by default of calls without a decision."""
+"""Default messages, by limit, for calls that end without a decision."""
 
 _BUILD_SHARE = 0.7
 """Share of the time limit that a formulation may take, which may generate columns for as long as it can."""
@@ -94,7 +94,7 @@ class Candidate:
 
 @dataclass
 class Call:
-    """What is asked for, and what has been made of it so far.
+    """State of one `solve` call: its request, models, incumbent and bound.
 
     Attributes
     ----------
@@ -157,12 +157,12 @@ class Call:
 
     @property
     def sign(self) -> float:
-        """What turns the objective into a cost."""
+        """Factor that turns the objective into a cost."""
         return 1.0 if self.problem.objectives[self.instance.objective] == "min" else -1.0
 
     @cached_property
     def prover(self) -> ProveLeaf:
-        """What proves certificates of the instance."""
+        """Function that proves certificates of the instance."""
         return self.problem.prover(self.instance)
 
     def say(self, told: str) -> None:
@@ -183,12 +183,12 @@ class Call:
 
     @property
     def by_heuristic(self) -> bool:
-        """Whether a heuristic of the problem is asked for, and of solvers only a bound."""
+        """True if a heuristic of the problem is requested; solvers then find only a bound."""
         return self.solver in self.problem.heuristics
 
     @property
     def exact(self) -> bool:
-        """Whether the solver finds the optimum when it has the time."""
+        """True if the solver finds the optimum when it has the time."""
         return not self.by_heuristic and find_solver(self.solver).exact
 
     @property

@@ -179,7 +179,7 @@ def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certif
 def by_cases(
     call: Call, model: Model[Any], decision: Any, cost: float, certificate: Certificate | None
 ) -> Cases[Any] | None:
-    """What a problem's own branching finds where prices alone do not prove a decision within the gap.
+    """Prove a decision by the problem's own branching where prices alone do not prove it within the gap.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
 
 
 def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
-    """What a tree that counts proves of a value, as the independent proof finds, and its nodes."""
+    """Prove a value by a tree that counts; return the independent proof's result and the nodes."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
     if timer.over():
         return Proof(), []
@@ -250,7 +250,7 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
 
 
 def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
-    """What a tree over choices proves of a value, as the independent proof finds, and its nodes.
+    """Prove a value by a tree over choices; return the independent proof's result and the nodes.
 
     Its root, which is prices alone, is tried even where there is to be no tree.
     """
@@ -263,7 +263,7 @@ def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list
 
 
 def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
-    """What prices prove alone; of a bottleneck that of its worst threshold."""
+    """Prove a bound by prices alone; for a bottleneck, the bound is that of its worst threshold."""
     from wattsched.solvers.dual import dual_prices
 
     assert model.named_prices is not None
@@ -274,7 +274,7 @@ def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
 
 
 def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
-    """What a tree over choices proves of a bottleneck: that no decision is as good as to cost less."""
+    """Prove by a tree over choices that no decision has a bottleneck that costs less than a value."""
     from wattsched.solvers.bottleneck import bottleneck_of
 
     bottleneck = bottleneck_of(model.listed)
@@ -288,7 +288,7 @@ def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, 
 
 
 def _verified(call: Call, nodes: list[Node]) -> Proof:
-    """What nodes prove by the independent proof."""
+    """Return what the independent proof makes of the nodes."""
     if not nodes:
         return Proof()
     sense = call.problem.objectives[call.instance.objective]

@@ -24,11 +24,11 @@ LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 MOST_PROCESSES = 256
 ANSWER_S = 5.0
-"""In which a scheduler answers, if there is one."""
+"""Seconds in which a scheduler answers, if there is one."""
 GRACE_S = 1.0
-"""In which a worker of a local cluster ends by itself; one that is busy does not."""
+"""Seconds in which a worker of a local cluster ends by itself; one that is busy does not."""
 TRIM = "MALLOC_TRIM_THRESHOLD_"
-"""By which Dask has workers return memory at once; passes over arrays take twice as long then."""
+"""Variable by which Dask has workers return memory at once; passes over arrays take twice as long then."""
 _ADDRESS = re.compile(r"(?:[a-z]+://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
 
 

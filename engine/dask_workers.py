@@ -23,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LIBRARIES = ("highspy", "ortools", "pyomo", "numpy", "scipy", "distributed")
-"""Of which client and workers need the same versions, or their results would not be the same."""
+"""Libraries of which client and workers need the same versions, or their results would differ."""
 
 
 class DaskExecutor:
@@ -44,7 +44,7 @@ class DaskExecutor:
     def completed(
         self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[int, R]]:
-        """As `Executor.completed`, in the order in which they end."""
+        """Yield number and outcome of each task as in `Executor.completed`, the first to end first."""
         from distributed import as_completed
 
         def done(*packed: bytes) -> R:
@@ -75,7 +75,7 @@ class DaskExecutor:
         return max(1, asked, sum(int(worker["nthreads"]) for worker in info.values()))
 
     def kept(self, values: Iterable[Any]) -> Kept:
-        """As `Executor.kept`; what is lost with a worker is made again from bytes that the scheduler has."""
+        """Keep values on workers as in `Executor.kept`; the scheduler can make lost ones again."""
         self.tell_without_workers()
         return _OnWorkers(self, values)
 
@@ -132,7 +132,7 @@ class _OnWorkers:
         self._values = [executor.submitted(unpacked, self._common, same, _packed(value)) for value in values]
 
     def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """As `Kept.each`."""
+        """Call a function on each value where it is kept, as `Kept.each`."""
 
         def called(value: Any, *packed: bytes) -> bytes:
             from wattsched.dask_workers import call_packed

@@ -227,7 +227,7 @@ def _end(due: list[_Ending]) -> None:
 
 
 def _imports(ident: int) -> bool:
-    """Whether a thread is in the middle of an import."""
+    """True if a thread is in the middle of an import."""
     frame = sys._current_frames().get(ident)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):
@@ -272,7 +272,7 @@ class Uncollected:
 
 
 def left() -> bool:
-    """Whether a thread that was given up still runs."""
+    """True if a thread that was given up still runs."""
     return any(thread.is_alive() for thread in _given_up)
 
 

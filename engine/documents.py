@@ -147,12 +147,12 @@ def _require_object(document: Any, source: str) -> None:
 
 
 def is_result(document: Any) -> bool:
-    """Whether a parsed document is a result."""
+    """True if a parsed document is a result."""
     return isinstance(document, dict) and document.get("format") in RESULT_FORMATS
 
 
 def is_decision(document: Any) -> bool:
-    """Whether a parsed document is a bare decision rather than an instance or a result."""
+    """True if a parsed document is a bare decision rather than an instance or a result."""
     known = isinstance(document, dict) and "format" not in document
     return known and "waiting" in document and "cluster" not in document
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wattsched.formulations.model import Model
 
 SLACK_S = 0.02
-"""What a call that keeps its time may take beyond it before it is given up."""
+"""Seconds beyond its time limit after which a call that keeps its own time is given up."""
 
 CALM_S = 10.0
 """Calls with a shorter limit are not interrupted by Python's search for cyclic garbage."""
@@ -190,9 +190,9 @@ def _watched(request: Request, stop: Event | None) -> Result:
 
 
 def _ends_when_told(request: Request) -> bool:
-    """Whether a call looks soon enough by itself whether it is to stop, or out of time: it needs no watch.
+    """True if a call checks its time limit and stop requests often enough to run without a watchdog.
 
-    So do small rounds of a session, unless they have little time.
+    Small rounds of a session do so, unless they have little time.
     """
     time_s = request.limits.time_s
     ours = request.brief and request.formulation is None and (time_s is None or time_s >= _AMPLE_S)

@@ -1,4 +1,4 @@
-"""What other programs write and read: `import_trace`, `export_program`, `export_topology`, `json_schema`."""
+"""Exchange with other programs: `import_trace`, `export_program`, `export_topology`, `json_schema`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where many runs are done: in this process, one after the other, or by the workers of a Dask cluster.
+"""Executors of many runs: in this process, one after the other, or on the workers of a Dask cluster.
 
-Who has runs to do hands them to an `Executor`, and does not know which of the two it is. So does who has
-shards of something large, which stay where they are while functions are called on them.
+Code that has runs to do hands them to an `Executor`, and does not know which of the two it is. So does code
+with shards of something large, which stay where they are while functions are called on them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Executor(Protocol):
         """
 
     def workers(self) -> int:
-        """How many tasks are done at once now, at least 1."""
+        """Return the number of tasks that are done at once now, at least 1."""
 
     def kept(self, values: Iterable[Any]) -> Kept:
         """Hand values out, on which functions are to be called again and again."""
@@ -65,7 +65,7 @@ class SerialExecutor:
     def completed(
         self, function: Callable[..., R], tasks: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[int, R]]:
-        """As `Executor.completed`, in the order of the tasks."""
+        """Yield number and outcome of each task as `Executor.completed`, in the order of the tasks."""
         return ((number, function(*task)) for number, task in enumerate(tasks))
 
     def workers(self) -> int:
@@ -73,7 +73,7 @@ class SerialExecutor:
         return 1
 
     def kept(self, values: Iterable[Any]) -> Kept:
-        """As `Executor.kept`; they stay here."""
+        """Keep values as `Executor.kept`; they stay in this process."""
         return _Here(list(values))
 
 
@@ -84,7 +84,7 @@ class _Here:
         self._values = values
 
     def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """As `Kept.each`."""
+        """Call a function on each value in this process, as `Kept.each`."""
         return [function(value, *arguments) for value in self._values]
 
 

@@ -1,4 +1,4 @@
-"""What is installed only on demand, the extras of `pyproject.toml`, and how to say that it is missing."""
+"""Optional dependencies, the extras of `pyproject.toml`, and how to say that one is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXTRAS = {
 
 
 def missing(extra: str) -> str:
-    """What is not installed of an extra, to go on with after ``--plot needs``; empty where all is there."""
+    """Name what is not installed of an extra, to follow ``--plot needs``; empty where all is there."""
     absent = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if not absent:
         return ""

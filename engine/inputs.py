@@ -1,4 +1,4 @@
-"""What files may bring in: bytes counted as they are expanded, text, JSON, rows of CSV; how it is echoed."""
+"""Limits on what files bring in: bytes as they are expanded, text, JSON, rows of CSV; how it is echoed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from typing import Any, BinaryIO, TypeVar
 
 MOST_MB_VARIABLE = "WATTSCHED_INPUT_MB"
 MOST_MB = 50
-"""Of one file, after decompression; instances of 100,000 jobs have 7 to 18 MB, public traces up to 8 MB."""
+"""Most megabytes of a file once decompressed; instances of 100,000 jobs have 7 to 18, public traces 8."""
 BYTES_PER_MB = 1_000_000
 MOST_RATIO, FREE_BYTES = 100, 1_000_000
-"""What is compressed further is no document or table, from so many bytes on; real files reach 20 to 1."""
+"""Highest compression ratio of a file, checked beyond so many bytes; real files reach 20 to 1."""
 VALUES_PER_MB = 60_000
-"""Of JSON: fields and entries of lists; instances of 100,000 jobs have 0.4 to 1.4 million in all."""
+"""Most JSON fields and list entries per megabyte allowed; 100,000 jobs have 0.4 to 1.4 million in all."""
 KEYS_PER_MB = 10_000
-"""Of one JSON object, which no field takes so many of."""
+"""Most keys in one JSON object per megabyte allowed; no field takes so many."""
 MOST_DIGITS = 19
 DEEPEST = 200
 """Lists and objects within each other; documents have ten."""
@@ -39,7 +39,7 @@ LONGEST_CELL = 200
 MOST_NAMED = 24
 """Columns that a message lists."""
 LARGEST, SMALLEST = 1e12, 1e-12
-"""Of the numbers of tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
+"""Range of sizes of numbers in tables, but for 0: beyond, sums lose their seconds, and quotients overflow."""
 COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 """Tables that are read beside Gavel's lists: of jobs on one GPU, and on all that they ask for."""
 
@@ -218,7 +218,7 @@ def json_in(text: str, parse_constant: Callable[[str], float] = float) -> Any:
 
 
 def _nested_beyond(most: int, document: Any) -> bool:
-    """Whether lists and objects are nested deeper than that: newer versions of Python read what is."""
+    """True if lists and objects are nested deeper than that: newer versions of Python read such documents."""
     level = [document] if isinstance(document, dict | list) else []
     for _ in range(most):
         parts = (outer.values() if isinstance(outer, dict) else outer for outer in level)
@@ -247,7 +247,7 @@ def _whole_number(text: str) -> float:
 
 
 def beside(path: Path, name: str) -> list[Path]:
-    """Where a file's companion is looked for: in its folder, and the one above."""
+    """Return the paths at which a file's companion is looked for: in its folder, and the one above."""
     return [path.parent / name, path.parent.parent / name]
 
 
@@ -303,7 +303,7 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
 
 
 def _separator(content: bytes) -> str:
-    """What separates the cells of the header: programs in some languages write semicolons."""
+    """Return the separator of the header's cells: programs in some languages write semicolons."""
     begin = content[:_CHUNK].removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     header = re.split(rb"[\r\n]", begin, maxsplit=1)[0]
     return next((found for found in ",;\t" if found.encode() in header), ",")
@@ -422,14 +422,14 @@ def printable(text: str) -> str:
 
 
 def echo(text: object, quote: str = "'", most: int = 60) -> str:
-    """What a file says, in a message: printable, quoted, and cut to a length that can be read."""
+    """Quote a text from a file in a message: printable, and cut to a length that can be read."""
     told = str(text)
     shown = printable(told[:most])
     return f"{quote}{shown}{quote}" if len(told) <= most else f"{quote}{shown}{quote}..."
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """Which known name is meant by one that is not known, as part of a message; empty if none is near."""
+    """Suggest the known name nearest to an unknown one, as part of a message; empty if none is near."""
     from difflib import get_close_matches
 
     spelt = {one.lower(): one for one in known}

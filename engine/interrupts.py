@@ -1,4 +1,4 @@
-"""What ends work from outside: Ctrl-C, which is never lost, nor taken for another error, and a deadline.
+"""Interrupts of work from outside: Ctrl-C, which is never lost, nor taken for another error, and a deadline.
 
 Python raises both wherever it happens to be. In a callback of the garbage collector or of a weak reference
 they are printed and forgotten, and libraries that are interrupted in their import make them an error of their
@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from types import FrameType
 
 _CALLBACK_S = 0.01
-"""In which a callback that has swallowed Ctrl-C has ended; if it has not, it is only tried again."""
+"""Seconds in which a callback that has swallowed Ctrl-C has ended; if it has not, it is only tried again."""
 
 
 PATIENCE_S = 0.9
-"""In which a process ends by itself that was asked to; it is ended then, in whatever it is."""
+"""Seconds in which a process ends by itself that was asked to; after them it is ended, whatever it does."""
 
 
 class GivenUp(BaseException):
@@ -30,7 +30,7 @@ class GivenUp(BaseException):
 
 
 class _Watch:
-    """Whether Ctrl-C ends this process, whether it came, and how often it is held back at the moment."""
+    """State of Ctrl-C: whether it ends this process, whether it came, and how often it is held back now."""
 
     on = False
     came = False
@@ -49,7 +49,7 @@ def watch_interrupts() -> None:
 
 
 def interrupted() -> bool:
-    """Whether Ctrl-C came, whatever the libraries made of it."""
+    """True if Ctrl-C came, whatever the libraries made of it."""
     return _Watch.came
 
 

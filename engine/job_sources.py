@@ -138,7 +138,7 @@ class JobSource:
 
     @property
     def draws(self) -> bool:
-        """Whether models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
+        """True if models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
         return self.form != LIST or not tells_work(self.file)
 
     def _notice_freedom(self) -> None:

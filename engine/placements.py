@@ -67,7 +67,7 @@ def _tell_unknown_models(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class PlacementTrial:
-    """What became of arriving tasks under some policies.
+    """Outcome of arriving tasks under some policies.
 
     Attributes
     ----------

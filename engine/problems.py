@@ -36,7 +36,7 @@ Heuristic = Callable[[DataT, str, Timer], DecisionT | None]
 
 @dataclass(frozen=True)
 class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT]):
-    """What is decided, how it is written down, and how answers are checked; see also `Rules`.
+    """Definition of a problem: how it is formulated, solved and checked; see also `Rules`.
 
     Attributes
     ----------

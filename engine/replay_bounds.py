@@ -70,7 +70,7 @@ def replay_bound(
 
 
 def is_replay_bound(document: Any) -> bool:
-    """Whether a parsed document is a bound on the schedules of a trace, of this format or another."""
+    """True if a parsed document is a bound on the schedules of a trace, of this format or another."""
     family = FORMAT.partition("/")[0]
     return isinstance(document, dict) and str(document.get("format")).partition("/")[0] == family
 
@@ -151,7 +151,7 @@ def _parts(trace: Trace, settings: ReplaySettings | None, *, energy: bool) -> Pa
 
 
 def _unlike(stated: Any, own: Any, place: str) -> Iterator[str]:
-    """Where a part of a bound is not that of a trace."""
+    """Yield the places at which a part of a bound differs from that of a trace."""
     if isinstance(stated, BaseModel) and isinstance(own, BaseModel):
         stated, own = dict(stated), dict(own)
     if isinstance(stated, dict) and isinstance(own, dict):

@@ -1,4 +1,4 @@
-"""How traces are replayed, and what all replays of one have in common."""
+"""Settings of replays, and what all replays of one trace have in common."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST_ROUND_S = 1e-3
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """How traces are replayed, and under which limits.
+    """Settings of replays of traces, limits included.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class ReplaySettings:
             raise ValueError(f"start: {error}") from None
 
     def over_time(self, asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
-        """What a kWh emits or costs from the first arrival on, or the same all the time."""
+        """Return what a kWh emits or costs from the first arrival on; a number is the same all the time."""
         if not isinstance(asked, str | Path):
             return Carbon.constant(float(asked))
         with naming(asked):

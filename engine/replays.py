@@ -101,7 +101,7 @@ class Journal:
             raise ValueError(f"folder: {told}; all workers need to share it")
 
     def file(self, replay: Replay, seed: int, suffix: Literal["running", "done"]) -> Path:
-        """Where a replay is kept."""
+        """Return the path of the file in which a replay is kept."""
         return self._checkpoints / f"{replay.name}-{seed}.{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""What `solve` is asked for, before and after its instance is read; it has an answer at any moment."""
+"""Requests of `solve`, before and after the instance is read; each has an answer at any moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wattsched.solvers.solution import Limits
 
 
 class Request:
-    """What `solve` is asked for; its timer runs from here.
+    """Request of a `solve` call; its timer runs from here.
 
     Attributes
     ----------

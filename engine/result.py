@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class TerminationReport(Strict):
-    """Why the solver stopped; `limit` is what cut it short, `detail` a sentence."""
+    """Reason why the solver stopped; `limit` is what cut it short, `detail` a sentence."""
 
     reason: Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
     limit: Literal["time", "gap", "nodes", "stopped"] | None = None
@@ -26,7 +26,7 @@ class TerminationReport(Strict):
 
 
 class SolverAnswer(TerminationReport):
-    """What the solver asked for found by itself, before the engine added a decision or a bound to it.
+    """Answer of the requested solver alone, before the engine added a decision or a bound to it.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Result(Strict):
 
     @property
     def solved(self) -> bool:
-        """Whether there is a checked decision."""
+        """True if there is a checked decision."""
         return self.decision is not None and self.checked
 
     def as_proven(self, gap: float = 1e-4) -> Result:

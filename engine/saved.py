@@ -1,4 +1,4 @@
-"""What is saved: points of policies against a baseline, the frontiers between them, and intervals."""
+"""Savings: points of policies against a baseline, the frontiers between them, and intervals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class PolicySavings:
-    """What one policy saves.
+    """Savings of one policy.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Savings:
-    """What a cluster would save under policies, against what it does now.
+    """Savings of a cluster under policies, against what it does now.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Savings:
 
 
 def at_completion(points: Sequence[Point], completion: float) -> Point | None:
-    """Where a frontier takes least energy while completion is no later; None where it is later everywhere.
+    """Return a frontier's point of least energy whose completion is no later; None where all are later.
 
     Where it is no later within the smallest budget still, the point of that.
     """

@@ -1,4 +1,4 @@
-"""What a cluster would save: energy at the same completion time, and completion time at the same energy.
+"""Savings of a cluster: energy at the same completion time, and completion time at the same energy.
 
 Each policy is replayed without a budget and within several budgets of energy. Between the points that these
 give its frontier is taken as straight. A run and the baseline are counted to the same end, the later of their
@@ -126,7 +126,7 @@ def savings(
     near = _last_kept([level[0] for level in found[-1].points])
 
     def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:
-        """What the last policy saves on the first seed."""
+        """Return the part of the energy that the last policy saves on the first seed."""
         other = replace(study, settings=changed_settings)
         return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
 
@@ -183,7 +183,7 @@ class _Base:
 
 @dataclass(frozen=True)
 class _Study:
-    """How policies are replayed against the baseline; the first of the levels is infinite: no budget."""
+    """Study that replays policies against the baseline; the first of the levels is infinite: no budget."""
 
     baseline: str
     levels: Sequence[float]

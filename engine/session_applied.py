@@ -1,4 +1,4 @@
-"""What jobs hold once a decision is what runs, and which decisions cannot be that any more."""
+"""Holdings of jobs once a decision is applied, and checks that a decision can still be applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision would change of what runs: which jobs start, stop, move or run otherwise."""
+"""Changes that a decision makes to what runs: which jobs start, stop, move or run otherwise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.instance import Instance
 
 Change = Literal["start", "stop", "resize", "move", "setting"]
-"""What becomes of a job; a setting is its clock, power limit or batch, with the same GPUs."""
+"""Change of a job; a setting is its clock, power limit or batch, with the same GPUs."""
 
 _SETTINGS = ("frequency_mhz", "batch_size")
 

@@ -1,4 +1,4 @@
-"""What callers of a session put in, from numpy, Arrow and lists: names, fields, GPUs in use."""
+"""Input of a session's callers, from numpy, Arrow and lists: names, fields, GPUs in use."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def divided(
 def assignments_of(
     names: list[str], held: AssignmentColumns | Sequence[Mapping[str, Any] | None]
 ) -> AssignmentColumns:
-    """What jobs hold, as assignments."""
+    """Return what jobs hold, as assignments."""
     if isinstance(held, AssignmentColumns):
         return divided(held, set(names))[0]
     listed = None if isinstance(held, str | Mapping) or not isinstance(held, Sequence) else list(held)

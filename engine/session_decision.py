@@ -29,7 +29,7 @@ UNDECIDED = -3
 
 @dataclass(frozen=True)
 class SessionDecision:
-    """What every job of a session is to do, in arrays; it is checked.
+    """Checked decision for every job of a session, in arrays.
 
     Attributes
     ----------
@@ -82,27 +82,27 @@ class SessionDecision:
 
     @property
     def solved(self) -> bool:
-        """Whether there is a decision."""
+        """True if there is a decision."""
         return self.brief.solved
 
     @property
     def objective(self) -> float | None:
-        """What the decision is worth; None where there is none."""
+        """Objective value of the decision; None where there is no decision."""
         return self.brief.objective
 
     @property
     def bound(self) -> float | None:
-        """What no decision is better than."""
+        """Bound on the objective that no decision is better than."""
         return self.brief.bound
 
     @property
     def gap(self) -> float | None:
-        """How far apart these are, relative to the objective."""
+        """Gap between objective and bound, relative to the objective."""
         return self.brief.gap
 
     @property
     def prices(self) -> dict[str, float]:
-        """What one more unit of a capacity or budget would improve the objective by."""
+        """Improvement of the objective by one more unit of each capacity or budget."""
         return self.brief.prices
 
     @property
@@ -112,7 +112,7 @@ class SessionDecision:
 
     @property
     def gpus_on_nodes(self) -> dict[str, int]:
-        """How many GPUs are used on each node that has any; jobs of a set use the same ones."""
+        """Number of GPUs in use on each node that has any; jobs of a set use the same ones."""
         node = self.assignments.coded("node")
         places = np.unique(np.stack([node.codes, self.assignments.gpu]), axis=1)[0]
         names, counts = np.unique(places, return_counts=True)

@@ -1,4 +1,4 @@
-"""What a session's round has besides jobs and cluster, and what becomes of it when somebody changes that."""
+"""Fields of a session's round besides jobs and cluster, and what becomes of it when they change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALLEST = {
 
 
 class _Same:
-    """What is not told stays as it is; None takes a limit away."""
+    """Default of an argument that leaves a value as it is; None takes a limit away."""
 
 
 SAME: Final = _Same()

@@ -62,7 +62,7 @@ class Site:
         up: Sequence[str],
         unavailable: Mapping[str, Sequence[int]],
     ) -> Site:
-        """With other loads, nodes that are gone or back, and other GPUs that are unavailable.
+        """Return the site with other loads, nodes that are gone or back, and other GPUs unavailable.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Site:
 
 
 def _faults_of(name: str, numbers: Any, gpus: int) -> Iterator[str]:
-    """What cannot be GPUs of a node that are unavailable."""
+    """Yield the faults of numbers that are to be the unavailable GPUs of a node."""
     listed = plain(numbers)
     told = f"unavailable: node '{name}'"
     if not isinstance(listed, list) or not all(type(gpu) is int for gpu in listed):

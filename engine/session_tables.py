@@ -167,7 +167,7 @@ class KnownTables:
         return Coded(np.array(numbers, dtype=np.int64), tables), KnownTables(tables, known)
 
     def used_by(self, numbers: IntArray) -> tuple[IntArray, KnownTables]:
-        """What is left of these tables when only some are used, and the numbers that those have then."""
+        """Return the new numbers of the tables that are used, and those tables without all others."""
         used = np.unique(numbers[numbers != NONE])
         place = np.full(len(self.tables) + 1, NONE)
         place[used] = np.arange(len(used))
@@ -177,7 +177,7 @@ class KnownTables:
 
 
 def _contents_of(rows: OptionRows, pools: Sequence[str]) -> Iterator[bytes]:
-    """What each table is known by, where the pools of those before are these."""
+    """Yield the bytes that each table is known by, with pools numbered after those given."""
     number = {name: code for code, name in enumerate(pools)}
     codes = [number.setdefault(name, len(number)) for name in rows.pool.values]
     pool = np.array(codes, dtype=float)[rows.pool.codes]

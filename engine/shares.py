@@ -59,12 +59,12 @@ class TimeShares:
 
     @property
     def gap(self) -> float:
-        """How far objective and bound are apart, relative to the objective."""
+        """Gap between objective and bound, relative to the objective."""
         return abs(self.bound - self.objective) / max(abs(self.objective), 1e-300)
 
     @property
     def progress(self) -> FloatArray:
-        """What each job does of its demand, shape (n_jobs,)."""
+        """Progress of each job, as a part of its demand, shape (n_jobs,)."""
         of = self.instance
         return np.asarray(np.bincount(of.job, of.progress_rate * self.share, len(of.jobs)), dtype=float)
 

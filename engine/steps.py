@@ -130,7 +130,7 @@ def _looked_over(call: Call, decision: Any) -> Candidate:
 
 
 def _soon_checked(call: Call) -> bool:
-    """Whether what is known can still be checked in the moment in which the call is given up."""
+    """True if what is known can still be checked in the moment in which the call is given up."""
     most = QUICKLY_CHECKED if call.limits.time_s is None else CHECKED_AT_ONCE
     return call.problem.size(call.instance) <= most
 
@@ -160,7 +160,7 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
 
 
 def _in_reach(model: Model[Any], start: Start) -> bool:
-    """Whether the program is one by kind and has a point and prices already: it needs no net."""
+    """True if the program is by kind and has a point and prices already: it needs no safety net."""
     return model.program.by_kind and start.x is not None and start.prices is not None
 
 
@@ -182,7 +182,7 @@ def _net_is_a_solver(call: Call) -> bool:
 
 
 def _net_comes_late(call: Call, model: Model[Any]) -> bool:
-    """Whether the net is for the case only that the solver fails: what stops it leaves time for the net.
+    """True if the safety net runs only when the solver fails: what stops it leaves time for the net.
 
     Where nodes are cut up, too, an LP relaxation is no answer, and the net takes longer.
     """
@@ -193,7 +193,7 @@ def _net_comes_late(call: Call, model: Model[Any]) -> bool:
 
 
 def _supplies(program: Program | KindProgram) -> bool:
-    """Whether columns supply rows."""
+    """True if columns supply rows."""
     return isinstance(program, Program) and program.supply > 0
 
 
@@ -359,7 +359,10 @@ def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:
 
 
 def lacking(error: Exception) -> str:
-    """What was lacking; any other error is raised again. Threads, processes and libraries have own words."""
+    """Name the resource that an error says is lacking; any other error is raised again.
+
+    Threads, processes and libraries have words of their own for it.
+    """
     if isinstance(error, StoppedError):
         return ""
     number = error.errno if isinstance(error, OSError) else None

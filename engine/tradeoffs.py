@@ -165,7 +165,7 @@ def pareto(
         return None if result.decision is None else result
 
     def point(objective: str, limit: float | None = None) -> ParetoPoint | None:
-        """Of the decisions of the least of a criterion within a limit, the one of the least of the other."""
+        """Return the least of a criterion within a limit, with the least of the other among those."""
         if (first := least(objective, limit)) is None:
             return None
         if limit is None:
@@ -180,7 +180,7 @@ def pareto(
         return ParetoPoint(limit=most, result=second, before_limit=limit, before=before)
 
     def more(one: Result, two: Result, criterion: str) -> bool:
-        """Whether a result has more of a criterion than another."""
+        """True if a result has more of a criterion than another."""
         values = (found.totals[TOTALS[criterion]] for found in (one, two, *ends[:1]))
         return is_more(*values)
 
@@ -231,7 +231,7 @@ def _undominated(points: list[ParetoPoint], against: str) -> list[ParetoPoint]:
 
 
 def is_pareto(document: Any) -> bool:
-    """Whether a parsed document is a Pareto result."""
+    """True if a parsed document is a Pareto result."""
     return isinstance(document, dict) and document.get("format") == FORMAT
 
 

@@ -19,22 +19,22 @@ TITLES = {
     "batch_size": "batch size",
     "job": "job",
 }
-"""What blocks can be coloured by, and how that is called."""
+"""Titles of legends by what blocks can be coloured by."""
 NONE = "not stated"
 MOST_NAMED = len(FILLS) * len(HATCHES)
 """Names that fills tell apart; of more, they repeat, and no legend tells them."""
 MOST_LABELS = 600
 TEXT_PT, LEAST_PT = 7.0, 5.0
 LEAST_CHARACTERS = 6
-"""Of a name that is shortened."""
+"""Fewest characters of a name that is shortened."""
 POINTS_PER_IN = 72.0
 WIDTH_OF_CHARACTER = 0.62
-"""As a part of the size of a font, rather too much than too little."""
+"""Width of a character as a part of the font's size, rather too much than too little."""
 
 
 @dataclass(frozen=True)
 class Colouring:
-    """Which fill every block has, and what each fill stands for.
+    """Fill of every block, and the meaning of each fill.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ ASPECT = 2.2
 """Height of a cell over its width, about."""
 MOST_CHARACTERS = 12
 CHARACTER_PT = 4.2
-"""Of names of nodes, and what one takes."""
+"""Points that a character of a node's name takes; a name has at most `MOST_CHARACTERS`."""
 
 
 @dataclass(frozen=True)

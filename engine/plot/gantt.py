@@ -24,7 +24,7 @@ NAMES = ("job", "node")
 REQUIRED = (*NAMES, "start_s", "end_s", "gpus", "first_gpu")
 OPTIONAL = ("frequency_mhz", "batch_size")
 COLUMNS = (*REQUIRED, *OPTIONAL)
-"""Of the table `segments` of a replay."""
+"""Columns of the table `segments` of a replay."""
 
 
 def schedule(
@@ -181,14 +181,14 @@ class Segments:
         return few, Colouring(colouring.title, colouring.names, colouring.code[kept])
 
     def on_gpus(self) -> tuple[FloatArray, FloatArray]:
-        """Where they begin and end among all GPUs, the first of the first node being 0 to 1."""
+        """Return where segments begin and end among all GPUs, the first of the first node being 0 to 1."""
         begin = dict(zip(self.nodes, np.cumsum([0, *self.nodes.values()]).tolist(), strict=False))
         start = np.array([begin[name] for name in self.node]) + self.first
         share, of = self.values["share"], self.values["of"]
         return start + self.gpus * share / of, start + self.gpus * (share + 1) / of
 
     def _shares(self) -> tuple[FloatArray, FloatArray]:
-        """Of those that have the same GPUs at the same time: number of each, and how many there are."""
+        """Return each segment's number among those on the same GPUs at the same time, and their count."""
         alike = np.stack([_codes(self.node), self.first, self.gpus, self.start_s, self.end_s])
         _, group, count = np.unique(alike, axis=1, return_inverse=True, return_counts=True)
         group = group.reshape(-1)

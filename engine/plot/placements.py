@@ -24,7 +24,7 @@ Shown = Literal["allocated", "power", "saving", "grar", "fragmentation"]
 
 
 class Measure(NamedTuple):
-    """What is drawn of curves, and how its axis is called."""
+    """Quantity of curves that is drawn, and the label of its axis."""
 
     label: str
     of: Callable[[Curves], FloatArray]

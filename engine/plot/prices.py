@@ -96,7 +96,7 @@ def price_history(
 
 
 def _goal(rounds: Sequence[Result | SessionDecision | Mapping[str, float]]) -> Goal:
-    """What the prices are in: words for the objective, which all rounds have."""
+    """Return the words for the objective that the prices are in, which all rounds have."""
     results = [one.result if isinstance(one, SessionDecision) else one for one in rounds]
     goals = {(r.problem, r.objective_name, r.sense) for r in results if isinstance(r, Result)}
     told = ", ".join(sorted(name for _, name, _ in goals))

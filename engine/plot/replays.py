@@ -38,7 +38,7 @@ WIDTHS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How time is drawn: its unit, and over what means are taken."""
+    """Time axis of a plot: its unit, and the length of time over which means are taken."""
 
     unit: str
     unit_s: float

@@ -1,4 +1,4 @@
-"""How plots look: colours that the colour-blind tell apart, axes, legends, units of time, files."""
+"""Style of plots: colours that the colour-blind tell apart, axes, legends, units of time, files."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Pattern = str | tuple[int, tuple[int, ...]]
 
 BLUE, VERMILION, GREEN, SKY, BLACK, YELLOW = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000", "#F0E442"
 COLOURS = (BLUE, VERMILION, GREEN, SKY, BLACK)
-"""Of lines: of the palette of Okabe and Ito (2008) those that stay apart for people without one cone."""
+"""Colours of lines: from the palette of Okabe and Ito (2008), those that stay apart without one cone."""
 FILLS = (BLUE, VERMILION, GREEN, SKY, YELLOW)
-"""Of areas: yellow, too pale for lines, instead of black, in which a name is hard to read."""
+"""Colours of areas: yellow, too pale for lines, instead of black, in which a name is hard to read."""
 LIMIT = "#404040"
-"""Of caps and budgets."""
+"""Colour of caps and budgets."""
 NEUTRAL = "#BBBBBB"
-"""Of GPUs that nobody may use, and of what is not stated."""
+"""Colour of GPUs that nobody may use, and of what is not stated."""
 FAINT = "#E6E6E6"
-"""Of lines between GPUs and nodes, which only guide the eye."""
+"""Colour of lines between GPUs and nodes, which only guide the eye."""
 PATTERNS: tuple[Pattern, ...] = (
     "-", "--", ":", "-.", (0, (6, 1)), (0, (1, 3)), (0, (4, 1, 1, 1, 1, 1)), (0, (8, 2, 3, 2)),
 )  # fmt: skip

@@ -15,7 +15,7 @@ Summaries = Mapping[str, Sequence[Any]]
 
 
 def about(trace: Any, found: Summaries, round_s: float) -> str:
-    """What was replayed."""
+    """Describe what was replayed: jobs, GPUs, rounds and seeds."""
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     seeds = len(next(iter(found.values())))
     rounds = f"rounds of {duration(round_s)}" if round_s else "decisions at every event"
@@ -81,7 +81,7 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
 
 
 def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
-    """What is told of a field of the runs, the mean of those that have it; nothing where none has."""
+    """Build a cell that tells the mean of a field over the runs that have it; empty where none has."""
 
     def cell(runs: Sequence[Any]) -> str:
         values = [value for run in runs if (value := getattr(run, field)) is not None]

@@ -21,7 +21,7 @@ def best_of(found: Savings) -> PolicySavings:
 
 
 def verdict(found: Savings) -> tuple[str, str]:
-    """What a reader may take away of the policy that saves most, and who would pay for it."""
+    """Summarise what the policy that saves most would save, and who would pay for it."""
     told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
     best = best_of(found)
     if best.energy is None or best.energy.mean <= 0.0:
@@ -73,7 +73,7 @@ def frontier(found: Savings) -> Told:
 
 
 def losers(found: Savings) -> Told:
-    """Who is served later where the mean is not."""
+    """Build the table of those who are served later where the mean is not."""
     columns = ["policy", ">mean", ">p99", ">heaviest 5 %", ">jobs a tenth later"]
     rows = [[one.policy, *_losses(one)] for one in found.policies if one.losers is not None]
     if any(one.losers is not None and one.losers.users for one in found.policies):
@@ -94,7 +94,7 @@ def _losses(one: PolicySavings) -> list[str]:
 
 
 def sensitivity(found: Savings) -> Told:
-    """What is saved with each input at its ends, the widest first."""
+    """Build the table of savings with each input at its ends, the widest first."""
 
     def width(low: float | None, high: float | None) -> float:
         return np.inf if low is None or high is None else abs(high - low)
@@ -108,7 +108,7 @@ def sensitivity(found: Savings) -> Told:
 
 
 def assumptions(found: Savings) -> list[str]:
-    """What is assumed, one sentence each."""
+    """Return the assumptions, one sentence each."""
     return found.assumptions
 
 

@@ -256,7 +256,7 @@ def _numbers_of(jobs: JobColumns, names: set[str]) -> IntArray:
 
 
 def _stopped(instance: Instance, decision: Decision) -> int:
-    """How many of the jobs that wait run now."""
+    """Count the waiting jobs that run now."""
     jobs = instance.by_column()
     running = {jobs.names[j] for j in jobs.running.tolist()}
     return sum(name in running for name in decision.waiting) if running else 0
@@ -293,7 +293,7 @@ def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tup
 
 
 def _change(assignment: Assignment, job: Job | None) -> str:
-    """What becomes of a job that runs already."""
+    """Say whether a job that runs already restarts, migrates or stays; empty for other jobs."""
     if job is None or job.current is None:
         return ""
     held = job.current
@@ -342,7 +342,7 @@ def rows_of(decision: Decision) -> list[dict[str, Any]]:
 
 
 def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
-    """Who has which GPU, and what every job does, for a report."""
+    """Yield the parts of a report: who has which GPU, and what every job does."""
     from wattsched.report.html.page import Cell, Lines, Picture, Row, Table
     from wattsched.report.html.pictures import NodeMap, cluster_map, map_note
     from wattsched.report.html.solved import MOST_ROWS, cut_note

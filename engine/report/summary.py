@@ -33,7 +33,7 @@ CHANGES = ("restarts", "migrations")
 """Totals that are told only where there are some."""
 
 CHANGE_COST = "change_cost"
-"""What the objective pays for them, in its unit."""
+"""Total that the objective pays for changes, in its unit."""
 
 CAPACITIES = {"gpus_used": "gpus_available"}
 """Totals whose capacity is another total."""
@@ -60,7 +60,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
 
 
 class Verdict(NamedTuple):
-    """How an answer ended, in words; empty what there is not.
+    """Verdict on an answer, in words; parts that do not apply are empty.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(result: Any, goal: Goal) -> Verdict:
-    """How an answer ended."""
+    """Put into words how an answer ended."""
     ended, least = result.termination, result.sense == "min"
     reason = ended.reason.replace("_", " ")
     # Faults are told by themselves.
@@ -133,7 +133,7 @@ def _bounds(result: Any, goal: Goal) -> str:
 
 
 class Use(NamedTuple):
-    """What a decision uses of something: in words, of how much, and which part of it; "" and None without."""
+    """Use that a decision makes of something: in words, of how much, and which part; "" and None without."""
 
     label: str
     amount: str

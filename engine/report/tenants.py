@@ -45,7 +45,7 @@ def print_tenants(
 
 
 def _quotas(tenant: Tenant) -> Iterator[tuple[str, str, str]]:
-    """Of every quota what it counts, how much there may be, and what of that is borrowed."""
+    """Yield for every quota what it counts, how much there may be, and what of that is borrowed."""
     note = "" if tenant.weight == 1.0 else f"weight {number(tenant.weight)}"
     if tenant.gpus is not None:
         if tenant.cohort is not None:
@@ -63,14 +63,14 @@ _UNITS = {"power": "W", "energy": "J", "carbon": "g"}
 
 
 class _Asked:
-    """What the jobs of tenants have together if each takes the least, or the most, that it can run as."""
+    """Totals that tenants' jobs ask for if each takes the least, or the most, that it can run as."""
 
     def __init__(self, options: Options, examples: IntArray, like: IntArray) -> None:
         self._tenant, self._like, self._options = options.of.tenant[examples], like, options
         self._examples = examples
 
     def of(self, tenant: int, quota: str) -> str:
-        """From the least to the most, ``8 to 64`` or ``1.2 kW to 9.6 kW``."""
+        """Return the range from the least to the most, ``8 to 64`` or ``1.2 kW to 9.6 kW``."""
         least, most = self._ends(quota)
         mine = self._tenant == tenant
         ends = [float((self._like * amount)[mine].sum()) for amount in (least, most)]

@@ -1,4 +1,4 @@
-"""How text reaches a person: tables without boxes, colours only where a terminal wants them."""
+"""Text for a terminal: tables without boxes, colours only where a terminal wants them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NARROWEST_CELL = 8
 
 
 def rest_in(instance: object) -> str:
-    """Where rows are that are not printed: `solve`, which prints with the instance, has options for it."""
+    """Say where unprinted rows are: `solve`, which prints with the instance, has options for it."""
     return ", all are in the JSON" if instance is None else ", use --json or -o"
 
 
@@ -60,7 +60,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def recorded(show: Callable[[Console], None], *, html: bool = False) -> str:
-    """What something prints, as text or as HTML with its colours."""
+    """Return what a function prints, as text or as HTML with its colours."""
     out = Console(file=io.StringIO(), record=True, highlight=False, markup=False, emoji=False, width=PAGE)
     show(out)
     if html:
@@ -178,7 +178,7 @@ def table(
 def _laid_out(
     used: list[int], widths: list[int], rows: list[list[Text]], room: int | None
 ) -> tuple[bool, list[list[int]]]:
-    """Whether the first column stands on lines of its own, and the columns of each table."""
+    """Choose whether the first column stands on lines of its own, and the columns of each table."""
     if room is None or len(used) <= 2:
         return False, [used]
     first, last = used[0], used[-1]

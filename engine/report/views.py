@@ -1,4 +1,4 @@
-"""How the instances and decisions of each problem read: one value per problem, in a table."""
+"""Views of the instances and decisions of each problem: one value per problem, in a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def print_budgets(out: Console, budgets: Any) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """What is to be known of a problem to print its instances and decisions.
+    """Functions and words that print the instances and decisions of a problem.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ MOST_REASONS = 5
 LONGEST_LIST = 160
 """Characters of names in a row: two lines of most terminals."""
 NEARLY = 1 - 1e-6
-"""From this part of a larger unit on, amounts are written in it: what is not shown must not matter."""
+"""Part of a larger unit from which on amounts are written in it: what is not shown must not matter."""
 
 TOTALS = {"carbon_g": "CO2", "gpus_used": "GPUs"}
 """Totals that are called otherwise than their names say."""
@@ -136,7 +136,7 @@ UNITS: dict[str, Callable[[float], str]] = {
     "gpus": lambda gpus: f"{number(gpus)} {'GPU' if gpus == 1 else 'GPUs'}",
     "pct": lambda share: percent(share / 100),
 }
-"""What a total's name ends in, after a ``_``, to how its amount reads; a new unit is one line here."""
+"""Functions from an amount to words, by the suffix of a total's name; a new unit is one line here."""
 
 
 def spoken(name: str, value: float) -> str:
@@ -152,7 +152,7 @@ def total_label(name: str) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """How an objective reads.
+    """Words for an objective: its name, its unit and a verb.
 
     Attributes
     ----------

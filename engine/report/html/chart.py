@@ -39,7 +39,7 @@ class Series:
 
 @dataclass(frozen=True)
 class _Axis:
-    """From a value to its place in the picture."""
+    """Linear map from values to places in the picture."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class _Axis:
 
     @property
     def step(self) -> float:
-        """From one tick to the next: a round number, so that there are about `_TICKS` of them."""
+        """Distance between ticks: a round number, so that there are about `_TICKS` of them."""
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / _TICKS))
         return step * next(f for f in (1, 2, 5, 10) if (self.high - self.low) / (step * f) <= _TICKS)
 

@@ -20,7 +20,7 @@ from wattsched.report.wording import magnitude, printable
 from wattsched.version import __version__
 
 Tone = Literal["good", "fair", "bad", ""]
-"""How a verdict looks."""
+"""Tone in which a verdict is shown."""
 
 
 @dataclass(frozen=True)

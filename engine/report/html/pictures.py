@@ -54,7 +54,7 @@ def cluster_map(nodes: Sequence[NodeMap], jobs: Sequence[str]) -> Markup:
 
 
 def map_note(nodes: Sequence[NodeMap]) -> str:
-    """What the squares of a map are."""
+    """Explain the squares of a map."""
     if not _one_by_one(nodes):
         return "each square is a node, filled as far as its GPUs are used"
     gone = ", dashed cannot be used" if any(node.gone for node in nodes) else ""
@@ -62,7 +62,7 @@ def map_note(nodes: Sequence[NodeMap]) -> str:
 
 
 def _one_by_one(nodes: Sequence[NodeMap]) -> bool:
-    """Whether there are few enough GPUs for a square each."""
+    """True if there are few enough GPUs for a square each."""
     return sum(node.gpus for node in nodes) <= MOST_GPUS
 
 

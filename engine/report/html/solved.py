@@ -85,7 +85,7 @@ def _listed(instance: Any, decision: Any) -> Iterator[Part]:
 
 
 def cut_note(rows: int) -> str:
-    """What is said of rows that are not on the page."""
+    """Return the note on rows that are not on the page; empty where all are."""
     return f"the first {MOST_ROWS:,} of {rows:,} rows" if rows > MOST_ROWS else ""
 
 
