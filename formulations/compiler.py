@@ -1,4 +1,4 @@
-"""From a Pyomo model to a Program, so that every solver can run an algebraic formulation."""
+"""Compiler of Pyomo models to Programs, so that every solver can run an algebraic formulation."""
 
 from __future__ import annotations
 

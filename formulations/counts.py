@@ -1,4 +1,4 @@
-"""What certificate trees split decisions by where choices are counted: sums of integer columns."""
+"""Counts by which certificate trees split decisions: sums of integer columns."""
 
 from __future__ import annotations
 

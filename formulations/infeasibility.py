@@ -12,7 +12,7 @@ BUDGETS = {
 """Field of the instance's budgets by row."""
 
 POOLS = ("gpus", "nodes")
-"""What rows of pools and units begin with."""
+"""Prefixes of the names of rows of pools and units."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class InfeasibleError(Exception):
 
 
 def is_limit(row: str) -> bool:
-    """Whether a row is a budget or a pool: a limit that could be another."""
+    """True if a row is a budget or a pool: a limit that could be another."""
     return row in BUDGETS or row.partition(":")[0] in POOLS
 
 

@@ -1,4 +1,4 @@
-"""What column generation has in common: columns as arrays, a pool of them, and the restricted master LP."""
+"""Common parts of column generation: columns as arrays, a pool of them, and the restricted master LP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a formulation hands over: a program, and the way between its points and decisions."""
+"""Model that a formulation hands over: a program, and the way between its points and decisions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _BEYOND = 100.0
 def reached(
     use: FloatArray, capacity: float, limit: float, *, least: bool = False
 ) -> tuple[FloatArray, float, float] | None:
-    """What columns use of a budget and what there is of it in another unit, and that unit.
+    """Rescale a budget that solvers would round away; return its uses, what there is of it, and the unit.
 
     None where solvers can tell it as it is: neither is there so little, nor does one use so much, that they
     would round it away. Where anything is to be had, the least that one column gives is.

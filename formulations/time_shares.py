@@ -26,7 +26,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 
 Ties = Literal["goodput", "max-min", "any"]
 TIES = get_args(Ties)
-"""What is asked for among the optima."""
+"""Names of what is asked for among the optima."""
 
 KEPT = 1.0 - 1e-7
 """Part of the progress found so far that further programs keep."""

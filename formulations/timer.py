@@ -54,7 +54,7 @@ class Timer:
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def over(self) -> bool:
-        """Whether the limit is reached."""
+        """True if the limit is reached."""
         return self.remaining_s() == 0.0
 
     def elapsed_s(self) -> float:

@@ -21,7 +21,7 @@ _FEW_ROWS, _FEW_TIMES = 8, 4
 
 
 class Uses(NamedTuple):
-    """What columns may use of a program's rows: at once, by the second, and by the credit.
+    """Possible uses of a program's rows by columns: at once, by the second, and by the credit.
 
     Columns that name the same entry differ in their seconds and credits alone.
 
@@ -36,7 +36,7 @@ class Uses(NamedTuple):
 
     @property
     def sizes(self) -> IntArray:
-        """How many rows each entry uses; those that it uses in several ways count for each."""
+        """Number of rows that each entry uses; those that it uses in several ways count for each."""
         return np.asarray(sum(np.diff(uses.indptr) for uses in self))
 
     @property
@@ -53,7 +53,7 @@ class Uses(NamedTuple):
         return Uses(*(uses[entries] if uses.nnz else type(uses)((n, rows)) for uses in self))
 
     def of(self, entry: IntArray, seconds: FloatArray, credit: FloatArray) -> csr_array:
-        """What columns use, shape (n_columns, n_rows)."""
+        """Return the uses of each column, shape (n_columns, n_rows)."""
         found = self.fixed[entry]
         for uses, times in self._varying(seconds, credit):
             some = uses[entry]
@@ -64,7 +64,7 @@ class Uses(NamedTuple):
     def in_all(
         self, entry: IntArray, seconds: FloatArray, credit: FloatArray, part: IntArray, parts: int
     ) -> FloatArray:
-        """What columns use together, by part, shape (parts, n_rows)."""
+        """Return the total use of columns, by part, shape (parts, n_rows)."""
         shape = parts, self.fixed.shape[1]
         found = _used(self.fixed, entry, None, part, shape)
         for uses, times in self._varying(seconds, credit):
@@ -74,21 +74,21 @@ class Uses(NamedTuple):
     def priced(
         self, prices: FloatArray, entry: IntArray, seconds: FloatArray, credit: FloatArray
     ) -> FloatArray:
-        """What columns use at row prices, shape (n_columns,)."""
+        """Return the cost of each column's uses at row prices, shape (n_columns,)."""
         found = (self.fixed @ prices)[entry]
         for uses, times in self._varying(seconds, credit):
             found += (uses @ prices)[entry] * times
         return np.asarray(found)
 
     def _varying(self, seconds: FloatArray, credit: FloatArray) -> list[tuple[csr_array, FloatArray]]:
-        """What is multiplied, and by what, where there is any."""
+        """Return the uses that are multiplied, and their multipliers, where there are any."""
         pairs = (self.metered, seconds), (self.credited, credit)
         return [(uses, times) for uses, times in pairs if uses.nnz]
 
 
 @dataclass(frozen=True, eq=False)
 class KindRows:
-    """What the groups of every kind may choose, kind by kind.
+    """Choices of the groups of every kind, kind by kind.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class KindRows:
 
     @cached_property
     def broken(self) -> BoolArray:
-        """As `Uses.broken`."""
+        """Mask of a program's rows as `Uses.broken`."""
         return self.uses.broken
 
     @cached_property
@@ -261,7 +261,7 @@ class KindGroups:
         return row, self._seconds(group, row), self.credit[group]
 
     def uses(self, group: IntArray, code: IntArray) -> csr_array:
-        """What columns use of the rows, shape (n, n_rows)."""
+        """Return the use of the rows by each column, shape (n, n_rows)."""
         from scipy.sparse import csr_array, vstack
 
         of_kind, own, row = self._divided(code)
@@ -274,7 +274,7 @@ class KindGroups:
     def uses_in_all(
         self, group: IntArray, code: IntArray, part: IntArray | None = None, parts: int = 1
     ) -> FloatArray:
-        """What columns use of the rows together, shape (n_rows,), or by part, shape (parts, n_rows)."""
+        """Return the columns' total use of the rows, shape (n_rows,), or by part, shape (parts, n_rows)."""
         number = np.zeros(len(code), dtype=np.int64) if part is None else part
         of_kind, own, row = self._divided(code)
         of_kinds = self._used_of_kind(group[of_kind], row)

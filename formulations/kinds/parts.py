@@ -123,7 +123,7 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 
 
 def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
-    """What limits less what is used may be off by; nothing where all are whole numbers."""
+    """Bound the cancellation in limits less what is used; 0 where all are whole numbers."""
     broken = program.kinds.broken.copy()
     if not broken.all():
         broken |= program.own.uses.broken

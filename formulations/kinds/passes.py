@@ -1,4 +1,4 @@
-"""What is computed of all groups at row prices, in threads.
+"""Passes over all groups at row prices, in threads.
 
 What is computed of a group does not depend on the groups beside it: no number of threads changes a digit.
 """
@@ -92,7 +92,7 @@ class Passes:
         return self._near(prices, np.inf)[2]
 
     def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
-        """As `within`, in no order."""
+        """Return group, code and reduced cost as `within`, in no order."""
         threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
         own = self._groups.own
         least, reduced = self._least_own(prices)

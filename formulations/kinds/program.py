@@ -97,7 +97,7 @@ class KindProgram(KindGroups):
         return self._measured("violation", point, self._violation)
 
     def _measured(self, name: str, point: IntArray, found: Callable[[IntArray], float]) -> float:
-        """What is found of a point, the last of which is often asked about again: nobody may change it."""
+        """Compute a value of a point, cached for the last point: nobody may change that."""
         point.setflags(write=False)
         last = next(iter(self._last), None)
         if last is None or last[0] is not point:
@@ -124,7 +124,7 @@ class KindProgram(KindGroups):
         return float(max(0.0, over.max(initial=0.0), under.max(initial=0.0)))
 
     def _possible(self, point: IntArray) -> bool:
-        """Whether every group chooses a column that it has."""
+        """True if every group chooses a column that it has."""
         n, row = len(self.own), point - len(self.own)
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
         inside = (row >= begin) & (row < begin + self.most)
@@ -140,12 +140,12 @@ class KindProgram(KindGroups):
         return self.charged(y) + float(self._by_cluster(self._each(least_sums, y)).sum())
 
     def charged(self, prices: FloatArray) -> float:
-        """What the rows themselves add to the bound."""
+        """Return what the rows themselves add to the bound."""
         up, down = prices > 0, prices < 0
         return float(prices[up] @ self.row_lower[up]) + float(prices[down] @ self.row_upper[down])
 
     def sums(self, prices: FloatArray) -> Sums:
-        """What the groups cost least, reduced and in fact, and use then; sums over each cluster of them."""
+        """Sum over each cluster the groups' least reduced costs, and the costs and uses of those columns."""
         return Sums(*map(self._by_cluster, zip(*self._each(sums, prices), strict=True)))
 
     def _by_cluster(self, blocks: Sequence[FloatArray]) -> FloatArray:
@@ -155,7 +155,7 @@ class KindProgram(KindGroups):
         return np.add.reduceat(every, first) if len(first) else every
 
     def losses(self, prices: FloatArray, point: IntArray) -> tuple[FloatArray, float]:
-        """By how much more than the least each group costs at a point, reduced, and what the prices prove.
+        """Return the reduced cost of a point above the least, by group, and the bound that the prices prove.
 
         The two are what the gap of the point consists of, beside what the rows have left at prices.
         """
@@ -222,7 +222,7 @@ class KindProgram(KindGroups):
     # --- sizes ----------------------------------------------------------------------------------------
 
     def costs_at_most(self) -> float:
-        """What no point exceeds, but for rounding."""
+        """Return a cost that no point exceeds, but for rounding."""
         return float(self._extremes[1].sum())
 
     def cost_range(self) -> float:

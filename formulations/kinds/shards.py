@@ -28,7 +28,7 @@ _BLOCK, _MOST_BLOCKS = 25_000, 8
 
 
 class Sums(NamedTuple):
-    """What a pass tells of clusters of groups, or of blocks of them, when each takes what costs it least.
+    """Sums over clusters of groups, or blocks of them, when each group takes what costs it least.
 
     Attributes
     ----------
@@ -44,10 +44,10 @@ class Sums(NamedTuple):
 
 
 class Spread(Protocol):
-    """Where the shards of a program's groups are, and passes over them are done."""
+    """Place where the shards of a program's groups are, and passes over them are done."""
 
     def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """What a function finds of each shard and these arguments, in the order of the shards."""
+        """Return what a function finds of each shard and these arguments, in the order of the shards."""
 
 
 def clusters_of(n_groups: int) -> IntArray:
@@ -92,7 +92,7 @@ class Shard:
 
     @cached_property
     def passes(self) -> Passes:
-        """What is computed of the groups."""
+        """Passes over the groups."""
         return Passes(self.groups)
 
     @property
@@ -153,7 +153,7 @@ class Here:
         self._shards = shards
 
     def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """As `Spread.each`."""
+        """Call a function on each shard in this process, as `Spread.each`."""
         return [function(shard, *arguments) for shard in self._shards]
 
 

@@ -39,7 +39,7 @@ from wattsched.topology.arrays import FloatArray
 
 MOST_VARIABLES = 200_000
 VARIABLES_PER_S = 10_000
-"""Of Pyomo, about: a model that would not be built in time has no columns."""
+"""Variables that Pyomo builds per second, about: a model too large for its time has no columns."""
 
 # Relative to all terms of the cost; solvers tell no less of them.
 _TOLD = 2e-5
@@ -139,7 +139,7 @@ def algebra(window: Window, most: float = MOST_VARIABLES) -> Any:
 def _add_room(
     m: Any, window: Window, n: int, here: list[int], users: dict[tuple[int, int], list[int]]
 ) -> None:
-    """What is left on a node, and that it is not negative, for its tasks and those of each of its GPUs."""
+    """Add what is left on a node, for its tasks and those of each GPU, and that it is not negative."""
     import pyomo.environ as pyo
 
     tasks = window.tasks

@@ -1,4 +1,4 @@
-"""What free capacity is worth to the tasks still to come, as far as their target workload tells.
+"""Worth of free capacity to the tasks still to come, as far as their target workload tells.
 
 * How much of a node's free GPU they can use (`UsableCapacity`). The rest of a GPU is worth what shares fit
   into it, and free GPUs are worth nothing without the CPU that tasks ask for beside them. Both come from

@@ -72,7 +72,7 @@ POWER, ALLOCATION = Objective(), Objective(weight=0.0, gpu_reward_w=1.0)
 
 @dataclass(frozen=True)
 class Hosted:
-    """What the tasks on the cluster ask for together, and how many they are; as much of it as is known."""
+    """Total request of the tasks on the cluster, and their number; as much of it as is known."""
 
     gpus: float = 0.0
     vcpus: float = 0.0
@@ -80,7 +80,7 @@ class Hosted:
 
 
 class Accepted(NamedTuple):
-    """What a placement hosts of the tasks that have arrived.
+    """Tasks that a placement hosts of those that have arrived.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Prices(NamedTuple):
 
 
 class PatternBound(NamedTuple):
-    """What the configuration LP says.
+    """Bound of the configuration LP, and the cost of its best mix of patterns.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class ConfigurationLp:
         return min(-self._known_w(self._accepted(arrived, Hosted()), ALLOCATION), self._gpus)
 
     def hostable(self, arrived: ArrayLike) -> Hosted:
-        """What the arrived tasks that fit onto the empty cluster by themselves ask for together."""
+        """Return the total request of the arrived tasks that fit onto the empty cluster by themselves."""
         return Hosted(*(self.sizes @ self._accepted(arrived, None).most).tolist())
 
     def _accepted(self, arrived: ArrayLike, hosted: Hosted | None) -> Accepted:

@@ -87,7 +87,7 @@ class Window:
 
     @cached_property
     def worth(self) -> FloatArray:
-        """What not hosting a task of each profile costs, 0 where it fits nowhere, shape (P,)."""
+        """Cost of not hosting a task of each profile, 0 where it fits nowhere, shape (P,)."""
         worth = np.zeros(len(self.demand))
         worth[self.profile] = self.waiting
         possible = np.isfinite(self.hosting.best(self.classes.states)[0]).any(axis=0)

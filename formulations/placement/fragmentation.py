@@ -118,7 +118,7 @@ class Fragmentation:
         cpu_milli: int,
         gpu_milli: int,
     ) -> IntArray:
-        """How much `scaled` falls if a task takes a share of each of the GPUs in turn, shape (S, G).
+        """Compute how much `scaled` falls if a task takes a share of each GPU in turn, shape (S, G).
 
         Meaningless where the GPU has less free than that.
         """
@@ -136,7 +136,7 @@ class Fragmentation:
     def drop_by_whole(
         self, model: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray, cpu_milli: int, gpus: int
     ) -> IntArray:
-        """How much `scaled` falls if a task takes so many free GPUs, or only CPU, shape (S,).
+        """Compute how much `scaled` falls if a task takes so many free GPUs, or only CPU, shape (S,).
 
         Meaningless where fewer GPUs are free.
         """
@@ -151,6 +151,6 @@ class Fragmentation:
 
 
 def allowed(tasks: TaskTable, models: Sequence[str]) -> BoolArray:
-    """Whether each task may use each GPU model, shape (T, models)."""
+    """Return the mask of the GPU models that each task may use, shape (T, models)."""
     by_spec = np.array([[not spec or model in spec for model in models] for spec in tasks.specs], dtype=bool)
     return np.asarray(by_spec[tasks.spec], dtype=bool)

@@ -44,7 +44,7 @@ class NodeTypes:
         return float(self.count @ self.power.node_w(nothing, nothing))
 
     def admits(self, profiles: TaskTable) -> BoolArray:
-        """Which types can run each of M tasks when nothing else is on the node, shape (K, M)."""
+        """Return the mask of types that can run each of M tasks on an empty node, shape (K, M)."""
         nodes = self.nodes
         admits = allowed(profiles, nodes.models)[:, nodes.model].T | (profiles.gpus == 0)
         for capacity, request in (
@@ -77,7 +77,7 @@ def node_types(nodes: NodeTable, power: NodePower | None = None) -> NodeTypes:
 
 
 def _rows(nodes: NodeTable, power: NodePower) -> IntArray:
-    """What nodes differ in, one row each; `power` counts their GPUs."""
+    """Return the properties in which nodes differ, one row each; `power` counts their GPUs."""
     of_power = (getattr(power, field.name) for field in fields(power))
     return np.stack([nodes.cpu_milli, nodes.memory_mib, nodes.model, *of_power], axis=1)
 

@@ -1,4 +1,4 @@
-r"""What is left of a node is worth to the tasks to come, by the duals of the configuration LP.
+r"""Values of what is left of a node to the tasks to come, by the duals of the configuration LP.
 
 At some demand of the target workload the LP (`configuration_lp`) prices a task of each class at
 :math:`\lambda_m` watts: what hosting one more of it costs, or what refusing it does where nothing is left. A
@@ -41,7 +41,7 @@ _known: dict[bytes, dict[float, FloatArray]] = {}
 
 
 class Left(NamedTuple):
-    """What is left of node states.
+    """Free resources of node states.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class NodeValues:
         self._prices = _prices_known(self._lp, self._per_gpu, refused_w)
 
     def left(self, nodes: IntArray, cpu_free_milli: IntArray, gpu_free_milli: IntArray) -> Left:
-        """What is left of node states; (S,), (S,) and (S, G)."""
+        """Return the free resources of node states; (S,), (S,) and (S, G)."""
         free = gpu_free_milli == WHOLE_GPU
         return Left(nodes, self.units(cpu_free_milli), free.sum(axis=1), np.where(free, 0, gpu_free_milli))
 

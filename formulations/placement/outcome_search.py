@@ -151,7 +151,7 @@ class OutcomeTree:
         return child
 
     def distinct(self, states: IntArray) -> tuple[IntArray, IntArray]:
-        """Of states that are the same outcome the cheapest; and which of these each state is, shape (S,)."""
+        """Return the cheapest state of each outcome, and the number of each state's outcome, shape (S,)."""
         cheapest, which = cheapest_of_each(self.cls[states], self.key[states], self.cost[states])
         return states[cheapest], which
 

@@ -60,7 +60,7 @@ class Outcomes(ColumnArrays):
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """Outcomes that a search found, and how often they are used.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDeci
 
 
 def used_by(window: Window, outcomes: Outcomes, decision: PlacementDecision) -> IntArray | None:
-    """How many nodes use each outcome in a decision, shape (K,); None where one is not there."""
+    """Count the nodes that use each outcome in a decision, shape (K,); None where one is not there."""
     class_of = {int(node): cls for cls, nodes in enumerate(window.classes.members) for node in nodes}
     position = {name: node for node, name in enumerate(window.nodes.names)}
     profile = dict(zip((task.name for task in window.instance.tasks), window.profile.tolist(), strict=True))
@@ -167,7 +167,7 @@ def _one_more(
 
 
 def _cheapest(level: Outcomes) -> Outcomes:
-    """Of every multiset on every class the way that costs least."""
+    """Keep the cheapest way to host every multiset on every class."""
     order = np.argsort(level.cost, kind="stable")
     rows = _numbers(np.concatenate([level.cls[:, None], level.hosted], axis=1)[order])
     _rows, first = np.unique(rows, return_index=True)

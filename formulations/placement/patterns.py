@@ -123,7 +123,7 @@ def program_of(window: Window, outcomes: Outcomes) -> Program:
 
 @dataclass(frozen=True)
 class _Names:
-    """What classes of nodes, requests and outcomes are called."""
+    """Names of classes of nodes, requests and outcomes."""
 
     window: Window
     outcomes: Outcomes

@@ -1,4 +1,4 @@
-"""What certificate trees of `placement` count: nodes in use and tasks on them, anywhere or on equal nodes."""
+"""Counts in certificate trees of `placement`: nodes in use and tasks on them, anywhere or on equal nodes."""
 
 from __future__ import annotations
 

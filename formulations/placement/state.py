@@ -25,7 +25,7 @@ MOST_TASKS = 1001
 
 
 class Request(NamedTuple):
-    """What a task asks for; equal requests are one value."""
+    """Resources that a task asks for; equal requests are one value."""
 
     cpu_milli: int
     memory_mib: int
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether it asks for a part of one GPU."""
+        """True if it asks for a part of one GPU."""
         return 0 < self.gpu_milli < WHOLE_GPU
 
     @property
@@ -57,7 +57,7 @@ def requests_of(tasks: TaskTable) -> list[Request]:
 
 
 class Placement(NamedTuple):
-    """Where a task goes: a position in the node table, and the GPUs of that node."""
+    """Place of a task: a position in the node table, and the GPUs of that node."""
 
     node: int
     gpus: tuple[int, ...]
@@ -114,7 +114,7 @@ class ClusterState:
         return self._allowed[models]
 
     def fits(self, request: Request, nodes: Nodes = slice(None)) -> BoolArray:
-        """Whether a task could go to each of these nodes, shape (S,).
+        """Return the mask of these nodes that a task could go to, shape (S,).
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class ClusterState:
 
 @dataclass(frozen=True)
 class PolicyContext:
-    """What is known before the first task arrives.
+    """Knowledge of a policy before the first task arrives.
 
     Parameters
     ----------

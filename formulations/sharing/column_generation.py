@@ -72,7 +72,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Priced:
-    """What prices say: a lower bound, the reduced cost of every pattern, and of placements by class."""
+    """Result of pricing: a lower bound, the reduced cost of every pattern, and of placements by class."""
 
     bound: float
     patterns: FloatArray
@@ -81,7 +81,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Generated:
-    """What column generation leaves.
+    """Result of column generation.
 
     Attributes
     ----------

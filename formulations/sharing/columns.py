@@ -127,7 +127,7 @@ class SetPartitioning:
     def cost_table(
         self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray | None = None
     ) -> FloatArray:
-        """As `cost_of`, of every kind (rows) in every slot of its class; infinite where it may not be."""
+        """Compute `cost_of` of every kind (rows) in every slot of its class; infinite where it may not be."""
         k, s = kinds[:, None], slots[None, :]
         allowed = self.kinds.admits(k, self.patterns, s)
         return np.where(allowed, self.cost_of(k, s, budget_prices), np.inf)
@@ -180,7 +180,7 @@ def joined_pairs(pairs: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntA
 
 
 def count_columns(data: SetPartitioning) -> int:
-    """How many columns there are at most."""
+    """Return the largest possible number of columns."""
     return len(data.patterns) + sum(len(kinds) * len(slots) for kinds, slots in data.of_class)
 
 

@@ -81,7 +81,7 @@ class Patterns:
 
     @cached_property
     def may_wait(self) -> list[bool]:
-        """Whether each job may wait: it is allowed to, and alone it could still meet its deadline then."""
+        """List for each job if it may wait: this is allowed, and alone it could still meet its deadline."""
         fastest_s = np.full(len(self.instance.classes), np.inf)
         alone = np.flatnonzero(self.size[self.pattern] == 1)
         np.minimum.at(fastest_s, self.job_class[alone], self.epoch_s[alone])
@@ -151,7 +151,7 @@ def _multisets(classes: list[int], size: int) -> IntArray:
 
 
 def _enough(rows: IntArray, room: IntArray) -> BoolArray:
-    """Whether there are as many jobs of each class as a row has."""
+    """Return the mask of rows for which there are as many jobs of each class as the row has."""
     fits = np.ones(len(rows), dtype=bool)
     for i in range(rows.shape[1]):
         fits &= (rows == rows[:, [i]]).sum(axis=1) <= room[rows[:, i]]
@@ -159,7 +159,7 @@ def _enough(rows: IntArray, room: IntArray) -> BoolArray:
 
 
 class _Table:
-    """What is known of classes and sets on one unit type."""
+    """Data of classes and sets on one unit type."""
 
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
@@ -271,7 +271,7 @@ class Kinds:
         return kind
 
     def admits(self, kinds: IntArray, patterns: Patterns, slots: IntArray) -> BoolArray:
-        """Whether jobs of some kinds may be in some slots of their class; same shapes."""
+        """Return the mask of kinds' jobs that may be in these slots of their class; same shapes."""
         done_s = self.epochs[kinds] * patterns.epoch_s[slots]
         alone = patterns.size[patterns.pattern[slots]] == 1
         return np.asarray(

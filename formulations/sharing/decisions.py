@@ -1,4 +1,4 @@
-"""From points of the program of `sharing` to decisions and back, and to prices by name."""
+"""Conversion of points of the program of `sharing` to decisions and back, and to prices by name."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def point(data: SetPartitioning, columns: Columns, decision: SharingDecision) ->
 
 
 def _counts(known: IntArray, used: IntArray) -> FloatArray | None:
-    """How often each of some numbers is used, None when another one is."""
+    """Count how often each known number is used, None when another one is."""
     if not np.isin(used, known).all():
         return None
     order, counts = np.argsort(known), np.zeros(len(known))

@@ -91,7 +91,7 @@ class Packing:
                 yield pattern
 
     def admits(self, pattern: int, jobs: Sequence[int], instead_of: OpenSet | None = None) -> bool:
-        """Whether jobs may form this pattern: exclusive jobs, deadlines and budgets."""
+        """True if jobs may form this pattern: exclusive jobs, deadlines and budgets."""
         known = [self.instance.jobs[j] for j in jobs]
         if len(jobs) > 1 and any(job.exclusive for job in known):
             return False
@@ -173,7 +173,7 @@ class Packing:
         return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
 
     def _uses(self, pattern: int, jobs: Sequence[int]) -> list[float]:
-        """What a set uses of each budget."""
+        """Return what a set uses of each budget."""
         epochs = [(self.slot(pattern, j), self.instance.jobs[j].remaining_epochs) for j in jobs]
         return [
             float(budget.of_pattern[pattern]) + sum(float(budget.per_epoch[s]) * r for s, r in epochs)
@@ -201,7 +201,7 @@ def fifo(patterns: Patterns, objective: str, timer: Timer | None = None) -> Shar
 
 
 def fifo_packed(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
-    """As `fifo`; a job without a free unit joins the single job with which the pair runs fastest.
+    """Place jobs as `fifo`; one without a free unit joins the single job that makes the fastest pair.
 
     The pair's normalised throughput must be above `rules.PACKING_THRESHOLD`; the first job without a partner
     stops the queue.

@@ -92,7 +92,7 @@ def _require_pairs(instance: SharingInstance) -> None:
 
 
 class _Sets:
-    """What jobs can do, by *key*, with its cost: ``(i, j)`` for a pair, ``(i, i)`` alone, ``(i, WAITS)``."""
+    """Choices of jobs and their costs, by *key*: ``(i, j)`` for a pair, ``(i, i)`` alone, ``(i, WAITS)``."""
 
     def __init__(self, data: SetPartitioning):
         self.instance, self.offset = data.instance, data.costs.offset
@@ -149,7 +149,7 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
 
 
 def _lacking(sets: _Sets) -> str:
-    """Who can do nothing, or else that one unit is missing at least."""
+    """Name the jobs that can do nothing, or else say that one unit is missing at least."""
     able = np.isfinite(sets.alone) | np.isfinite(sets.waiting) | np.isfinite(sets.pair).any(axis=1)
     jobs = [f"job '{sets.jobs[j]}' can neither run now nor wait" for j in np.flatnonzero(~able)]
     return "; ".join(jobs) or f"{sets.instance.unit_types[0].row} is short by at least 1"

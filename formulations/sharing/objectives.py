@@ -44,7 +44,7 @@ class Costs:
 
     @property
     def work_matters(self) -> bool:
-        """Whether costs depend on the epochs that remain."""
+        """True if costs depend on the epochs that remain."""
         return bool(np.any(self.per_epoch != 0))
 
     def of_waiting(self, job_class: IntArray, epochs: FloatArray) -> FloatArray:

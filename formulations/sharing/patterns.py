@@ -99,7 +99,7 @@ def program_of(data: SetPartitioning, columns: Columns) -> Program:
 
 
 def _fillable(data: SetPartitioning) -> IntArray:
-    """How many units the jobs there are could fill with each pattern, shape (P,)."""
+    """Count the units that the jobs could fill with each pattern, shape (P,)."""
     jobs = np.bincount(data.patterns.class_of_job, minlength=len(data.instance.classes))
     per_slot = jobs[data.patterns.job_class] // data.patterns.jobs
     return np.asarray(np.minimum.reduceat(per_slot, data.patterns.start[:-1])) if len(per_slot) else per_slot

@@ -25,7 +25,7 @@ LEAST_THROUGHPUT = 1.0
 """Pairs of `gandiva` with less normalised throughput are dropped: they are slower than taking turns."""
 
 SEED = 0
-"""Of `gandiva`."""
+"""Seed of `gandiva`."""
 
 
 Attempt = Callable[[int], bool]
@@ -46,7 +46,7 @@ def fifo(jobs: Iterable[int], start: Attempt) -> None:
 
 
 def fifo_packed(jobs: Iterable[int], start: Attempt, join_best_pair: Attempt) -> None:
-    """As `fifo`; a job for which nothing is free joins the single one with which the pair runs fastest.
+    """Place jobs as `fifo`; one for which nothing is free joins the single job that makes the fastest pair.
 
     Parameters
     ----------

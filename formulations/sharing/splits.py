@@ -1,4 +1,4 @@
-"""What certificate trees of `sharing` count: units in use, and jobs of a kind, anywhere or in some sets."""
+"""Counts in certificate trees of `sharing`: units in use, and jobs of a kind, anywhere or in some sets."""
 
 from __future__ import annotations
 

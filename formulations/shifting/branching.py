@@ -60,7 +60,10 @@ _SMOOTHING = 0.5
 _MOST_RAISES = 6
 _LEAST_GAIN = 1e-6
 _BETWEEN = (0.45, 0.9)
-"""Where to split between two ends. On the outside earlier ends count as ends at the split: late ones help."""
+"""Shares of the way between two ends at which to split.
+
+On the outside earlier ends count as ends at the split: late ones help.
+"""
 
 
 _NO_JOBS = np.zeros(0, dtype=np.int64)
@@ -158,12 +161,12 @@ class _Branching:
 
     @property
     def over(self) -> bool:
-        """Whether time or work have run out."""
+        """True if time or work have run out."""
         return self.priced_slots > self.most or self.timer.over()
 
     @property
     def target(self) -> float:
-        """What a leaf's bound has to reach."""
+        """Bound that a leaf has to reach."""
         return self.value - self.gap * abs(self.value)
 
     def run(self, prices: Mapping[str, float]) -> Cases[ShiftingDecision]:
@@ -219,7 +222,7 @@ class _Branching:
         return _Priced(prices, least, self._bound(charged, least), schedules)
 
     def _bound(self, charged: Mapping[str, float], least: list[float], within: float = 0.0) -> float:
-        """What least costs of all jobs prove together at charges, where one costs more by so much."""
+        """Return what least costs of all jobs prove together at charges, where one costs more by so much."""
         if math.inf in least:
             return math.inf
         bound = self.prover.together(charged, least, within).bound
@@ -315,7 +318,7 @@ class _Branching:
         return next(j for j, job in enumerate(self.horizon.instance.jobs) if job.name == split["job"])
 
     def _is_on_side(self, split: Mapping[str, Any], schedules: Schedules, inside: bool) -> BoolArray:
-        """Whether schedules are on a side of a split, were they of its job."""
+        """Return the mask of schedules on a side of a split, were they of its job."""
 
         def rows_in(slot: int) -> IntArray:
             option = schedules.option[:, slot]
@@ -354,7 +357,7 @@ class _Branching:
             yield _Node(priced.bound, number, priced, taken)
 
     def _split(self, node: _Node, solution: MasterSolution) -> dict[str, Any] | None:
-        """Of some splits the one after which the LP over the known schedules costs more on both sides.
+        """Choose the split after which the LP over the known schedules gains most on both sides.
 
         Gains are multiplied (Achterberg 2007, "Constraint Integer Programming").
         """

@@ -33,13 +33,13 @@ SMOOTHING = 0.6
 """Share of the best prices so far."""
 MOST_ROUNDS = 300
 MOST_RAISES = 3
-"""How often prices may rise tenfold before rows that are exceeded are taken to be impossible."""
+"""Number of tenfold raises of prices after which rows that are exceeded are taken to be impossible."""
 MOST_OF_A_LIMIT = 1e9
-"""What uses more of a limit uses too much: HiGHS takes no columns with numbers beyond 1e15."""
+"""Most that a column may use of a limit, relative to it: HiGHS takes no columns beyond 1e15."""
 TOLERANCE = 5e-4
 """Gap between the LP and the prices' bound, relative to the LP, at which rounds end."""
 EXCEEDED = 1e-7
-"""What a row may be exceeded by, of its limit."""
+"""Excess of a row over its limit, relative to it, that counts as none."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ScheduleMaster:
 
 @dataclass(frozen=True)
 class Generated:
-    """What column generation leaves.
+    """Result of column generation.
 
     Attributes
     ----------

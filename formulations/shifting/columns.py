@@ -44,7 +44,7 @@ class Schedules(ColumnArrays):
         return len(self.job)
 
     def hashes(self) -> list[Hashable]:
-        """What tells schedules apart."""
+        """Return a key of each schedule that tells it from the others."""
         rows = [row.tobytes() for row in self.option.astype(np.int32)]
         return list(zip(self.job.tolist(), rows, self.finish_s.tolist(), strict=True))
 
@@ -155,7 +155,7 @@ def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:
 
 
 def is_valid(horizon: Horizon, decision: Schedules) -> bool:
-    """Whether schedules keep the budgets and end in time."""
+    """True if schedules keep the budgets and end in time."""
     kept = np.all(amounts(horizon, decision) <= horizon.budget * (1 + ROUNDING))
     return bool(kept and np.isfinite(decision.finish_s).all())
 
@@ -186,7 +186,7 @@ def add_uses(entries: Entries, horizon: Horizon, schedules: Schedules) -> None:
 
 @dataclass(frozen=True)
 class Prices:
-    """What schedules are charged, never negative.
+    """Prices that schedules are charged, never negative.
 
     Attributes
     ----------

@@ -260,7 +260,7 @@ class Recursion:
 
 
 def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
-    """What work left at the end of the horizon costs, by job; delay counts from there."""
+    """Compute the cost of work left at the end of the horizon, by job; delay counts from there."""
     horizon, group = jobs.horizon, jobs.group
     fastest = horizon.fastest[horizon.table[group.job[0]]]
     seconds = work / horizon.rate[fastest]

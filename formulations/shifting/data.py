@@ -14,7 +14,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 CRITERIA = ("completion_s", "carbon_g", "energy_j", "money")
-"""What schedules are judged by; also the names of the budget rows and their prices."""
+"""Criteria that schedules are judged by; also the names of the budget rows and their prices."""
 BUDGET_FIELDS = ("average_completion_s", "carbon_g", "energy_j", "money")
 OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 PAUSE = -1

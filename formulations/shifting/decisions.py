@@ -1,4 +1,4 @@
-"""From schedules to a decision and back."""
+"""Conversion of schedules to a decision and back."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ EFFORTS = tuple(
 _WIDER = 4
 """A window that is too short grows by this part of it."""
 _ATTEMPTS = 6
-"""How often more steps are taken for the work that restarts cost."""
+"""Most rounds of further steps for the work that restarts cost."""
 _NOTHING = 1e-300
-"""In place of 0 below a line."""
+"""Stand-in for 0 in a denominator."""
 
 
 def greedy(horizon: Horizon, objective: str, timer: Timer | None = None) -> ShiftingDecision | None:
@@ -57,7 +57,7 @@ def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -
 
 
 def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
-    """What a joule costs in a slot: in the unit of the objective, else of the first budget, else in grams."""
+    """Return the cost of a joule by slot: in the objective's unit, else the first budget's, else in grams."""
     budgets = [c for c in (1, 3, 2) if np.isfinite(horizon.budget[c])]
     which = objective if objective else (budgets or [1])[0]
     per_joule = horizon.per_joule[which - 1, :-1]

@@ -1,4 +1,4 @@
-"""Why an instance has no decision: what no job can keep to, and what is short where prices prove it."""
+"""Explanation of why an instance has no decision: what no job can keep to, and what prices prove short."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from wattsched.verification.shifting.bound import prove
 from wattsched.verification.shifting.outcomes import BUDGETS
 
 SCALES, ALONE_SCALES = (1e6, 1e3), (1e6, 1e11)
-"""What prices are multiplied by: the dearer what is short, the less the objective blurs by how much. Of one
-budget alone nothing is known but that it is to be dearer than any objective."""
+"""Factors of prices in the search for what is short, and those for one budget alone.
+
+The dearer what is short, the less the objective blurs by how much. Of one budget alone nothing is known but
+that it is to be dearer than any objective.
+"""
 
 
 def diagnose(horizon: Horizon) -> list[str]:
-    """Why an instance has no decision, one sentence each; empty where this look is too short to tell.
+    """Explain why an instance has no decision, one sentence each; empty where this look is too short.
 
     Every job is taken to have all GPUs to itself, in its best slot: who is late or above a budget even then
     is so in every decision.
@@ -52,7 +55,7 @@ def _over_budget(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
 
 
 def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
-    """What jobs add at least to every criterion: each as soon as it can, and each in its best slot."""
+    """Compute the least that jobs add to each criterion: each as soon as it can, each in its best slot."""
     completion_s = float(horizon.share @ (earliest_s - horizon.arrival_s))
     if horizon.n_jobs == 0:
         return np.zeros(len(BUDGET_FIELDS))
@@ -85,7 +88,7 @@ def _limit(horizon: Horizon, row: str) -> float:
 
 
 def _short(prices: Mapping[str, float], over: float) -> str:
-    """What of each budget is missing if no other limit is changed, or which pools are too small."""
+    """Say what of each budget is missing if no other limit is changed, or which pools are too small."""
     budgets = [
         f"{BUDGETS[name]} is short by at least {-over / price:.6g}"
         for name, price in prices.items()

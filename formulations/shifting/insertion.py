@@ -19,7 +19,7 @@ from wattsched.topology.arrays import IntArray
 DECIDED = 0.999
 """Share of a schedule in the LP from which on its job is decided."""
 FINE = 3.0
-"""What exceeds a budget costs so many times its price."""
+"""Cost of exceeding a budget, in multiples of its price."""
 REMOVED, MOST_REMOVED = 0.06, 12
 """Part of the jobs that are taken out at a time, and how many at most."""
 _BETTER = 1e-7

@@ -171,7 +171,7 @@ class NearOptimal:
 
 
 def near_optimal(horizon: Horizon, prices: Prices, most: int, timer: Timer) -> NearOptimal | None:
-    """As many of the cheapest schedules as there can be, None where already the first are too many.
+    """List as many of the cheapest schedules as there can be, None where already the first are too many.
 
     The same where time is over: the margin is then smaller than it could be, or there is none.
     """
@@ -255,7 +255,7 @@ class _Listing:
         return np.concatenate([o for o, _ in ended]), np.concatenate([c for _, c in ended])
 
     def _later(self, slot: int, state: IntArray, left: FloatArray) -> FloatArray:
-        """What the rest costs at least, from the next slot on."""
+        """Return the least cost of the rest, from the next slot on."""
         level = np.floor(left * (1 - ROUNDING) / float(self._jobs.group.step[0])).astype(np.int64)
         return np.asarray(self._cost[slot + 1 - self._first][state, level])
 

@@ -107,7 +107,7 @@ def _first(horizon: Horizon, objective: int) -> list[Schedules]:
 
 
 def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal) -> float:
-    """What decisions cost at least that have a schedule which is not among the near-optimal ones."""
+    """Bound from below the cost of decisions with a schedule that is not among the near-optimal ones."""
     order = np.lexsort((priced_cost(horizon, near.schedules, prices), near.schedules.job))
     cheapest = order[np.unique(near.schedules.job[order], return_index=True)[1]]
     bound = lagrangian(horizon, objective, near.schedules.take(cheapest), prices) + near.margin

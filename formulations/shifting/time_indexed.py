@@ -37,7 +37,7 @@ from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray
 
 Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-"""Of a job's ends, its runs and the seconds used in them, by slot and option, and of the work left."""
+"""Coefficients of a job: of its ends, runs and seconds used in them, by slot and option, and of work left."""
 
 
 def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
@@ -94,7 +94,7 @@ def _completion(horizon: Horizon, job: int) -> Coefficients:
 
 
 def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
-    """What a job adds to a criterion."""
+    """Compute the coefficients with which a job adds to a criterion."""
     if criterion == 0:
         ends, runs, used, left = (horizon.share[job] * values for values in _completion(horizon, job))
         return ends, runs, used, left

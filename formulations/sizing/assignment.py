@@ -34,7 +34,7 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.topology.room import Room
 
 VARIABLES_PER_S = 30_000
-"""Of Pyomo, about: a model that would not be built in time has no columns."""
+"""Variables that Pyomo builds per second, about: a model too large for its time has no columns."""
 
 
 def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
@@ -118,7 +118,7 @@ def algebra(given: Round, most: float = np.inf) -> Any:
     m.awake = pyo.Var(list(sleepers), domain=pyo.Binary)
 
     def is_up(pool: int, node: int) -> Any:
-        """Whether a node is awake: 1, or a variable."""
+        """Return 1 for a node that never sleeps, else the variable that says if it is awake."""
         return m.awake[pool, node] if (pool, node) in sleepers else 1
 
     m.gpu = pyo.Constraint(

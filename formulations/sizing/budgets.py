@@ -1,4 +1,4 @@
-"""What is scarce in a round: watts, joules, grams and free GPUs; what options use of it, and what is left."""
+"""Scarce resources of a round: watts, joules, grams and free GPUs; what options use, and what is left."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BudgetRow:
 
     @property
     def capacity(self) -> float:
-        """What is left for the jobs; negative when the standing use alone breaks the budget."""
+        """Amount left for the jobs; negative when the standing use alone breaks the budget."""
         return self.limit - self.standing
 
     def in_reach(self) -> BudgetRow:
@@ -77,7 +77,7 @@ def extra_power_w(options: Options) -> FloatArray:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a budget of the round counts, and what is left of it once everything idle is paid for.
+    """Budget of the round: what it counts, and what is left of it once everything idle is paid for.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Budget:
 
     @property
     def capacity(self) -> float:
-        """What is left for the jobs; negative when the standing use alone breaks the budget."""
+        """Amount left for the jobs; negative when the standing use alone breaks the budget."""
         return self.limit - self.standing
 
 
@@ -166,7 +166,7 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
 
 
 def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
-    """What is drawn whatever is decided, in the site or through a power domain.
+    """Compute the watts drawn whatever is decided, in the site or through a power domain.
 
     It is the idle draw of all available GPUs and the base power of nodes, without those that sleep as long as
     no job is there, and what others draw.
@@ -242,7 +242,7 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
-    """What is free in each pool as jobs can take it."""
+    """Return the free GPUs of each pool as jobs can take them."""
     if known.in_place:
         return kept_rooms(known, free_gpus(known))
     if not known.jobs.fixed.any():

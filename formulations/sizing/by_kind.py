@@ -46,12 +46,12 @@ PER_KIND = 2
 
 
 def suits(known: RoundJobs, objective: Objective) -> bool:
-    """Whether a round can be solved by kind, and that pays."""
+    """True if a round can be solved by kind, and that pays."""
     return objective.by_kind is not None and not known.job_sets and pays(known)
 
 
 def pays(known: RoundJobs) -> bool:
-    """Whether it is large, and of kinds that have several jobs."""
+    """True if the round is large, and of kinds that have several jobs."""
     n_kinds = len(known.configurations.start) - 1
     return known.n_options >= LARGE and len(known) >= PER_KIND * n_kinds
 
@@ -158,7 +158,7 @@ class _Round:
         )
 
     def _kinds(self) -> tuple[Uses, ProgramBuilder, KindRows]:
-        """What `_uses` has, and the rows of the kinds; those of the round before where they are the same."""
+        """Return what `_uses` does, and the rows of the kinds; kept from the last round where equal."""
         known, rows = self.known, self.rows
         instance = known.instance
 
@@ -175,7 +175,7 @@ class _Round:
         return known.configurations.latest("kinds", words, found)
 
     def _uses(self) -> tuple[Uses, ProgramBuilder]:
-        """What every configuration uses, with its room, and without; then waiting, and parts by state.
+        """Build the uses of configurations, with their room and without, of waiting, and of parts by state.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class _Round:
         return Uses(*(csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))), builder
 
     def _most(self, rows: Configurations) -> IntArray:
-        """How many of its kind's rows keep a job's deadline; those before a slow one are quicker."""
+        """Count the rows of its kind that keep a job's deadline; those before a slow one are quicker."""
         known, sizes = self.known, np.diff(rows.start)
         most = np.where(self.of_kind, sizes[known.kind], 0)
         late = np.flatnonzero(self.of_kind & np.isfinite(known.latest_s))
@@ -235,7 +235,7 @@ class _Round:
         return np.asarray(most)
 
     def _own_pairs(self) -> OwnPairs:
-        """What is no row of a job's kind: waiting, what it does not restart for, and all of odd jobs."""
+        """Return the columns that are no rows of a kind: waiting, going on unchanged, all of odd jobs."""
         parts = [self._waiting(), self._kept(), *([self._odd()] if self._is_odd.any() else [])]
         return in_turn(parts, self.order)
 
@@ -285,13 +285,13 @@ class _Round:
 
     @cached_property
     def _meters(self) -> bool:
-        """Whether a row counts joules or grams."""
+        """True if a row counts joules or grams."""
         budgets, quotas = self.known.instance.budgets, quotas_of(self.known.instance)
         return (budgets.energy_j, budgets.carbon_g) != (None, None) or any(quota.metered for quota in quotas)
 
     @property
     def _credits(self) -> bool:
-        """Whether a row counts goodput."""
+        """True if a row counts goodput."""
         return self.known.instance.budgets.least_goodput is not None
 
     @cached_property
@@ -416,7 +416,7 @@ def _saves_by_restarts(known: RoundJobs) -> BoolArray:
 
 
 def _criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
-    """What less of makes rows of the kinds better for all jobs, by name; without any no row beats another."""
+    """Return the criteria of which less makes a row better for all jobs; without any no row beats another."""
     rows, budgets = known.configurations, known.instance.budgets
     extra_w = rows.power_w - known.row_idle_w
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.

@@ -202,7 +202,7 @@ class Choices:
 
     @cached_property
     def needs_room(self) -> BoolArray:
-        """Which columns need a block of free GPUs."""
+        """Mask of columns that need a block of free GPUs."""
         options = self.options
         return ~(options.waiting[self.index] | options.fixed[self.job]) & (self.block > 0)
 
@@ -213,7 +213,7 @@ class Choices:
 
     @cached_property
     def links(self) -> list[Link]:
-        """What holds the jobs of each set together, by set and pool."""
+        """Links that hold the jobs of each set together, by set and pool."""
         options, names = self.options, self.options.of.jobs.names
         columns = np.flatnonzero(options.shared[self.index])
         of_column = zip(

@@ -73,7 +73,7 @@ class Configurations:
         return replace(self, of_job=of_job)
 
     def once(self, words: Any, found: Callable[[], T]) -> T:
-        """What is found of the rows, which it is once for what is asked in these words."""
+        """Return a result found from the rows, computed once for equal `words`."""
         if words not in self._found:
             self._found[words] = found()
         known: T = self._found[words]
@@ -95,7 +95,7 @@ class Configurations:
 
     @property
     def columns(self) -> Columns:
-        """What is known of each row, by name."""
+        """Values of each row, by name."""
         return {name: getattr(self, name) for name in COLUMNS}
 
     @cached_property
@@ -246,13 +246,13 @@ def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, 
 
 
 def _allowed(names: Coded, pools: tuple[Pool, ...]) -> BoolArray:
-    """Whether jobs may use each pool, which its own name or its GPU type stands for, where they say."""
+    """Return the mask of pools that jobs may use, by their own names or GPU types; all without a list."""
     stated = [[pool.name in some or pool.gpu_type in some for pool in pools] for some in names.values]
     return np.array([*stated, [True] * len(pools)], dtype=bool)[names.codes]
 
 
 def usable_pools(job: Job, pools: tuple[Pool, ...]) -> list[bool]:
-    """Whether a job may use each pool, which its own name or its GPU type stands for."""
+    """Return for each pool whether a job may use it; its own name or its GPU type stands for it."""
     if job.pools is None:
         return [True] * len(pools)
     return [pool.name in job.pools or pool.gpu_type in job.pools for pool in pools]

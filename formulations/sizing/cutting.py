@@ -62,14 +62,14 @@ class Cutting:
         return np.unique(self.room.on_nodes[np.isin(self.room.on_nodes, self.free)], return_counts=True)
 
     def demand(self, taken: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Of each size, and how many pieces of it jobs take that take so much."""
+        """Yield each size, and how many pieces of it each job takes, from the GPUs that it takes."""
         whole = self.room.pool.gpus_per_node
         nodes, part = np.divmod(taken, whole)
         for size in self.sizes.tolist():
             yield size, (part == size) + (nodes if size == whole else 0)
 
     def pieces_of(self, taken: IntArray) -> IntArray:
-        """How many pieces of each size jobs take together that take so much."""
+        """Count the pieces of each size that jobs take together, from the GPUs that each takes."""
         return np.array([pieces.sum() for _, pieces in self.demand(taken)], dtype=np.int64)
 
     def add(self, rows: ProgramBuilder, inside: IntArray, taken: IntArray) -> None:
@@ -93,7 +93,7 @@ class Cutting:
             rows.row(f"cuts:{name}:{count}", mine, np.ones(len(mine)), upper=float(awake))
 
     def ways_for(self, pieces: IntArray, asleep: int = 0) -> IntArray | None:
-        """How many nodes to cut in each way for so many pieces of each size; None where they do not fit.
+        """Find how many nodes to cut in each way for so many pieces of each size; None if they do not fit.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ def points_of(
 
 
 def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Exact]:
-    """Of each pool how its nodes are cut up at a point, whose last values are those of `points_of`."""
+    """Return how each pool's nodes are cut up at a point, whose last values are those of `points_of`."""
     found: dict[int, Exact] = {}
     end = len(x)
     for cutting in reversed(cuttings):

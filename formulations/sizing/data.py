@@ -33,7 +33,7 @@ WAITING: dict[str, float] = {
     "block": 0,
     **dict.fromkeys(SETTINGS, np.nan),
 }
-"""What a job that waits has and takes."""
+"""Values of the option of a job that waits."""
 COMPLETION_RANGE_S = (1e-6, 1e13)
 
 
@@ -106,7 +106,7 @@ class Options:
 
     @property
     def fixed(self) -> BoolArray:
-        """Which jobs keep the GPUs they hold, and so need no room, shape (n_jobs,)."""
+        """Mask of jobs that keep the GPUs they hold, and so need no room, shape (n_jobs,)."""
         return self.of.jobs.fixed
 
     @property
@@ -121,7 +121,7 @@ class Options:
 
     @cached_property
     def pays_restart(self) -> BoolArray:
-        """Whether the job runs now and restarts, or stops: other GPU count, pool or batch size."""
+        """Mask of options whose job runs now and restarts, or stops: other GPU count, pool or batch size."""
         gpus, pool, batch = (held[self.job] for held in self.of.held)
         same_batch = (self.batch_size == batch) | (np.isnan(self.batch_size) & np.isnan(batch))
         same = (self.gpus == gpus) & (self.pool == pool) & same_batch
@@ -134,7 +134,7 @@ class Options:
 
     @cached_property
     def change_cost(self) -> FloatArray:
-        """What the objective pays for each option because it changes what runs now."""
+        """Cost in the objective of each option because it changes what runs now."""
         if not self.of.change_cost.any():
             return np.zeros(len(self))
         return np.where(self.pays_restart, self.of.change_cost[self.job], 0.0)
@@ -170,12 +170,12 @@ class Options:
 
     @property
     def per_joule(self) -> Mapping[str, float]:
-        """What a joule is of each objective that counts energy."""
+        """Amount that a joule adds to each objective that counts energy."""
         return self.of.per_joule
 
     @cached_property
     def goodput(self) -> FloatArray:
-        """What each option is worth by the objective of that name."""
+        """Worth of each option by the objective of that name."""
         return goodput(self)
 
     @cached_property
@@ -187,7 +187,7 @@ class Options:
 
     @cached_property
     def members(self) -> FloatArray:
-        """How many jobs share the GPUs of each option; 1 for options of the job alone."""
+        """Number of jobs that share the GPUs of each option; 1 for options of the job alone."""
         if not self.job_sets:
             return np.ones(len(self))
         members = np.array([*(len(together.members) for together in self.job_sets), 1.0])
@@ -200,12 +200,12 @@ class Options:
 
     @cached_property
     def shared(self) -> BoolArray:
-        """Which options are parts of sets."""
+        """Mask of options that are parts of sets."""
         return np.asarray(self.job_set != ALONE)
 
     @cached_property
     def waiting(self) -> BoolArray:
-        """Which options are waiting."""
+        """Mask of options that are waiting."""
         return np.asarray(self.pool == WAIT)
 
     def take(self, index: IntArray) -> Options:

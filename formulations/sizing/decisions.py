@@ -1,4 +1,4 @@
-"""From chosen options to a decision with concrete GPUs."""
+"""Conversion of chosen options to a decision with concrete GPUs."""
 
 from __future__ import annotations
 

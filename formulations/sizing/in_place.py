@@ -39,7 +39,7 @@ def in_place(known: RoundJobs) -> RoundJobs | None:
 
 
 def kept_rooms(known: RoundJobs, free: Sequence[BoolArray]) -> list[Room]:
-    """What is free in each pool, apart from the pieces of jobs that are not to move."""
+    """Return the free GPUs of each pool, apart from the pieces of jobs that are not to move."""
     job, position = known.held_gpus
     keeps = (known.change_cost[job] > 0.0) & ~known.jobs.fixed[job]
     rooms: list[Room] = []
@@ -63,7 +63,7 @@ def _by_job(job: IntArray, position: IntArray) -> list[IntArray]:
 
 
 def _pieces(pool: Pool, own: IntArray) -> Iterator[IntArray]:
-    """What a job holds in one piece: the aligned block around it, or what it has of each node."""
+    """Yield what a job holds in one piece: the aligned block around it, or what it has of each node."""
     if pool.capacity == "nodes":
         node = pool.node_index[own]
         pieces = np.split(own, np.flatnonzero(np.diff(node)) + 1)

@@ -1,4 +1,4 @@
-"""Why a round has no decision, in the terms of its instance."""
+"""Explanation of why a round has no decision, in the terms of its instance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOUNS = {"power_w": "power cap", "energy_j": "energy budget", "carbon_g": "carbo
 
 
 def diagnose(known: RoundJobs) -> list[str]:
-    """Why a round has no decision, as far as a look at each job alone can tell."""
+    """Explain why a round has no decision, as far as a look at each job alone can tell."""
     for j in without_options(known)[:1].tolist():
         job = known.jobs[j]
         if told := above_quota(known, j):

@@ -46,7 +46,7 @@ class JobSetOption:
 
 @dataclass(frozen=True)
 class RoundJobs:
-    """What is known of the jobs of a round before any option is written out.
+    """Jobs of a round before any option is written out.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class RoundJobs:
 
     @cached_property
     def change_cost(self) -> FloatArray:
-        """What the objective pays when a job that runs now changes, 0 for other jobs; shape (n_jobs,)."""
+        """Cost in the objective when a job that runs now changes, 0 for other jobs; shape (n_jobs,)."""
         found, running = np.zeros(len(self)), self.jobs.running
         stated = self.jobs.numbers("change_cost")[running]
         found[running] = np.where(np.isnan(stated), self.instance.change_cost, stated)
@@ -146,7 +146,7 @@ class RoundJobs:
 
     @cached_property
     def must_run(self) -> BoolArray:
-        """Which jobs may not wait, shape (n_jobs,)."""
+        """Mask of jobs that may not wait, shape (n_jobs,)."""
         return self.jobs.fixed | ~self.jobs.flags("can_wait")
 
     @cached_property
@@ -193,7 +193,7 @@ class RoundJobs:
 
     @cached_property
     def can_run(self) -> BoolArray:
-        """Which jobs have a configuration of their own, shape (n_jobs,)."""
+        """Mask of jobs that have a configuration of their own, shape (n_jobs,)."""
         return np.asarray(self.configurations.best_rate[self.kind] > 0.0)
 
     @cached_property
@@ -240,7 +240,7 @@ class RoundJobs:
 
     @cached_property
     def beyond_quotas(self) -> BoolArray:
-        """Which jobs use more joules than their tenants may, if they begin anew; shape (n_jobs,)."""
+        """Mask of jobs that use more joules than their tenants may, if they begin anew; shape (n_jobs,)."""
         if np.isinf(self.most_j).all():
             return np.zeros(len(self), dtype=bool)
         return np.asarray(self.least_drawn_j > self.most_j)
@@ -254,17 +254,17 @@ class RoundJobs:
 
     @property
     def counts_rounds(self) -> bool:
-        """Whether energy counts as far as it is used in the round, and not to completion."""
+        """True if energy counts as far as it is used in the round, and not to completion."""
         return self.instance.budgets.scope == "round"
 
     @property
     def per_joule(self) -> Mapping[str, float]:
-        """What a joule is of each objective that counts energy."""
+        """Amount that a joule adds to each objective that counts energy."""
         return per_joule(self.instance)
 
     @cached_property
     def in_sets(self) -> BoolArray:
-        """Which jobs may share GPUs with others, shape (n_jobs,)."""
+        """Mask of jobs that may share GPUs with others, shape (n_jobs,)."""
         found = np.zeros(len(self), dtype=bool)
         found[[j for together in self.job_sets for j in together.members]] = True
         return found

@@ -43,7 +43,7 @@ def without(instance: Instance, jobs: IntArray) -> Instance:
 
 
 def above_quota(known: RoundJobs, job: int) -> str:
-    """By how much a job uses more joules or grams than its tenant may; empty where it does not."""
+    """Say by how much a job uses more joules or grams than its tenant may; empty where it does not."""
     if not known.beyond_quotas[job]:
         return ""
     name, least_j = known.jobs.coded("tenant").at(job), known.least_drawn_j[job]
@@ -55,7 +55,7 @@ def above_quota(known: RoundJobs, job: int) -> str:
 
 
 def _within_quota(known: RoundJobs, job: int) -> str:
-    """What else rules options out that would meet a deadline."""
+    """Name the quota that rules out options that would meet a deadline; empty where none would."""
     if known.work[job] / known.configurations.best_rate[known.kind[job]] > known.latest_s[job]:
         return ""
     return f" with the energy that its tenant '{known.jobs.coded('tenant').at(job)}' may use"
@@ -68,7 +68,7 @@ def _left_out(known: RoundJobs) -> IntArray:
 
 
 def _reasons(known: RoundJobs, jobs: IntArray) -> dict[str, str]:
-    """Why each of them is left out; equal jobs are judged once."""
+    """Explain for each job why it is left out; equal jobs are judged once."""
     kinds, first = np.unique(known.kind[jobs], return_index=True)
     told = {
         kind: why_nowhere(known.instance, known.pools, known.jobs[j])

@@ -1,4 +1,4 @@
-"""From a decision back to the options that it stands for: last round's answer is a start for this one."""
+"""Conversion of a decision back to its options: last round's answer is a start for this one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True)
 class Asked:
-    """What a decision has every job of a round do, in arrays of shape (n_jobs,).
+    """Choice of a decision for every job of a round, in arrays of shape (n_jobs,).
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def asked_of(known: RoundJobs, decision: Decision) -> Asked:
 
 
 def says_all(known: RoundJobs, decision: Decision) -> bool:
-    """Whether a decision says of every job of a round what it does."""
+    """True if a decision says of every job of a round what it does."""
     running = AssignmentColumns.from_records(decision.jobs)
     return known.jobs.place.keys() <= {*running.names, *decision.waiting}
 
@@ -90,7 +90,7 @@ def matching_options(options: Options, decision: Decision) -> IntArray:
 
 
 class _Made(NamedTuple):
-    """What a decision was made of.
+    """Rows that a decision was made of.
 
     Attributes
     ----------

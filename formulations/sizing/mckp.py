@@ -184,7 +184,7 @@ def room_rows(
 
 
 def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:
-    """What the columns use of each budget is at most what is left of it, or at least as much as it says."""
+    """Limit the columns' use of each budget to at most what is left of it, or at least as much as it says."""
     for budget in budgets:
         side = "lower" if budget.least else "upper"
         rows.row(budget.name, budget.column, budget.use, **{side: budget.capacity})

@@ -60,7 +60,7 @@ def work_values(size_s: FloatArray, weight: FloatArray) -> FloatArray:
 
 
 class OptionArrays(Protocol):
-    """What objectives read of a round's options, job by job; see `sizing.data.Options`."""
+    """Arrays of a round's options that objectives read, job by job; see `sizing.data.Options`."""
 
     @property
     def round_s(self) -> float:
@@ -72,7 +72,7 @@ class OptionArrays(Protocol):
 
     @property
     def waiting(self) -> BoolArray:
-        """Which options are waiting."""
+        """Mask of options that are waiting."""
 
     @property
     def rate(self) -> FloatArray:
@@ -88,7 +88,7 @@ class OptionArrays(Protocol):
 
     @property
     def change_cost(self) -> FloatArray:
-        """What each option costs because it changes what runs now."""
+        """Cost of each option because it changes what runs now."""
 
     @property
     def weight(self) -> FloatArray:
@@ -112,11 +112,11 @@ class OptionArrays(Protocol):
 
     @property
     def per_joule(self) -> Mapping[str, float]:
-        """What a joule is of each objective that counts energy."""
+        """Amount that a joule adds to each objective that counts energy."""
 
 
 class RowArrays(Protocol):
-    """What objectives read of the rows of kinds; see `sizing.configurations.Configurations`."""
+    """Arrays of the rows of kinds that objectives read; see `sizing.configurations.Configurations`."""
 
     @property
     def rate(self) -> FloatArray:
@@ -140,7 +140,7 @@ class RowArrays(Protocol):
 
 
 class KindArrays(Protocol):
-    """What objectives read of jobs by kind; see `sizing.jobs.RoundJobs`."""
+    """Arrays of jobs by kind that objectives read; see `sizing.jobs.RoundJobs`."""
 
     @property
     def round_s(self) -> float:
@@ -152,7 +152,7 @@ class KindArrays(Protocol):
 
     @property
     def change_cost(self) -> FloatArray:
-        """What a change of each job costs, 0 for jobs that do not run now."""
+        """Cost of a change of each job, 0 for jobs that do not run now."""
 
     @property
     def best_s(self) -> FloatArray:
@@ -184,11 +184,11 @@ class KindArrays(Protocol):
 
     @property
     def counts_rounds(self) -> bool:
-        """Whether energy counts as far as it is used in the round, and not to completion."""
+        """True if energy counts as far as it is used in the round, and not to completion."""
 
     @property
     def per_joule(self) -> Mapping[str, float]:
-        """What a joule is of each objective that counts energy."""
+        """Amount that a joule adds to each objective that counts energy."""
 
 
 class ByKind(NamedTuple):
@@ -284,7 +284,7 @@ def _energy(name: str, options: OptionArrays) -> FloatArray:
 
 
 def _work_value(options: OptionArrays) -> FloatArray:
-    """What the work done saves of the total weighted completion time, for rounds in sequence (heSRPT)."""
+    """Compute the weighted completion time that the work done saves, for rounds in sequence (heSRPT)."""
     value = work_values(options.work / options.reference_rate, options.weight)
     kept_s = np.minimum(max(HOLD_S, options.round_s), options.completion_s)
     return value[options.job] * _speed(options, kept_s)

@@ -1,4 +1,4 @@
-"""What tenants may use: quotas of each, and of cohorts, whose tenants lend one another GPUs."""
+"""Quotas of tenants, and of cohorts, whose tenants lend one another GPUs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 METERED = ("energy", "carbon")
-"""What is counted of jobs by the second."""
+"""Quantities that are counted of jobs by the second."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """What the jobs of some tenants may use together.
+    """Limit on what the jobs of some tenants use together.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Quota:
 
     @property
     def metered(self) -> bool:
-        """Whether it depends on how long jobs run."""
+        """True if it depends on how long jobs run."""
         return self.counts in METERED
 
 
@@ -65,7 +65,7 @@ def quotas_of(instance: Instance) -> list[Quota]:
 
 
 def uses_of(options: Options, quota: Quota) -> FloatArray:
-    """What each option uses of a quota, shape (n_options,)."""
+    """Return each option's use of a quota, shape (n_options,)."""
     match quota.counts:
         case "gpus":
             amount = options.gpu_share

@@ -90,12 +90,12 @@ def _counted_s(known: RoundJobs) -> float:
 
 
 def cost_of_node(known: RoundJobs, objective: str, each_w: float) -> float:
-    """What it costs in the objective that a node is awake."""
+    """Return the cost in the objective of a node that is awake."""
     return each_w * _counted_s(known) * known.per_joule[objective] if objective in ENERGY else 0.0
 
 
 def uses_of_node(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w: float) -> dict[str, float]:
-    """What a node that is woken uses of rows, by their names; room is given."""
+    """Return a woken node's use of rows, by their names; the room that it gives is negative."""
     whole = room.pool.gpus_per_node
     uses = {room.name(size): -float(room.gain(size)) for size in range(1, whole + 1) if room.gain(size)}
     uses[f"cuts:{room.pool.name}:{whole}"] = -1.0
@@ -118,7 +118,7 @@ def add_uses(rows: ProgramBuilder, parts: Sequence[Part], first: int) -> None:
 
 
 def awake_parts(parts: Sequence[Part], awake: Mapping[str, int]) -> IntArray:
-    """Which parts are awake, 1 or 0, where so many nodes of each pool are, those first that draw least."""
+    """Choose the parts that are awake, 1 or 0, for so many nodes of each pool, lowest draw first."""
     left, found = dict(awake), np.zeros(len(parts), dtype=np.int64)
     by_watts: dict[tuple[str, float], list[int]] = {}
     for i, part in enumerate(parts):
@@ -134,7 +134,7 @@ def awake_parts(parts: Sequence[Part], awake: Mapping[str, int]) -> IntArray:
 
 
 def nodes_awake(rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> dict[str, int]:
-    """How many of the nodes that sleep jobs need that take so much; all of a pool where these are too few."""
+    """Count the sleeping nodes that jobs need, by pool; all of a pool where these are too few."""
     found = {}
     for room in rooms:
         if len(room.sleeping):
@@ -144,7 +144,7 @@ def nodes_awake(rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> dict[
 
 
 def least_awake(room: Room, taken: IntArray) -> int:
-    """How many of a pool's nodes that sleep jobs need that take so much, by the ways to cut nodes, too."""
+    """Count the sleeping nodes that jobs need in a pool, by the ways to cut nodes, too."""
     least = room.least_awake(taken)
     while least < len(room.sleeping):
         woken = room.woken(room.sleeping[:least])
@@ -165,7 +165,7 @@ def refuse_sleepers(known: RoundJobs, formulation: str) -> None:
 
 
 def counts_watts(known: RoundJobs) -> bool:
-    """Whether anything depends on what the cluster draws."""
+    """True if anything depends on what the cluster draws."""
     return bool(budgets_of(known)) or known.instance.objective in ENERGY
 
 

@@ -58,7 +58,7 @@ def split_of(
 
 
 def _stood_for(columns: Choices, side: IntArray, span: IntArray) -> BoolArray:
-    """Which options of a job are on a side, or are dropped and beaten by one there; shape (n_span,)."""
+    """Return the mask of a job's options on a side, or dropped and beaten by one there; shape (n_span,)."""
     options, own = columns.options, columns.index[side]
     dropped = ~np.isin(span, columns.index)
     rival = own[~options.shared[own], None]
