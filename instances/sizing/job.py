@@ -89,7 +89,7 @@ class OptionTable(Strict):
 
 
 def _branch(value: Any) -> str:
-    """Return the tag of the form of `Options` that a value resembles, so that only its faults are reported."""
+    """Return the tag of the form of `Options` that a value resembles, to report only that form's faults."""
     return "table" if isinstance(value, dict | OptionTable) else "name"
 
 
