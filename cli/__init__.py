@@ -30,7 +30,7 @@ from wattsched.cli.outputs import GIVEN
 from wattsched.inputs import meant
 
 COMPLETION = "_WATTSCHED_COMPLETE"
-"""Where a shell asks what the rest of a line may be."""
+"""Environment variable by which a shell asks how a line may be completed."""
 
 # Name -> module (and function) of the command, and what it does.
 COMMANDS = {

@@ -123,7 +123,7 @@ def _check_pareto(instance: Any, document: Any, source: str, require_gap: float 
 
 
 def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
-    """What the points of a frontier have, and what is left to trust."""
+    """Yield lines on the proofs of a frontier's points, and on what is left to trust."""
     from wattsched.report.wording import count
 
     proven = sum(all(one.proven_gap is not None for one in point.results) for point in found.points)
@@ -160,7 +160,7 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
 
 
 def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) -> Iterator[str]:
-    """What the certificate proves, and what of the bound it leaves to trust."""
+    """Yield lines on what the certificate proves, and on what of the bound it leaves to trust."""
     from wattsched.report.wording import gap_text
 
     if verdict.infeasible:
@@ -190,7 +190,7 @@ def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) 
 
 
 def _proofs(document: dict[str, Any]) -> str:
-    """What proves."""
+    """Return the subject of a sentence on proofs: prices, or prices in so many cases."""
     leaves = [node for node in document["certificate"].get("tree") or [] if node.get("prices") is not None]
     return f"prices in {len(leaves):,} cases prove" if len(leaves) > 1 else "prices prove"
 
@@ -221,7 +221,7 @@ def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool, as_
 
 
 def _document(verdict: Verdict, on_trust: bool) -> dict[str, Any]:
-    """What is found, and what is recomputed and proven."""
+    """Return the JSON document of a verdict: faults, and the recomputed and proven figures."""
     proven = verdict.proof.bound if verdict.proof is not None and not verdict.faults else None
     return {
         "valid": not verdict.faults,

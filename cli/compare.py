@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Who solves the instances.
+    """Pairs of formulation and solver to compare.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def print_comparison(
 
 
 def _others(comparison: Comparison, folder: Path) -> int:
-    """How many finished runs of other comparisons the folder keeps."""
+    """Return the number of finished runs of other comparisons that the folder keeps."""
     return len({file.stem for file in folder.glob("*.json")} - {run.key for run in comparison.runs})
 
 

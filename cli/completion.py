@@ -14,7 +14,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
-    """What an option has as its ``shell_complete``: names that go on like its text after the last comma."""
+    """Return a ``shell_complete`` for an option: names that continue its text after the last comma."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -62,6 +62,6 @@ def placement_policies() -> list[str]:
 
 
 def named(*fields: str) -> dict[str, dict[str, Any]]:
-    """What `parameters.filling` takes for options that name a formulation, a solver or an objective."""
+    """Return the arguments of `parameters.filling` for options that name one of these."""
     known = {"formulation": formulations, "solver": solvers, "objective": objectives}
     return {field: {"metavar": "NAME", "shell_complete": completing(known[field])} for field in fields}

@@ -1,4 +1,4 @@
-"""What went wrong, in readable lines on standard error, and the exit code that goes with it."""
+"""Failures in readable lines on standard error, and the exit code that goes with each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EXIT_CODES = {
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
-"""What the loader says of a library for which there is no memory; numpy says it among much else."""
+"""Phrases of the loader for a library for which there is no memory; numpy repeats them among much else."""
 
 ROOM_MIB = 500
 """Address space below which libraries fail while they are loaded: some hang, or end the process."""
@@ -54,7 +54,7 @@ LONGEST_LINE = 1_900
 """Characters of a message; names of files have up to 4,096."""
 
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
-"""How warnings for users of a command begin; others are not for them."""
+"""Prefixes of the warnings for users of a command, by category; other warnings are not for them."""
 
 _told: set[str] = set()
 
@@ -220,7 +220,7 @@ def _message(error: ValueError) -> str:
 
 
 def reason(error: OSError) -> str:
-    """Why the operating system refused, in lower case like the other messages."""
+    """Return the reason of the operating system, in lower case like the other messages."""
     return (error.strerror or str(error)).lower()
 
 

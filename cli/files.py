@@ -179,7 +179,7 @@ def stray_output_to_stderr() -> Iterator[None]:
 
 
 def content_of(model: BaseModel, target: str | None) -> str | bytes:
-    """What is written of an instance or an answer to a file: Parquet where its name ends so, else JSON."""
+    """Return the content of an instance's or answer's file: Parquet where its name ends so, else JSON."""
     if target is not None and target.endswith(PARQUET):
         from wattsched.instances.parquet import parquet_bytes
 

@@ -35,7 +35,7 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is fitted.
+    """Files and options of a fit.
 
     Parameters
     ----------

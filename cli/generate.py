@@ -12,7 +12,7 @@ from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
-"""Where the family says nothing of its own."""
+"""Help of ``--gpus`` where the family says nothing of its own."""
 SEED = "Equal seeds give equal files."
 
 

@@ -26,16 +26,16 @@ TRACE, CLUSTER = "jobs.csv", "cluster.json"
 
 @dataclass(frozen=True)
 class Source:
-    """What is imported by a command of its own: records of a scheduler, solutions of a solver.
+    """Source with a command of its own: records of a scheduler, or solutions of a solver.
 
     Attributes
     ----------
     description : str
-        As of trace formats.
+        Its description, as those of trace formats.
     make : callable
         Makes the command.
     yields : str
-        What it gives.
+        Its outputs in words, such as ``trace and cluster``.
     """
 
     description: str

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """How the instances are to be solved.
+    """Formulation, solver and proof effort that the instances are solved with.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ OUTCOME = ("instance", "ended", ">objective", ">off the best", ">gap", ">gap pro
 
 
 def _outcome(entry: Entry, result: Result, record: Record | None) -> list[Cell]:
-    """How a run ended, and how far from the best known objective its decision is."""
+    """Return the row of a run: how it ended, and how far from the best known objective its decision is."""
     from wattsched.library.records import bettered
 
     decision, bound = (False, False) if record is None else bettered(result, record)
@@ -295,7 +295,7 @@ def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -
 
 
 def _print_verified(found: Sequence[Verified], wrong: Sequence[Verified]) -> None:
-    """What does not hold, what was skipped, and how many are verified."""
+    """Print the faults, the reasons for skipping, and the number of instances verified."""
     from wattsched.library.records import PROVEN_GAP
 
     out = console()

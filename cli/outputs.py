@@ -28,7 +28,7 @@ FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
 
 GIVEN = "wattsched.given"
-"""Of a context: the arguments that the command line was given."""
+"""Key of the context at which the arguments of the command line are kept."""
 
 
 def command_line() -> str:
@@ -189,7 +189,7 @@ def refuse_overwriting(context: click.Context) -> None:
 
 
 def _read_with(name: str) -> list[str]:
-    """What else a command may read that is given a name, and the name."""
+    """Return all files that a command may read that is given a name, the name among them."""
     tables = [str(file) for table in COMPANIONS for file in beside(Path(name), table)]
     return [name, name.rpartition(":")[0], *(tables if _identity(name) else [])]
 
@@ -202,7 +202,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _identity(name: str) -> tuple[int, int] | None:
-    """What all names of a file have in common, links included; None where it names no file."""
+    """Return the key that all names of a file share, links included; None where it names no file."""
     try:
         found = os.fstat(0) if name == STANDARD else os.stat(name)
     except (OSError, ValueError):

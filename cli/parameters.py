@@ -333,7 +333,7 @@ def option_name(parameter: str) -> str:
 
 
 def descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a function says on each of its parameters."""
+    """Return the description of each parameter in a function's docstring."""
     _, _, section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
     section = re.split(r"\n\n?\w+\n-+\n", section)[0]
     told: dict[str, str] = {}
@@ -344,7 +344,7 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def given(parameter: str) -> bool:
-    """Whether an option of the command that runs was given."""
+    """True if an option of the command that runs was given."""
     return click.get_current_context().get_parameter_source(parameter) == ParameterSource.COMMANDLINE
 
 
@@ -358,7 +358,7 @@ def refuse_given(parameters: Iterable[str], why: str) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """How a solver is asked.
+    """Gap, time limit, threads and seed of a solver.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ MOST_ARRIVALS = 10.0
 MOST_PROCESSES = 256
 DECIMALS = 6
 CURVES = ("arrived", "allocated_pct", "grar", "eopc_w", "eopc_cpu_w", "eopc_gpu_w", "frag_pct", "failed")
-"""Of a policy, in the order of the JSON document; those of the bound are among them."""
+"""Curves of a policy, in the order of the JSON document; those of the bound are among them."""
 
 
 def _policies() -> dict[str, str]:
@@ -78,7 +78,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Trial:
-    """How the tasks are placed.
+    """Policies, seeds and bound of a placement experiment.
 
     Parameters
     ----------

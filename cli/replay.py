@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """What becomes of the outcomes.
+    """Files and forms that the outcomes are written in.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Output:
             require_extra("--parquet", "parquet")
 
     def journal(self, *common: Any) -> Journal | None:
-        """Where replays of a source on a cluster are kept."""
+        """Return the journal in which replays of a source on a cluster are kept; None without an output."""
         if self.output is None:
             return None
         options = {name: value for one in common for name, value in asdict(one).items()}

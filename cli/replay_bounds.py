@@ -90,7 +90,7 @@ def name_of(seed: int) -> str:
 def stated(
     bound: ClairvoyantBound, found: Mapping[str, Sequence[Summary]], number: int
 ) -> dict[str, float | dict[str, float]]:
-    """What a bound says of the runs of a seed."""
+    """Return the bounds on mean completion time and energy for the runs of a seed."""
     own = {name: runs[number].jct_mean_s for name, runs in found.items() if not shares(name)}
     energy = {name: bound.energy_j(mean_s) for name, mean_s in own.items()} if len(bound.proofs) > 1 else {}
     return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}

@@ -117,7 +117,7 @@ def require_learner(pacing: str, policies: Sequence[str]) -> None:
 
 
 def policies_known() -> dict[str, str]:
-    """What a command's help says of policies."""
+    """Return the section of a command's help on policies."""
     from wattsched.replay.jobs.policies import names
 
     return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
@@ -138,7 +138,7 @@ source_options = filling(
     to_day={"name": "--to", "type": Number(above=0), "metavar": "DAY"},
     elasticity={"type": Whole(1), "metavar": "N"},
 )
-"""Which jobs of a trace, for every command that replays one."""
+"""Options that select the jobs of a trace, for every command that replays one."""
 
 TIMES: dict[str, dict[str, Any]] = {
     "round_s": {"name": "--round", "type": SECONDS},

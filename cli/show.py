@@ -57,7 +57,7 @@ def _print_json(document: Mapping[str, Any]) -> None:
 
 
 def _about(instance: Any) -> dict[str, Any]:
-    """What an instance is of, in figures."""
+    """Return the figures that describe an instance."""
     from wattsched.instances.digest import digest_of
     from wattsched.problems import problem
     from wattsched.report.views import view

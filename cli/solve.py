@@ -66,7 +66,7 @@ _LEAVING_S, _WRITING = 0.05, 0.5
 
 @dataclass(frozen=True)
 class Asked:
-    """How the instance is to be solved.
+    """Formulation, solver, objective and proof effort that the instance is solved with.
 
     Parameters
     ----------

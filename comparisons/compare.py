@@ -28,12 +28,12 @@ from wattsched.version import __version__
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"
 Planned = tuple[Case, str, str]
-"""Who solves a case: formulation and solver."""
+"""Case, formulation and solver of a run to do."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a comparison stands: runs done of all, and the one that begins or has ended (at last: none)."""
+    """State of a comparison: runs done of all, and the one that begins or has ended (at last: none)."""
 
     done: int
     total: int

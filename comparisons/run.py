@@ -39,7 +39,7 @@ Line = Annotated[str, AfterValidator(_require_printable)]
 
 LIBRARIES = ("highspy", "ortools", "pyomo")
 IMPORTED_LATE = ("scipy.sparse", "pyomo.environ")
-"""What formulations import while they build: imported before, or the first run would be charged with it."""
+"""Modules that formulations import while they build: imported first, so that no run is charged for it."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def solved(self) -> bool:
-        """Whether formulation and solver reached the gap by themselves, or proved infeasibility."""
+        """True if formulation and solver reached the gap by themselves, or proved infeasibility."""
         return self.solver_status in ("optimal", "infeasible") and not self.faults
 
     def as_dict(self) -> dict[str, Any]:

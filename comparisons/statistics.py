@@ -27,7 +27,7 @@ MOST_GAP = 10.0
 
 @dataclass(frozen=True)
 class Summary:
-    """How one formulation and solver did over all instances.
+    """Runs and mean times of one formulation and solver over all instances.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ _OTHER_COSTS = (
 
 
 def _misprices(run: Run) -> bool:
-    """Whether a solver that finds optima was done, yet the decision does not have the value that it found.
+    """True if an exact solver was done, yet the decision does not have the value that it found.
 
     `solve` states what a decision is worth by itself. A formulation whose costs are too low then shows as a
     gap that nothing explains.
@@ -201,7 +201,7 @@ def _within(runs: Sequence[Run]) -> list[str]:
 
 
 def _contradiction(run: Run, best: Run) -> str:
-    """Why the best checked decision cannot be, if the run is right; empty when it can."""
+    """Return the claim of a run that the best checked decision contradicts; empty when there is none."""
     assert best.objective is not None
     slack = ROUNDING * max(1.0, abs(best.objective))
     if "infeasible" in (run.solver_status, run.status):

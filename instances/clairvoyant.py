@@ -1,7 +1,7 @@
-r"""What a bound on every schedule of a trace says, and of what: `ClairvoyantBound`, a file of its own.
+r"""`ClairvoyantBound`: a lower bound on every schedule of a trace, with all that it is about, in one file.
 
-It holds all that the bound is about, so that nobody needs the trace, its models or this package to prove it
-again: jobs with their arrivals and their work, what each may run as, the GPUs of each pool, and a budget.
+It holds jobs with their arrivals and their work, the options of each, the GPUs of each pool, and a budget,
+so that nobody needs the trace, its models or this package to prove the bound again.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LONGEST_SOURCE = 2_000
 Price = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Edge = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
-"""Of a slot, in seconds: later than any time of a trace, as slots last until all its work can be done."""
+"""Limit of a slot in seconds, later than any time of a trace: slots last until all its work can be done."""
 Quantity = Literal["energy_j", "carbon_g", "money"]
 
 
 class RunOptions(Strict):
-    """What jobs may run as, a row each; a job may change from row to row at any time.
+    """Options that jobs may run as, a row each; a job may change from row to row at any time.
 
     Attributes
     ----------
     pool : list of str
     gpus : list of int
-        That it takes of the pool, those of its block which it leaves unused included.
+        GPUs that the option takes of its pool, including those of its block that it leaves unused.
     rate : list of float
         Work per second.
     power_w : list of float

@@ -1,4 +1,4 @@
-"""What an instance is known by: a digest of its content, however its file is written."""
+"""Digest of an instance's content, the same however its file is written."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
 
 @remembered
 def _cluster(cluster: Cluster) -> bytes:
-    """What is written of a cluster, which is the same from round to round."""
+    """Return the bytes to digest of a cluster, which is the same from round to round."""
     parts: list[bytes] = []
     _write_fields(cluster, parts)
     return b"".join(parts)
@@ -202,7 +202,7 @@ def _coded(column: Coded, default: Any = ...) -> list[bytes]:
 
 
 def _held(column: Coded) -> list[bytes]:
-    """What jobs hold, nothing where none does."""
+    """Return the bytes to digest of the GPUs that jobs hold; an empty list where none holds any."""
     runs = np.flatnonzero(column.codes != NONE)
     if not len(runs):
         return []

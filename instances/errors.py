@@ -1,4 +1,4 @@
-"""What is wrong with an input, in readable lines that name the field and the value."""
+"""Faults of an input, in readable lines that name the field and the value."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
 
 
 def _first_faults(model: type[BaseModel], document: Any) -> list[str]:
-    """Of a document with too many faults to list, those of the first entries of its lists."""
+    """Return the faults of the first entries of each list, for a document with too many faults to list."""
     told: list[str] = []
     try:
         model.model_validate(_beginning(document))
@@ -279,7 +279,7 @@ def _beginning(value: Any, depth: int = 12) -> Any:
 
 
 def sentences_of(fault: Any) -> list[str]:
-    """What pydantic found, in our words, with the value."""
+    """Return the sentences, in our words and with the value, for one fault that pydantic found."""
     kind, context = fault["type"], dict(fault.get("ctx", {}))
     got = shown(fault["input"])
     if kind in ("too_short", "string_too_short") and context["min_length"] == 1:
@@ -321,5 +321,5 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
 
 
 def _is_column(value: Any) -> bool:
-    """Whether a value is a list, or an array of a document in columns."""
+    """True if a value is a list, or an array of a document in columns."""
     return hasattr(value, "__len__") and not isinstance(value, dict | str)

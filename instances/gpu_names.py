@@ -24,7 +24,7 @@ BOARD_POWER_W = {
 
 STAND_IN = "A100"
 IDLE_PART = 0.1
-"""Of the board limit, assumed for types that are not measured."""
+"""Idle draw as a share of the board limit, assumed for types that are not measured."""
 
 
 def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str]:

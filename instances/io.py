@@ -40,7 +40,7 @@ OPENED = {"format", "result"}
 """Fields of documents, and of what holds one: documents within others have their format, too."""
 
 PARQUET = ".parquet"
-"""How names of Parquet files end."""
+"""Suffix of the names of Parquet files."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -52,7 +52,7 @@ ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 def is_parquet(path: str | Path) -> bool:
-    """Whether a file begins as Parquet files do; OSError when it cannot be read."""
+    """True if a file begins as Parquet files do; OSError when it cannot be read."""
     with open_file(path) as file:
         return file.read(4) == b"PAR1"
 
@@ -162,7 +162,7 @@ def write_atomically(path: str | Path, content: bytes, *, mode: int | None = Non
 
 
 def _followed(path: Path) -> Path:
-    """Where a path leads by links that may be followed."""
+    """Return the path with its links resolved; OSError at a link that may not be followed."""
     real, links, parts = Path(path.anchor or os.getcwd()), 0, list(reversed(path.parts[bool(path.anchor) :]))
     while parts:
         part = parts.pop()

@@ -180,7 +180,7 @@ def _array(column: Column, none: BoolArray) -> pa.Array:
 
 
 def _mixed(column: Any) -> bool:
-    """Whether a column has values that are no texts, so that it is JSON."""
+    """True if a column has a value that is no text, and so is written as JSON."""
     return isinstance(column, Coded) and any(not isinstance(value, str) for value in column.values)
 
 

@@ -21,7 +21,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import Coded, as_list
 
 OBJECTIVES = {"max-min": "max", "goodput": "max", "makespan": "min"}
-"""What is asked for, and its sense: the least progress, the sum of all, or when the last job is complete."""
+"""Objectives and their sense: the least progress, the sum of all progress, the end of the last job."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class TimeShareInstance:
         Options of job j are the entries ``start[j]`` to ``start[j + 1]`` of the arrays that follow.
     type_of : int array, shape (n_options,)
     gpus, rate, power_w : float arrays, shape (n_options,)
-        What an option takes while it runs, and what it does.
+        GPUs that an option takes while it runs, its work per second, and its draw.
     demand : float array, shape (n_jobs,)
         Unit of each job's progress.
     power_cap_w : float
-        On the average draw; infinite for none.
+        Limit on the average draw; infinite for none.
     """
 
     objective: str

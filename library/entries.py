@@ -27,7 +27,7 @@ class ChangedInstanceError(ValueError):
 
 
 class Card(Strict):
-    """What is known of an instance before it is solved.
+    """Facts on an instance that are known before it is solved.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Card(Strict):
     binding : list of str
         Rows with a price at the best bound by prices, the kinds of them: such as ``power_w``, ``gpus``.
     lp_gap : float, optional
-        What the best bound by prices alone is off the best known objective, relative to it.
+        Gap between the best bound by prices alone and the best known objective, relative to the latter.
     """
 
     size: dict[str, int]
@@ -84,7 +84,7 @@ class Entry(Strict):
 
     @property
     def public(self) -> bool:
-        """Whether it is of a public trace."""
+        """True if the instance is of a public trace."""
         return isinstance(self.recipe, Imported)
 
 

@@ -32,12 +32,12 @@ from wattsched.verification.verdict import Verdict
 
 @dataclass(frozen=True)
 class Verified:
-    """What is found of a record: faults, or why it was skipped; proven where there is neither.
+    """Result of verifying a record: faults, or why it was skipped; proven where there is neither.
 
     Attributes
     ----------
     gap : float, optional
-        What the certificate proves.
+        Gap that the certificate proves.
     """
 
     name: str
@@ -106,7 +106,7 @@ class RefusedResultError(InputError):
 
 @dataclass(frozen=True)
 class Submitted:
-    """What became of a result: the entry, and what of its record it betters, nothing where it was left."""
+    """Result of a submission: entry, record, and its improvements in words, none where it stays as it was."""
 
     entry: Entry
     record: Record

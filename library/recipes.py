@@ -1,4 +1,4 @@
-"""How the instances of the library are made: of generators and seeds, or of public traces."""
+"""Recipes of the library's instances: a generator and its seed, or a public trace."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Generated(Strict):
 
     @property
     def source(self) -> str:
-        """In words."""
+        """Description of the source in words."""
         return f"wattsched generate {self.generate}"
 
 
@@ -99,7 +99,7 @@ class Imported(Strict):
 
     @property
     def source(self) -> str:
-        """In words."""
+        """Description of the source in words."""
         return f"{self.origin} ({self.licence})"
 
 

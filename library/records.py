@@ -48,10 +48,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Finder(Strict):
-    """Who found a decision or a bound: formulation, solver, versions, and seconds of the call.
+    """Origin of a decision or a bound: formulation, solver, versions, and seconds of the call.
 
     `version` names wattsched and the libraries of solvers with their versions where the result was taken in;
-    `decided_by` is who made the decision where that was not the solver asked for.
+    `decided_by` names the maker of the decision where that was not the solver asked for.
     """
 
     formulation: str
@@ -113,7 +113,7 @@ class Record(Strict):
 
     @property
     def closed(self) -> bool:
-        """Whether the certificate proves the decision to a gap of 1e-4."""
+        """True if the certificate proves the decision to a gap of 1e-4."""
         return self.gap is not None and self.gap <= PROVEN_GAP
 
 
@@ -154,7 +154,7 @@ def own_records(file: str | Path) -> dict[str, Record]:
 
 
 def _faults_in(found: BestKnown) -> Iterator[str]:
-    """What is wrong with a user's records before any is proven."""
+    """Yield the faults of a user's records before any is proven."""
     known, named = entries(), Counter(record.name for record in found.records)
     if found.library != (version := library().version):
         yield f"library: the records are of version '{found.library}' of the library, this is '{version}'"
@@ -249,14 +249,14 @@ def merged(first: Result, second: Result) -> Result:
 
 
 def bettered(result: Result, record: Record) -> tuple[bool, bool]:
-    """Whether the decision, and the proven bound, of a checked result are better than those of a record."""
+    """Return whether the decision, and the proven bound, of a checked result are better than a record's."""
     sign = 1.0 if record.sense == "min" else -1.0
     proven = None if result.certificate is None else result.certificate.bound
     return _better(sign, result.objective, record.objective), _better(-sign, proven, record.bound)
 
 
 def betters(result: Result, record: Record) -> Iterator[str]:
-    """What of a record a checked result betters, in words."""
+    """Yield the claims of a record that a checked result improves, in words."""
     decision, bound = bettered(result, record)
     if decision:
         yield f"the decision is worth {result.objective:.10g}, was {record.objective:.10g}"
@@ -267,7 +267,7 @@ def betters(result: Result, record: Record) -> Iterator[str]:
 
 
 def disproof(result: Result, record: Record) -> str:
-    """Why a record cannot be true where a result is, in words; empty where both can be.
+    """Return the reason why a record cannot be true where a result is, in words; empty where both can be.
 
     Decisions may beat bounds by what budgets are checked with, so a contradiction is one of more than 1e-4.
     """
@@ -281,14 +281,14 @@ def disproof(result: Result, record: Record) -> str:
 
 
 def _beats(sign: float, objective: float | None, bound: float | None) -> bool:
-    """Whether an objective is better than a bound, which none can be, by more than what is allowed for."""
+    """True if an objective beats a bound, as none can, by more than is allowed for."""
     if objective is None or bound is None:
         return False
     return sign * (bound - objective) > PROVEN_GAP * max(1.0, abs(objective), abs(bound))
 
 
 def _better(sign: float, value: float | None, known: float | None) -> bool:
-    """Whether a value, times the sign, is less than what is known, by more than rounding."""
+    """True if a value, times the sign, is less than the known one by more than rounding."""
     if value is None or known is None:
         return value is not None
     return not _same(value, known) and sign * value < sign * known

@@ -30,10 +30,10 @@ PROVEN = ("optimal", "infeasible")
 """Reasons to stop before any limit was reached."""
 
 PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
-"""What seconds are counted of."""
+"""Phases of a call whose seconds are counted."""
 
 SAME_BOUND = CLAIM_TOLERANCE
-"""By how much, relative to it, a bound may be beyond the proven one by the rounding of proofs."""
+"""Rounding of proofs: how far a bound may be beyond the proven one, relative to that."""
 
 # Versions before said nothing of bounds that were beyond the proof by less: they are on the solver's word.
 _SAID_BEFORE = 1e-8
@@ -55,7 +55,7 @@ LEAST = 1e-9
 
 
 def is_within(gap: float, asked: float) -> bool:
-    """Whether a gap is as small as asked; asked for no gap at all, the last digits still differ."""
+    """True if a gap is as small as asked; the last digits may differ even where no gap is asked for."""
     return gap <= asked * (1 + ROUNDING) + _LAST_DIGITS
 
 
@@ -73,12 +73,12 @@ def gap_between(objective: float, bound: float) -> float:
 def beyond_proof(
     reason: str, bound: float | None, proven: float | None, sense: str, least: float = 0.0
 ) -> bool:
-    """Whether an answer claims more than its certificate proves.
+    """True if an answer claims more than its certificate proves.
 
     Parameters
     ----------
     reason : str
-        Why the solver stopped: that there is no decision needs a certificate, unless it is `self_evident`.
+        Reason to stop: that there is no decision needs a certificate, unless it is `self_evident`.
     bound, proven : float, optional
         Of the result, and of its certificate.
     sense : {"min", "max"}
@@ -92,12 +92,12 @@ def beyond_proof(
 
 
 def is_older(result: Mapping[str, Any]) -> bool:
-    """Whether it is of the format before, which told neither what was asked nor of which instance."""
+    """True if a result is of an older format, which stated neither the gap asked for nor its instance."""
     return result.get("digest") == "" and result.get("gap_asked") is None
 
 
 def reason_of(result: Mapping[str, Any]) -> str:
-    """Why the solver stopped."""
+    """Return the reason why the solver stopped."""
     ended = result.get("termination")
     return str(ended.get("reason")) if isinstance(ended, dict) else ""
 
@@ -138,7 +138,7 @@ class Claims:
 
     @property
     def on_trust(self) -> bool:
-        """Whether something is said that neither the certificate nor the result itself can show."""
+        """True if the result states what neither the certificate nor the result itself can show."""
         gap = number(self.result, "gap")
         asked_for_more = gap is None or not is_within(gap, _USUAL_GAP)
         return self.beyond_proof or (self.older and self.reason == "optimal" and asked_for_more)
@@ -195,7 +195,7 @@ class Claims:
             yield from self._as_asked(reason)
 
     def _as_asked(self, reason: str) -> Iterator[str]:
-        """Whether objective and bound are as close as was asked, or not, as the reason says."""
+        """Yield a fault where the distance of objective and bound contradicts the reason to stop."""
         stated, bound = number(self.result, "objective"), number(self.result, "bound")
         objective = stated if self.recomputed is None else self.recomputed
         asked = number(self.result, "gap_asked")
@@ -206,7 +206,7 @@ class Claims:
             yield f"termination: '{reason}' at a gap of {gap:.9g}, the one asked for is {asked:.9g}"
 
     def _honesty(self) -> Iterator[str]:
-        """What a result says of its own proof."""
+        """Yield the faults in what a result says of its own proof."""
         asked = number(self.result, "gap_asked")
         if not self.older and (asked is None or not 0 <= asked < 1):
             yield f"gap_asked: must be from 0 to below 1, the result has {self.result.get('gap_asked')!r:.80}"
@@ -244,7 +244,7 @@ class Claims:
                 yield f"time_s.total: {times['total']!r:.80} is less than the seconds of '{more[0]}'"
 
     def _certificate(self, name: str, proof: Proof) -> Iterator[str]:
-        """What a field of the certificate claims against its proof, the reason to stop and the decision."""
+        """Yield the faults of a certificate's field against its proof, the decision and how it ended."""
         claimed = number(self.certificate, name)
         assert proof.bound is not None
         assert claimed is not None
@@ -328,7 +328,7 @@ class Claims:
             yield f"totals.{name}: nothing of that name can be recomputed"
 
     def _tolerance(self, value: float, share: float = TOLERANCE) -> float:
-        """By how much a number may be off; a small difference of large numbers by their rounding."""
+        """Return the error allowed in a number, relative to it, or to its terms where large ones cancel."""
         return share * max(abs(value), _SMALL * max(1.0, self.size))
 
     def _equal(self, a: float, b: float) -> bool:

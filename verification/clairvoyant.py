@@ -69,7 +69,7 @@ class Prover:
         return value - rounding
 
     def enclosed(self, proof: SlotPrices) -> tuple[float, float]:
-        """What the prices come to, and by how much rounding may have changed that at most."""
+        """Return the bound in seconds at the prices, and the largest error that rounding may have made."""
         joule = self._joule_prices(proof)
         least, size = [], []
         for name, members in self._members.items():
@@ -99,7 +99,10 @@ class Prover:
         )
 
     def _spare(self) -> Iterator[float]:
-        """What the idle cluster leaves of the budget in each period, if anything: no job may run without."""
+        """Yield the amount of the budget that the idle cluster leaves in each period, at least 0.
+
+        No job may run where it leaves none.
+        """
         if (budget := self.bound.budget) is None:
             return
         for period in count():
@@ -119,7 +122,7 @@ class Prover:
         return _Table(worth, most, np.maximum(most - 1.0, 0.0), np.cumsum(most * self._width_s, axis=1), free)
 
     def _least(self, table: _Table, job: int) -> tuple[float, float]:
-        """What a job costs at least, and the size of the numbers that this is the sum of."""
+        """Return the least cost of a job, and the size of the numbers that this is the sum of."""
         arrival_s, work = self.bound.jobs.arrival_s[job], self.bound.jobs.work[job]
         first = int(np.searchsorted(self._edge_s, arrival_s, side="right")) - 1
         part_s = self._edge_s[first + 1] - arrival_s
@@ -140,7 +143,7 @@ class Prover:
 
 @dataclass(frozen=True)
 class _Table:
-    """What a second of work earns at each worth and in each slot, shape (n_worths, n_slots).
+    """Gain per second of work at each worth and in each slot, shape (n_worths, n_slots).
 
     Attributes
     ----------
@@ -185,7 +188,7 @@ def _period(budget: PeriodBudget, at_s: float) -> int:
 
 
 def _taken(budget: PeriodBudget, begin_s: float, end_s: float) -> float:
-    """What a watt takes of the budget from a time to another."""
+    """Return the amount of the budget that one watt uses from a time to another."""
     inside = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
     times = [begin_s, *inside, end_s]
     return math.fsum(

@@ -1,4 +1,4 @@
-"""What checking a decision, and proving a bound, find; and the rules that all problems have in common."""
+"""Results of checking a decision and of proving a bound, and the rules that all problems have in common."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 TOLERANCE = 1e-6
-"""By how much, relative to it, a budget may be exceeded and a number that a result states be off."""
+"""Relative tolerance of budgets, and of the numbers that a result states."""
 
 ROUNDING = 1e-9
-"""What counts as the rounding of times and amounts of work, relative to them."""
+"""Relative error of times and amounts of work that counts as rounding."""
 
 CLAIM_TOLERANCE = 1e-9
-"""By how much a claimed bound may exceed what is proven, relative to the numbers that it is the sum of."""
+"""Tolerance of a claimed bound against the proven one, relative to the numbers that it is the sum of."""
 
 LAST_DIGITS = 1e-11
-"""By how much sums differ that are computed in another order, relative to their terms."""
+"""Difference between sums that are computed in another order, relative to their terms."""
 
 NEGLIGIBLE_PRICE = 1e-40
 """Smaller prices, the dust of a solver, count as 0: prices may be chosen freely, these cannot matter."""
@@ -27,7 +27,7 @@ LARGEST_PRICE = 1e100
 """Larger prices leave the range of doubles when they are multiplied with uses, and prove nothing."""
 
 UNITS = {"power_w": " W", "energy_j": " J", "carbon_g": " g", "average_completion_s": " s"}
-"""Of budgets; money has none."""
+"""Units of budgets; money has none."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class Report:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the row prices of a certificate prove.
+    """Bound that the row prices of a certificate prove.
 
     Attributes
     ----------
     faults : list of str
-        Why the prices prove nothing, one line each.
+        Reasons why the prices prove nothing, one line each.
     bound : float, optional
         Proven: no decision has a better objective; rounded to the safe side.
     reach : float, optional
         Best bound that an honest computation can have found with these prices, where that is known.
     leeway : float
-        By how much a decision may beat the bound because budgets are checked with a tolerance.
+        Amount by which a decision may beat the bound because budgets are checked with a tolerance.
     excess : float
-        By how much the bound lies above what any decision could cost at most, where that is known: more than
+        Amount by which the bound lies above what any decision could cost at most, where that is known: above
         0 proves that there is no decision.
     exact : bool
-        Whether every number was rational.
+        True if every number was rational.
     step : float
         What is proven of all but few decisions is rounded to whole multiples of it; 0 where it is not.
     """
@@ -131,7 +131,7 @@ def budget_faults(
 
 
 def exceeds(value: float, limit: float, tolerance: float) -> bool:
-    """Whether a value breaks its limit by more than a relative tolerance; not a number does."""
+    """True if a value exceeds its limit by more than a relative tolerance, or is not a number."""
     return not value <= limit * (1 + tolerance)
 
 
@@ -142,7 +142,7 @@ def charges(
     sense: str,
     demands: Collection[str] = (),
 ) -> tuple[dict[str, float], list[str]]:
-    """What a unit of each row costs by the prices of a certificate, and what is wrong with them.
+    """Return the cost of a unit of each row by the prices of a certificate, and the faults of the prices.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def number(content: Mapping[str, object], name: str) -> float | None:
 
 
 def is_finite(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number in the range of doubles."""
+    """True if a value is a number in the range of doubles."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number beyond the range

@@ -27,16 +27,16 @@ TOLERANCE = Fraction(1, 10**9)
 
 @dataclass(frozen=True)
 class ShareVerdict:
-    """What is found of shares.
+    """Faults, objective and bound of shares.
 
     Attributes
     ----------
     faults : list of str
         One line for each limit that they exceed.
     objective : float
-        What they are worth, recomputed.
+        Worth of the shares, recomputed.
     bound : float
-        What no shares are better than, by the prices.
+        Bound that the prices prove: no shares are better.
     """
 
     faults: list[str]
@@ -139,7 +139,7 @@ class _Exact:
         )
 
     def bound(self, y: list[Fraction], p: list[Fraction], q: Fraction) -> Fraction | None:
-        """What prices prove of the least progress, or of the sum; None where they prove nothing."""
+        """Return the bound on the least progress, or on the sum, that prices prove; None if there is none."""
         if min([*y, *p, q]) < 0 or (self._cap is None and q > 0):
             return None
         if not any(self.served):

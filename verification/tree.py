@@ -26,7 +26,7 @@ MOST_SPLITS_IN_ALL = 2_000_000
 """The same of all leaves together: 50,000 of them may be 40 splits deep."""
 
 FIELDS = frozenset(("prices", "split", "inside", "outside"))
-"""Of a node."""
+"""Fields of a node."""
 
 
 class Taken(NamedTuple):
@@ -114,7 +114,7 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
 
 
 def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
-    """What holds in every case: the worst of all bounds, which the sign has turned into costs."""
+    """Return what is proven in every case: the worst of all bounds, which the sign has turned into costs."""
     known = list(zip(proofs, bounds, strict=True))
     reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in known]
     lenient = min(bound - proof.leeway for proof, bound in known)

@@ -21,7 +21,7 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Rules(Generic[InstanceT, DecisionT]):
-    """What is to be known of a problem to check its results.
+    """Types and functions of a problem that its results are checked with.
 
     Attributes
     ----------
@@ -61,18 +61,18 @@ class Rules(Generic[InstanceT, DecisionT]):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is found of an answer: refused, valid and proven, or valid but on the solver's word.
+    """Findings on an answer: refused, valid and proven, or valid but on the solver's word.
 
     Attributes
     ----------
     faults : list of str
         One line each; the answer is refused when there is one.
     report : Report, optional
-        Of the decision.
+        Report on the decision.
     proof : Proof, optional
-        What the certificate proves.
+        Proof by the certificate.
     claimed : bool
-        Whether the bound, that it is as close as was asked, or that there is no decision, goes beyond the
+        True if the bound, that it is as close as was asked, or that there is no decision, goes beyond the
         proof: it is on the solver's word.
     """
 
@@ -88,12 +88,12 @@ class Verdict:
 
     @property
     def totals(self) -> Mapping[str, float]:
-        """What the decision uses, recomputed."""
+        """Totals of the decision, recomputed."""
         return {} if self.report is None else self.report.totals
 
     @property
     def infeasible(self) -> bool:
-        """Whether the certificate proves that there is no decision."""
+        """True if the certificate proves that there is no decision."""
         return not self.faults and self.proof is not None and self.proof.excess > 0
 
     @property
@@ -182,7 +182,7 @@ def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Rep
 
 
 def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
-    """What a certificate proves, by the field that claims it, the best last; empty without one."""
+    """Return what a certificate proves, by the field that claims it, the best last; empty without one."""
     if certificate is None:
         return {}
     prices = certificate.get("prices") if isinstance(certificate, dict) else None

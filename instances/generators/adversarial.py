@@ -23,7 +23,7 @@ LEAST_W, MOST_W, BONUS_W = 200, 1200, 100
 """Draws of the correlated jobs, and what their worth exceeds them by."""
 PARITY_W = 200
 SPARE_W = 5
-"""Of a power cap that is nearly too low."""
+"""Watts by which a cap exceeds the least feasible draw in a round that is nearly too tight."""
 MOST_WEIGHT_W = 1000.0
 """A weight of one stands for so many watts of worth."""
 

@@ -30,7 +30,7 @@ REQUESTED_SHARE = np.array([0.30, 0.15, 0.20, 0.25, 0.07, 0.03])
 
 @dataclass(frozen=True)
 class Choices:
-    """What jobs may choose between on one GPU type.
+    """GPU counts, frequencies and batch sizes that jobs may choose from on one GPU type.
 
     ``speed`` is relative to the reference GPU; ``node_gpus`` GPUs share a server.
     """

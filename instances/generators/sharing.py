@@ -132,7 +132,7 @@ def sharing_round(
 
 
 def _gpu_types(gpus: int) -> list[UnitType]:
-    """As many GPUs of each type as there can be; the first types get what is left over."""
+    """Return the GPU types with `gpus` split evenly among them; the first types get the remainder."""
     counts = [(gpus + 2 - i) // 3 for i in range(len(GPU_TYPES))]
     return [
         UnitType(name=name, count=count, idle_power_w=idle_w, full_power_w=full_w)

@@ -29,7 +29,7 @@ Watts = Annotated[int, Field(ge=0, le=1_000_000)]
 OBJECTIVES: dict[str, Literal["min", "max"]] = dict.fromkeys(
     ("power-fragmentation", "power", "fragmentation"), "min"
 )
-"""What can be optimised; `checker` says what each one is."""
+"""Objectives and their sense; `checker` says what each one is."""
 
 
 class GpuType(Strict):
@@ -104,7 +104,7 @@ class Node(Strict):
 
 
 class Request(Strict):
-    """What a task asks for.
+    """Resources that a task requests.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ OBJECTIVES: dict[str, Literal["min", "max"]] = {
     "power": "min",
     "throughput": "max",
 }
-"""What can be optimised; `checker` says what each one is."""
+"""Objectives and their sense; `checker` says what each one is."""
 
 
 class UnitType(Strict):
@@ -84,7 +84,7 @@ class GpuPool(Strict):
 
 
 class Alone(Strict):
-    """What was measured of a class with a unit to itself.
+    """Measurements of a class with a unit to itself.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class JobClass(Strict):
 
 
 class MeasuredSet(Strict):
-    """What was measured of jobs that share a unit; what is None follows the laws.
+    """Measurements of jobs that share a unit; a field that is None follows the laws.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class MeasuredSet(Strict):
     slowdown : list of float
         Epoch time of each job over that alone, in the order of `classes`; equal classes have equal ones.
     power_w, utilisation_pct, memory_pct : float, optional
-        Of the unit, as in `Alone`.
+        Those of the unit, as in `Alone`.
     fits : bool
         False for jobs that were found not to fit together; then no larger set with them does.
     """
@@ -149,7 +149,7 @@ class Slowdown(Strict):
 
 
 class Limits(Strict):
-    """What a set may be.
+    """Limits on every set of jobs that share a unit.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class Budgets(Strict):
 
 
 class SharingInstance(Strict):
-    """Which jobs share a unit in this round.
+    """Instance of `sharing`: which jobs share a unit in this round.
 
     Attributes
     ----------
@@ -214,12 +214,12 @@ class SharingInstance(Strict):
         Weight of energy (kWh, sum over the jobs) in the objective ``eaco``; the mean epoch time (h) has the
         rest.
     waiting_penalty : float
-        What a job that waits costs, as a multiple of the most that it could cost alone on a unit.
+        Cost of a job that waits, as a multiple of the most that it could cost alone on a unit.
     round_s : float
         Length of the round: a job that waits begins after it.
     carbon_g_per_kwh : float, optional
     unmeasured : {"law", "refuse"}
-        Whether sets that nobody measured may be formed; the laws say how they run.
+        ``law`` lets sets be formed that nobody measured, and the laws say how they run; ``refuse`` does not.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -247,7 +247,7 @@ class SharingInstance(Strict):
 
 
 def faults_of(instance: SharingInstance) -> list[str]:
-    """What the fields mean together and cannot: jobs that fit on no unit."""
+    """Return the faults of fields that contradict each other: jobs that fit on no unit."""
     limits = instance.limits
     homeless = {
         job_class.name

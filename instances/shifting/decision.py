@@ -39,7 +39,7 @@ class Schedule(Strict):
 
 
 class ShiftingDecision(Strict):
-    """What every job does; each job of the instance is named exactly once.
+    """Schedule of every job; each job of the instance is named exactly once.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ SECONDS_RANGE = (1e-6, 1e12)
 OBJECTIVES: dict[str, Literal["min", "max"]] = dict.fromkeys(
     ("mean-completion", "carbon", "energy", "money"), "min"
 )
-"""What can be optimised; `checker` says what each one is."""
+"""Objectives and their sense; `checker` says what each one is."""
 
 
 class GpuPool(Strict):
@@ -47,7 +47,7 @@ class HorizonBudgets(Strict):
 
 
 class Held(Strict):
-    """What a running job holds when the horizon begins."""
+    """GPUs, pool and batch size that a running job holds when the horizon begins."""
 
     gpus: Count
     pool: Name

@@ -1,4 +1,4 @@
-"""What running jobs hold, by column: last round's assignments are it as they are."""
+"""GPUs and settings that running jobs hold, by column; last round's assignments serve as they are."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Holdings(Made[Placement]):
 
     @classmethod
     def of_assignments(cls, jobs: AssignmentColumns) -> Holdings:
-        """What jobs hold that do as they were told."""
+        """Return the holdings of jobs that run exactly as their assignments say."""
         return cls(
             gpus=jobs.counts("gpus"),
             pool=jobs.coded("pool"),

@@ -30,20 +30,23 @@ Budget = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 
 
 def lacking(instance: Instance) -> list[str]:
-    """What the objective needs to know that the instance does not say."""
+    """Return a fault for each field that the objective needs and the instance lacks."""
     needed = PER_KWH.get(instance.objective)
     missing = needed is not None and getattr(instance, needed) is None
     return [f"the objective '{instance.objective}' needs '{needed}'"] if missing else []
 
 
 def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:
-    """What the options of each kind of job hang on beside the cluster; equal in rounds of the same kinds."""
+    """Return all that the options of the kinds of jobs depend on but the cluster.
+
+    It is equal in rounds of the same kinds, and so serves as the key of a cache.
+    """
     others = dict(instance.tables), list(instance.profiles), dict(instance.tenants)
     return [*jobs.content_of_kinds, *others]
 
 
 def per_joule(instance: Instance) -> dict[str, float]:
-    """What a joule is of each objective that counts energy; of no use where the instance does not say."""
+    """Return the value of one joule in each objective that counts energy; 0 where its price is not given."""
     priced = {name: getattr(instance, field) or 0.0 for name, field in PER_KWH.items()}
     return {"energy": 1.0, **{name: each / J_PER_KWH for name, each in priced.items()}}
 
@@ -177,7 +180,9 @@ class Instance(Strict):
         return own.get((model, gpu_type)) or own.get((model, stand_in)) or find(model, stand_in)
 
     def configurations_of(self, job: Job | ModelKind, pool: Pool) -> Configurations | None:
-        """What a job, or a kind of jobs, with a model can run as in a pool, at its GPUs' speed and draw.
+        """Return the configurations of a job, or of a kind of jobs, with a model in a pool.
+
+        Their rates and draws are those of the pool's GPU type.
 
         None where nobody has a profile of the model on that type.
         """
@@ -214,7 +219,10 @@ class Instance(Strict):
         return JobColumns.from_records(self.jobs)
 
     def contradictions(self) -> Iterator[str]:
-        """What is said twice, or names what there is not; a copy with other fields may have such."""
+        """Yield names given twice, names of things that do not exist, and fields that contradict each other.
+
+        A copy of an instance with other fields may have such faults.
+        """
         jobs = self.by_column()
         yield from repeated("job name", jobs.names)
         yield from duplicates("set name", self.sets)

@@ -15,7 +15,7 @@ Weight = Annotated[float, Field(ge=SMALLEST_WEIGHT, le=LARGEST_WEIGHT, allow_inf
 
 
 class Placement(Strict):
-    """What a running job holds now.
+    """GPUs and settings that a running job holds now.
 
     ``nodes`` maps node names to GPU numbers; an empty mapping means that the concrete GPUs are not known.
     Jobs that share their GPUs now name the same ``set``.
@@ -89,7 +89,7 @@ class OptionTable(Strict):
 
 
 def _branch(value: Any) -> str:
-    """Which of the two forms of `Options` a value wants to be, so that only its faults are reported."""
+    """Return the tag of the form of `Options` that a value resembles, to report only that form's faults."""
     return "table" if isinstance(value, dict | OptionTable) else "name"
 
 
@@ -189,7 +189,7 @@ class Job(Strict):
 
 
 def faults_of(job: Job) -> Iterator[str]:
-    """What the fields of a job cannot mean together."""
+    """Yield the contradictions between the fields of a job."""
     if (job.options is None) == (job.model is None):
         yield "give exactly one of 'options' and 'model'"
     elif job.min_gpus and job.max_gpus and job.min_gpus > job.max_gpus:

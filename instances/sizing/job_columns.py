@@ -29,7 +29,7 @@ SHARED = ("options", "model", *CHOICES, "tenant")
 
 
 class ModelKind(NamedTuple):
-    """What jobs of one kind with a performance model have in common; the fields are those of `Job`."""
+    """Fields that jobs of one kind with a performance model have in common, named as in `Job`."""
 
     model: str
     batch_sizes: list[int] | None
@@ -60,7 +60,7 @@ class JobColumns(RecordColumns[Job]):
         return self
 
     def _contradictions(self) -> Iterator[str]:
-        """As `Job` finds them in one job."""
+        """Yield the contradictions that `Job` finds in one job, for all jobs."""
         fewest, most = self.counts("min_gpus"), self.counts("max_gpus")
         odd = (self.coded("options").codes == NONE) == (self.coded("model").codes == NONE)
         odd |= (fewest > most) & (most > 0)
@@ -70,12 +70,12 @@ class JobColumns(RecordColumns[Job]):
 
     @cached_property
     def fixed(self) -> BoolArray:
-        """Which jobs keep the GPUs they hold, shape (n_jobs,)."""
+        """Mask of the jobs that keep the GPUs they hold, shape (n_jobs,)."""
         return ~self.flags("preemptible")
 
     @property
     def current(self) -> Coded:
-        """What the jobs hold now."""
+        """Column of the placements that the jobs hold now."""
         return self.coded("current")
 
     @cached_property
@@ -84,7 +84,7 @@ class JobColumns(RecordColumns[Job]):
         return np.flatnonzero(self.current.codes != NONE)
 
     def held(self, j: int) -> Placement | None:
-        """What a job holds now."""
+        """Return the placement that a job holds now; None if it does not run."""
         held: Placement | None = self.current.at(j)
         return held
 
@@ -95,17 +95,17 @@ class JobColumns(RecordColumns[Job]):
 
     @property
     def placed(self) -> BoolArray:
-        """Which jobs hold GPUs that are known."""
+        """Mask of the jobs whose GPUs are known, shape (n_jobs,)."""
         return np.append(np.diff(self.holdings.start) > 0, False)[self.current.codes]
 
     @property
     def shares(self) -> BoolArray:
-        """Which jobs share their GPUs now."""
+        """Mask of the jobs that share their GPUs now, shape (n_jobs,)."""
         return np.append(self.holdings.set.codes != NONE, False)[self.current.codes]
 
     @cached_property
     def assigned(self) -> AssignmentColumns | None:
-        """What running jobs hold as assignments, in their order; None where not all of it is by column."""
+        """Assignments that running jobs hold, in their order; None where not all of them are by column."""
         if not isinstance(self.current.values, Holdings):
             return None
         names = [self.names[j] for j in self.running.tolist()]
@@ -136,7 +136,7 @@ class JobColumns(RecordColumns[Job]):
 
     @cached_property
     def content_of_kinds(self) -> list[Any]:
-        """What tells the kinds from those of other jobs: equal where all of them are the same, one by one."""
+        """Values that identify the kinds of jobs: equal where all kinds are the same, in order."""
         first, _ = self.kinds
         bounds = [(name, self.counts(name)[first].tobytes()) for name in BOUNDS if name in self.columns]
         found: list[Any] = [len(first), *bounds]

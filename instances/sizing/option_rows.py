@@ -15,7 +15,7 @@ from wattsched.topology.column import NONE, Coded, Made
 from wattsched.topology.remembered import remembered
 
 SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
-"""What a table may say of a row beside its pool and GPU count, and what singles it out with these."""
+"""Optional columns of a table that, with its pool and GPU count, identify a row."""
 
 NUMBERS = ("power_w", "rate", "completion_s", *SETTINGS)
 """Columns of numbers that a table may have, beside the GPU count."""
@@ -83,7 +83,7 @@ class OptionRows:
         return OptionRows(start, self.gpus[rows], self.pool.take(rows), **numbers)
 
     def __len__(self) -> int:
-        """How many tables."""
+        """Return the number of tables."""
         return len(self.start) - 1
 
     @property

@@ -62,7 +62,7 @@ class Tenant(Strict):
 
 
 class Most(NamedTuple):
-    """What a job may use alone by the quotas of its tenant."""
+    """Limits of the tenant's quotas on what a job may use alone."""
 
     gpus: float = inf
     power_w: float = inf
@@ -90,7 +90,7 @@ def gpus_of(tenants: Mapping[str, Tenant], name: str) -> float:
 
 
 def most_alone(tenants: Mapping[str, Tenant], name: str | None, g_per_joule: float = 0.0) -> Most:
-    """What a job of a tenant may use when no other job runs, at so many grams of carbon for a joule."""
+    """Return the limits on a job of a tenant that runs alone, at `g_per_joule` grams of carbon per joule."""
     if name is None or name not in tenants:
         return Most()
     tenant = tenants[name]

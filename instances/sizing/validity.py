@@ -1,4 +1,4 @@
-"""What the fields of an instance must mean together, beyond the type of each."""
+"""Consistency checks across the fields of an instance, beyond the type of each."""
 
 from __future__ import annotations
 
@@ -174,7 +174,10 @@ def _surely_fit(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -
 
 
 def why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tuple[str, bool]:
-    """Why a job has no option, if it has none, and whether that is for lack of a place."""
+    """Return the reason why a job has no option, and True with it if it is for lack of a place.
+
+    The reason is empty for a job that has options.
+    """
     allowed = [p for p in pools if _may_use(job, p)]
     profiles = {p.gpu_type: job.model and instance.profile_of(job.model, p.gpu_type) for p in allowed}
     if job.model is not None and allowed and not any(profiles.values()):
@@ -194,7 +197,7 @@ def why_no_option(instance: Instance, pools: tuple[Pool, ...], job: Job) -> tupl
 
 
 def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
-    """Why a job fits nowhere, even if nothing else runs; empty for one that does.
+    """Return the reason why a job fits nowhere, even if nothing else runs; empty for one that does fit.
 
     Raises
     ------

@@ -36,7 +36,7 @@ from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
 
 LONGEST_S = 100 * 366 * 86_400.0
-"""What no job takes; rates times much more are beyond what a round can say."""
+"""Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
 OPTIONAL = ("gpu_type", "watts", "user", "account", "model")

@@ -1,4 +1,4 @@
-"""Which model of the catalogue a recorded job trains, and how its user starts it."""
+"""Model of the catalogue that a recorded job trains, and the start that its user gives it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
 
 MOST_REASONS = 4
-"""Why jobs cannot start, that a message tells."""
+"""Number of reasons why jobs cannot start that a message lists."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a user starts a job: at the customary batch, or the nearest that fits, and the highest setting.
+    """Start that a user gives a job: the customary batch, or the nearest that fits, and the highest setting.
 
     Attributes
     ----------
     customary_batch : int, optional
-        What the trace says; None for the profile's default.
+        The batch size in the trace; None for the profile's default.
     """
 
     model: str
@@ -126,7 +126,7 @@ class Roster:
         raise ValueError(self._why_not(model, asked_gpus))
 
     def _why_not(self, model: str, asked_gpus: int) -> str:
-        """Why a model does not run on the GPUs asked for, and what would help."""
+        """Return the reason why a model does not run on the GPUs requested, and what would help."""
         profile, kind = self.profile(model, self.reference), self.reference
         if profile is None:
             there = [name for name in self.profiles.models if self.profile(name, kind) is not None]
@@ -206,7 +206,7 @@ class Roster:
 
 
 def starts_of(roster: Roster, jobs: Iterable[TraceJob], seed: int) -> list[Start]:
-    """How the users of jobs start them.
+    """Return the start that its user gives each job.
 
     Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
     that run on the GPU count asked for.

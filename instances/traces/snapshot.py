@@ -1,6 +1,6 @@
-"""From a job trace to the scheduling round of one moment.
+"""Scheduling round of one moment of a job trace.
 
-What a trace does not tell is filled in: which model of the catalogue a job trains, and how it runs when
+It fills in what a trace does not tell: the model of the catalogue that a job trains, and its settings when
 nobody has optimised it yet.
 """
 

@@ -151,7 +151,7 @@ class Sleep:
 
 
 class Nodes:
-    """Which nodes of all pools have jobs, and which are asleep.
+    """Nodes of all pools: those that have jobs, and those that are asleep.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ class StepLog:
 
 
 class Flows(NamedTuple):
-    """What stays the same between two events.
+    """Draw and GPU counts of the cluster, which stay the same between two events.
 
     Attributes
     ----------

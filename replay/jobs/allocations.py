@@ -1,4 +1,4 @@
-r"""What the jobs of a replay hold: GPUs, alone or shared, and the segments of work that come of them.
+r"""GPUs that the jobs of a replay hold, alone or shared, and the segments of work that come of them.
 
 A segment begins when a job gets a row, or a delay in it, and ends with the next one. Nothing is summed up in
 between, so work and energy are exact however many rounds a segment lasts.
@@ -242,6 +242,6 @@ class Allocations:
 
 
 def _shared(sets: IntArray) -> BoolArray:
-    """Which jobs are in a set with others; those that wait are in none."""
+    """Return the mask of the jobs that are in a set with others; those that wait are in none."""
     _, number, size = np.unique(sets, return_inverse=True, return_counts=True)
     return np.asarray((sets >= 0) & (size[number] > 1))

@@ -38,7 +38,7 @@ CALLED: dict[str, Quantity] = {
     "cost": "money",
     "price": "money",
 }
-"""What people call a quantity."""
+"""Other names of quantities."""
 
 Pacing = Literal["even", "price", "none"]
 PACINGS: tuple[Pacing, ...] = get_args(Pacing)
@@ -122,12 +122,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a budget leaves at a moment.
+    """Budget that is left at a moment.
 
     Attributes
     ----------
     left : float
-        Of the period's amount.
+        Amount left of the period's.
     left_s : float
         Seconds to the end of the period.
     even_w : float
@@ -141,9 +141,9 @@ class Allowance:
     standing_w : float
         Draw when all GPUs are idle.
     per_joule : float
-        What a joule costs now, in the unit of the budget.
+        Cost of a joule now, in the unit of the budget.
     exhausted : bool
-        Whether no more than the idle draw is left: no job may run.
+        True if no more than the idle draw is left: no job may run.
     """
 
     left: float
@@ -202,7 +202,7 @@ class Ledger:
             self._open(self.end_s)
 
     def next_s(self, power_w: float) -> float:
-        """When this draw has to end: with the period, or before, when only the idle draw is left."""
+        """Return the time when this draw must end: with the period, or once only the idle draw is left."""
         spare, over_w = self._spare(), power_w - self._standing_w
         if over_w <= _ROUNDING * power_w or over_w * self._per_watt(self.end_s) <= spare:
             return self.end_s
@@ -211,7 +211,7 @@ class Ledger:
         return float(brentq(lambda at_s: over_w * self._per_watt(at_s) - spare, self._time_s, self.end_s))
 
     def allowance(self) -> Allowance:
-        """What is left now."""
+        """Return the budget that is left now."""
         left, left_s = self.budget.amount - self.spent[-1], self.end_s - self._time_s
         per_joule = float(self.budget.per_kwh.at(self._time_s)) / J_PER_KWH
         per_watt, spare = self._per_watt(self.end_s), self._spare()
@@ -234,11 +234,11 @@ class Ledger:
         )
 
     def _spare(self) -> float:
-        """What is left beyond the idle draw."""
+        """Return the amount that is left beyond the idle draw until the period ends."""
         return self.budget.amount - self.spent[-1] - self._standing_w * self._per_watt(self.end_s)
 
     def _per_watt(self, until_s: float) -> float:
-        """What a watt costs from now until then."""
+        """Return the cost of a watt from now until a time."""
         return float(self.budget.per_kwh.per_watt(self._time_s, until_s))
 
     def _open(self, begin_s: float) -> None:

@@ -114,7 +114,7 @@ def load(path: Path, replay: Replay) -> None:
 
 
 def _head(trace: Trace) -> dict[str, str]:
-    """What a checkpoint must be of."""
+    """Return the format, version and digest of the trace that a checkpoint must have."""
     digest, rows = hashlib.sha256("\n".join(trace.names).encode()), trace.configurations
     for values in (trace.arrival_s, trace.work, trace.request, rows.rate, rows.power_w):
         digest.update(values.tobytes())
@@ -129,7 +129,7 @@ def _json(text: bytes) -> Any:
 
 
 def _is_made_anew(value: Any) -> bool:
-    """Whether a value never changes: a function, a class, a frozen dataclass."""
+    """True if a value never changes: a function, a class, a frozen dataclass."""
     parameters = getattr(value, "__dataclass_params__", None)
     return callable(value) or (parameters is not None and bool(parameters.frozen))
 

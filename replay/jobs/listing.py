@@ -36,7 +36,7 @@ OPTIONAL = ("model", "table", "min_gpus", "max_gpus")
 
 
 def tells_work(path: str | Path) -> bool:
-    """Whether a list of jobs has a column of this kind of list; else it tells durations.
+    """True if a list of jobs has a column of this kind of list; else it tells durations.
 
     Raises
     ------

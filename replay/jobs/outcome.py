@@ -1,4 +1,4 @@
-"""What a replay leaves behind: records of jobs, rounds and watts, what they come to, and tables of them."""
+"""Outcome of a replay: records of jobs, rounds and watts, figures computed from them, and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 
 DIGITS = 9
-"""Of numbers in CSV files."""
+"""Significant digits of numbers in CSV files."""
 
 CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "start_s", "end_s", "time_s"))
 """Times of the trace's clock, which may be large: seconds since 1970, say."""
@@ -259,7 +259,7 @@ def require_sound(outcome: Outcome) -> None:
 
 
 def _segments_fit(outcome: Outcome) -> bool:
-    """Whether segments are of jobs and configurations that there are, and lie on the lines of the pools."""
+    """True if segments name jobs and configurations that exist, and lie on the lines of the pools."""
     trace, log = outcome.trace, outcome.segments
     job, row, first = (np.array(values, dtype=np.int64) for values in (log.job, log.row, log.first))
     known = (job >= 0) & (job < len(trace)) & (row >= 0) & (row < len(trace.configurations))

@@ -1,4 +1,4 @@
-"""What a policy sees at a moment of a replay, what it answers, and what it is made for."""
+"""State that a policy sees at a moment of a replay, decision that it returns, and context it is made for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REVIEWS = 288
 
 @dataclass(frozen=True)
 class Restarts:
-    """What it costs to give a running job other GPUs.
+    """Seconds that a running job loses when it gets other GPUs.
 
     Attributes
     ----------
@@ -106,12 +106,12 @@ class State:
 
     @property
     def hosts(self) -> IntArray:
-        """As `shared`, of no job where that is None."""
+        """Index of each job's host, as `shared`; -1 for all jobs where that is None."""
         return np.full(len(self), -1) if self.shared is None else self.shared
 
     @property
     def waits(self) -> BoolArray:
-        """Which jobs wait."""
+        """Mask of the jobs that wait."""
         return np.asarray(self.row == WAIT)
 
     def delay_s(self, owner: IntArray, rows: IntArray) -> FloatArray:
@@ -170,7 +170,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class PolicyContext:
-    """What policies are made for.
+    """Setting that policies are made for.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class PolicyContext:
     gap : float
         Relative gap that a round's program is solved to.
     budget : Budget, optional
-        What the cluster may spend in every period.
+        Amounts that the cluster may spend in every period.
     least_price : float
         Seconds of completion time, summed over jobs, that a joule is worth at least (with a budget: a unit of
         its quantity).
@@ -193,7 +193,7 @@ class PolicyContext:
     least_price: float = 0.0
 
     def next_review_s(self, time_s: float) -> float:
-        """When a policy that keeps to the budget is to look at it again."""
+        """Return the time at which a policy that keeps to the budget looks at it again."""
         assert self.budget is not None
         return time_s + max(self.round_s, self.budget.period_s / REVIEWS)
 

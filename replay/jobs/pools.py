@@ -1,4 +1,4 @@
-r"""Where the jobs of a replay run: blocks of GPUs in every pool, alone or with others, and what is left.
+r"""Blocks of GPUs that the jobs of a replay hold in every pool, alone or with others, and the free GPUs.
 
 How fragmented the free GPUs are is told by FGD's measure (Weng et al., USENIX ATC 2023, section 3.1). FGD
 counts, for a task drawn from the workload, the free GPUs that it could not use where they are:
@@ -115,11 +115,11 @@ class Placement:
 
     @property
     def shared(self) -> bool:
-        """Whether any block has several jobs."""
+        """True if any block has several jobs."""
         return bool(self._guests)
 
     def shares(self, jobs: IntArray) -> BoolArray:
-        """Which jobs are not alone on their GPUs."""
+        """Return the mask of the jobs that are not alone on their GPUs."""
         return np.asarray(np.isin(self.host[jobs], list(self._guests)))
 
     def first(self, jobs: IntArray, rows: IntArray) -> IntArray:

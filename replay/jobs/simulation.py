@@ -209,7 +209,7 @@ class Replay:
         self._record(decision, seconds)
 
     def _state(self) -> State:
-        """What the policy sees now."""
+        """Return the state that the policy sees now."""
         jobs, held = np.array(self._here, dtype=np.int64), self._held.segments
         return State(
             time_s=self.time_s,

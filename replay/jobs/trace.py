@@ -32,7 +32,7 @@ from wattsched.topology.pools import Pool, pools_of
 from wattsched.topology.room import Room
 
 ELASTICITY = 4
-"""By default a job may use from a quarter of the GPUs that it asked for to four times as many."""
+"""Factor of a job's default range: from a quarter of the GPUs that it asks for to four times as many."""
 
 GPU_COUNTS = {1: 0.4, 2: 0.25, 4: 0.2, 8: 0.15}
 """Shares of the generated jobs that ask for so many GPUs."""
@@ -90,12 +90,12 @@ class Trace:
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
-        """What there is in each pool when no job runs."""
+        """Room of each pool when no job runs."""
         return tuple(Room(p, pool, pool.available) for p, pool in enumerate(self.pools))
 
     @cached_property
     def jobs_by_level(self) -> IntArray:
-        """How many jobs ask for blocks of 1, 2, 4, ... GPUs."""
+        """Number of jobs that ask for blocks of 1, 2, 4, ... GPUs, shape (n_levels,)."""
         return np.bincount(np.log2(block_size(self.requested_gpus)).astype(np.int64), minlength=1)
 
     @cached_property
@@ -141,7 +141,7 @@ class Trace:
         return np.asarray(same | self.batches_compare[self.configurations.kind])
 
     def same_gpus(self, held: IntArray, rows: IntArray) -> BoolArray:
-        """Whether rows differ from those held in clock or power limit only, so that nothing restarts."""
+        """Return the mask of rows that differ from those held in clock or power limit alone: no restart."""
         of = self.configurations
         same = (of.gpus[held] == of.gpus[rows]) & (of.pool[held] == of.pool[rows])
         batch, other = of.batch_size[held], of.batch_size[rows]
@@ -304,7 +304,10 @@ def _batches(job: Job, profiles: Sequence[Profile]) -> tuple[float, bool]:
 
 
 def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
-    """Of each kind, pool and GPU count the row nearest to the customary batch, at the highest clock."""
+    """Return the mask of the row of each kind, pool and GPU count with customary batch and highest clock.
+
+    Where no row has the customary batch, the nearest one counts.
+    """
     off = np.nan_to_num(np.abs(rows.batch_size - batches[rows.kind]))
     clock = np.nan_to_num(rows.frequency_mhz) + np.nan_to_num(rows.power_limit_w)
     order = np.lexsort((-rows.rate, -clock, off, rows.gpus, rows.pool, rows.kind))

@@ -32,13 +32,13 @@ from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 LOOK_AHEAD = 0.07
-"""How much further than what has arrived prices look, as a part of the cluster's GPU capacity."""
+"""Distance that prices look beyond what has arrived, as a part of the cluster's GPU capacity."""
 
 SPARE_W = 0.3
 """Cost of a vCPU left over in active packages when nothing has arrived."""
 
 TRUST = (0.6, 0.9)
-"""How much of what duals say nodes lose counts when nothing has arrived, and at the end."""
+"""Weights of the losses that duals give for nodes: when nothing has arrived, and at the end."""
 
 SETTLED = 0.5
 """Part of the capacity that has to arrive until duals are trusted most, and spare vCPUs cost nothing."""
@@ -259,7 +259,7 @@ class Shadow:
         self._drawn_w += grown_w
 
     def _grown_w(self, node_w: FloatArray, node: int, state: ClusterState) -> float:
-        """How much more a node draws than it did."""
+        """Return by how much the node's draw in watts has grown, and update `node_w`."""
         here = np.array([node])
         now_w = float(self._power.node_w(state.cpu_free_milli[here], state.free_gpus(here), here)[0])
         grown_w = now_w - node_w[node]
@@ -269,7 +269,7 @@ class Shadow:
 
 @dataclass
 class _Costs:
-    """What a request costs on each node, or for a share on each GPU; infinite watts where it does not fit."""
+    """Costs of a request on each node, or for a share on each GPU; infinite watts where it does not fit."""
 
     watts: FloatArray
     spare: FloatArray

@@ -146,7 +146,7 @@ def distances(
 
 
 def _hosted(of: Curves, arrived: FloatArray, gpus: float) -> list[Hosted]:
-    """What a policy hosts at each point of the grid."""
+    """Return the GPUs and tasks that a policy hosts at each point of the grid."""
     return [
         Hosted(gpus=SAFE * float(pct / 100 * gpus), tasks=SAFE * max(0.0, float(each.sum() - failed)))
         for each, pct, failed in zip(arrived, of.allocated_pct, of.failed, strict=True)

@@ -62,7 +62,7 @@ class Experiment:
     mapped_cpus: bool = False
 
     def context(self, seed: int) -> PolicyContext:
-        """What policies may know before a run.
+        """Return the information that policies have before a run.
 
         Raises
         ------

@@ -117,7 +117,7 @@ def fifo(state: State) -> Units:
 
 
 def fifo_packed(state: State) -> Units:
-    """As FIFO; then a job joins the single one with which the pair runs fastest."""
+    """Give each job a unit as `fifo` does; then let a job join the lone one that makes the fastest pair."""
     packing = _Packing(state, {})
     rules.fifo_packed(state.present, packing.start, packing.join_best_pair)
     return packing.units
@@ -166,7 +166,7 @@ class Eaco:
 
 
 def keeps(state: State, jobs: list[int], slack: float, moving: int | None = None) -> bool:
-    """Whether jobs may share a unit, and all of them are complete in time if they do so to their ends.
+    """True if jobs may share a unit, and all are complete in time if they do so to their ends.
 
     One that moves there repeats the epoch that it has begun.
     """
@@ -292,7 +292,7 @@ class _Moves:
         return found
 
     def _saved_j(self, job: int, net_w: float, classes: Classes, horizon_s: float) -> float:
-        """What a move saves while it lasts, less its share of the set for as long as the job repeats."""
+        """Return the joules that a move saves while it lasts, less those of the work that the job repeats."""
         state = self._state
         lasts_s = min(horizon_s, float(state.left[job]) * state.epoch_s[job])
         repeated_s = state.repeated_epochs(job) * state.epoch_s[job]

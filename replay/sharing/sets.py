@@ -1,4 +1,4 @@
-r"""How jobs run together on the units of a stream, by the numbers of their classes, and what that can save.
+r"""Speeds and power of jobs that share the units of a stream, by their classes, and the savings possible.
 
 Whatever a policy does, its sets run for some times :math:`y_S \ge 0`, which do the work of all jobs:
 
@@ -30,7 +30,7 @@ Classes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Together:
-    """How the jobs of one set run.
+    """Speed of the jobs of one set, and power and utilisation of their unit.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Together:
     slowdown : float
         Mean over the jobs of the epoch time over that alone.
     admitted : bool
-        Whether the instance's limits let the set be formed. What is left of one when a job is complete goes
+        True if the instance's limits let the set be formed. What is left of one when a job is complete goes
         on in any case.
     """
 

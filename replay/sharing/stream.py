@@ -27,12 +27,12 @@ DONE = 1e-9
 
 @dataclass
 class State:
-    """What a policy sees of a stream of J jobs; it changes nothing of it.
+    """State of a stream of J jobs as a policy sees it; the policy changes nothing of it.
 
     Attributes
     ----------
     units : int
-        How many there are.
+        Number of units.
     epoch_s : list of float, length J
         Seconds per epoch alone.
     epochs, left, run_s : float arrays, shape (J,)
@@ -40,7 +40,7 @@ class State:
     present : list of int
         Jobs that have arrived and are not complete, in the order of their arrival.
     running : dict of int to list of int
-        What is left of the sets that ran until now.
+        Jobs that are left of the sets that ran until now, by unit.
     """
 
     sets: Sets
@@ -73,12 +73,12 @@ class State:
 
 
 Policy = Callable[[State], Units]
-"""From a state to the sets that run from then on; more sets than units take turns of equal length."""
+"""Function from a state to the sets that run from then on; more sets than units take equal turns."""
 
 
 @dataclass
 class Outcome:
-    """What comes of a stream of J jobs.
+    """Outcome of a stream of J jobs.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ MOST_STATES = 50_000
 """States of nodes to look at, at most."""
 
 SUM_ROUNDING = 1e-12
-"""By how much a sum of parts may be too large, relative to the sum of their magnitudes."""
+"""Largest excess of a sum of parts by rounding, relative to the sum of their magnitudes."""
 
 # Smaller steps, relative to the parts of a sum, are its rounding.
 _LEAST_STEP = 1e-6
@@ -145,11 +145,11 @@ class Prover:
 
     @cached_property
     def _step(self) -> Fraction:
-        """What the cost of every decision is a whole multiple of in which no placeable task waits."""
+        """Number of which the cost of every decision is a whole multiple, if no placeable task waits."""
         return common_step(sets.step for sets in self._sets.values())
 
     def _of_nodes(self, charged: Mapping[str, float], owed: list[tuple[_Count, float]]) -> Iterator[float]:
-        """What nodes add to the bound, counts with their charges."""
+        """Yield the terms that nodes add to the bound, with the charges of the counts."""
         # Of tasks with one request a node takes those whose prices are the highest.
         gains = []
         for alike in self._alike.values():
@@ -177,7 +177,7 @@ class Prover:
 
 @dataclass(frozen=True)
 class _Count:
-    """What a split counts; ``task`` is the request of tasks, None where it counts nodes."""
+    """Quantity that a split counts; ``task`` is the request of its tasks, None where it counts nodes."""
 
     split: Counted
     nodes: frozenset[str] | None
@@ -205,11 +205,11 @@ class _Count:
         return cls(split, within, needed, None if task is None else requests[task])
 
     def holds(self, node: str) -> bool:
-        """Whether it counts on a node."""
+        """True if the split counts on a node."""
         return self.nodes is None or node in self.nodes
 
     def times(self, sets: Hostable, requests: list[tuple[object, ...]]) -> FloatArray:
-        """How often it counts what a node can host, shape (n_sets,)."""
+        """Return the number of times that the split counts each set that a node can host, shape (n_sets,)."""
         taken = sets.tasks.any(axis=1)
         for request, many in self.hosts.items():
             taken &= sets.tasks[:, requests.index(request)] >= many if request in requests else False

@@ -91,7 +91,7 @@ def waiting_w(instance: PlacementInstance, task: Task) -> float:
 
 
 def fits_somewhere(instance: PlacementInstance, task: Task) -> bool:
-    """Whether a task fits on some node as it is now, alone."""
+    """True if a task fits on some node as it is now, alone."""
     return any(NodeState.of(instance, node, []).has_room(task) for node in instance.nodes)
 
 
@@ -160,11 +160,11 @@ class NodeState:
         )
 
     def admits(self, request: Request) -> bool:
-        """Whether the GPU type will do."""
+        """True if the request accepts the node's GPU type."""
         return not request.gpus or not request.gpu_types or self.node.gpu_type in request.gpu_types
 
     def has_room(self, task: Task) -> bool:
-        """Whether a task fits."""
+        """True if a task fits on the node."""
         enough = sum(free >= task.gpu_milli for free in self.gpus) >= task.gpus
         return enough and self.admits(task) and self._fits_cpu(task) and self.memory_mib >= task.memory_mib
 
@@ -201,7 +201,7 @@ def _totals_of(nodes: dict[str, NodeState]) -> tuple[float, float]:
 
 
 def _why_not(state: NodeState, task: Task, placed: PlacedTask) -> Iterator[str]:
-    """Why a task cannot come onto a node."""
+    """Yield the reasons why a task cannot go onto a node."""
     told = f"task '{task.name}' on node '{state.node.name}'"
     if not state.admits(task):
         yield f"{told}: it may not use the GPU type '{state.node.gpu_type}'"

@@ -23,7 +23,7 @@ class TooManyError(ValueError):
 
 @dataclass(frozen=True)
 class Hostable:
-    """What a node can host.
+    """Sets of tasks that a node can host, with the least cost of each.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Hostable:
     seen : int
         States that were looked at.
     step : Fraction
-        What every change of the objective on the node is a whole multiple of.
+        Number of which every change of the objective on the node is a whole multiple.
     """
 
     tasks: IntArray
@@ -84,7 +84,7 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
 
 
 def _after(state: Free, task: Task) -> Iterator[Free]:
-    """What is free when a task has come, in every way that makes a difference."""
+    """Yield the free resources after a task has come, for every way of placing it that makes a difference."""
     cpu_milli, memory_mib, gpus = state
     left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
     if min(left) < 0:

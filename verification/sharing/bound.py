@@ -37,7 +37,7 @@ from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
 from wattsched.verification.tree import Taken
 
 SUM_ROUNDING = 1e-13
-"""By how much a sum of parts may be too large, relative to the sum of their magnitudes."""
+"""Largest excess of a sum of parts by rounding, relative to the sum of their magnitudes."""
 
 
 def prove(instance: SharingInstance, prices: Mapping[str, object]) -> Proof:
@@ -113,7 +113,7 @@ class Prover:
         return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
 
     def _parts(self, charged: Mapping[str, float], counts: list[tuple[_Count, float]]) -> Iterator[float]:
-        """What jobs and units add to the bound, counts with their charges."""
+        """Yield the terms that jobs and units add to the bound, with the charges of the counts."""
         paid = _paid(self.instance, charged, self.outcomes.rates)
         # More of a job is less of a choice: what its row charges is what having decided it is worth.
         gain = np.array([-charged[f"job:{job.name}"] for job in self.instance.jobs])
@@ -147,7 +147,7 @@ class Prover:
 
     @cached_property
     def _nowhere(self) -> bool:
-        """Whether a job may not wait, and is late in every set."""
+        """True if a job may not wait, and is late in every set."""
         bound = np.isinf([self._waiting[job.name] for job in self.instance.jobs])
         for one in (one for sets in self._sets.values() for one in sets) if bound.any() else ():
             for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
@@ -186,7 +186,7 @@ class _Set:
 
 @dataclass(frozen=True)
 class _Count:
-    """What a split counts; ``jobs``, shape (n_jobs,), says which jobs, None where it counts units."""
+    """Quantity that a split counts; ``jobs`` masks the jobs, shape (n_jobs,), None where it counts units."""
 
     split: Counted
     unit_type: str | None
@@ -204,12 +204,12 @@ class _Count:
         return cls(split, unit_type, Counter(classes or ()), which)
 
     def counts(self, one: _Set) -> bool:
-        """Whether it counts a set, or jobs in it."""
+        """True if the split counts a set, or jobs in it."""
         return self.unit_type in (None, one.unit.name) and self.classes <= Counter(one.classes)
 
 
 def _paid(instance: SharingInstance, charged: Mapping[str, float], rates: Rates) -> Rates:
-    """What patterns pay by objective and prices together."""
+    """Return the rates that patterns pay by objective and prices together."""
     carbon = charged["carbon_g"] * (instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
     return Rates(charged["power_w"] + rates.watt, charged["energy_j"] + carbon + rates.joule, rates.epoch_s)
 
@@ -246,7 +246,7 @@ class _Candidates:
         self._shared_s = np.where([job.exclusive for job in jobs], -math.inf, self._alone_s)
 
     def in_time(self, epoch_s: float, *, shared: bool) -> BoolArray:
-        """Which of the jobs meet their deadlines at so many seconds per epoch."""
+        """Return the mask of the jobs that meet their deadlines at `epoch_s` seconds per epoch."""
         return np.asarray(self._epochs * epoch_s <= (self._shared_s if shared else self._alone_s))
 
     def least(self, slope: float, epoch_s: float, gain: FloatArray, *, shared: bool) -> float:

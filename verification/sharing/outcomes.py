@@ -1,4 +1,4 @@
-"""How the jobs of a set run and what that costs, from the file's numbers alone: as measured, or by the laws.
+"""Progress and cost of the jobs of a set, from the file's numbers alone: as measured, or by the laws.
 
 Nothing is shared with formulations and solvers, nor with the arrays that they read.
 """
@@ -18,7 +18,7 @@ from wattsched.verification.report import ROUNDING, exceeds
 
 @dataclass(frozen=True)
 class SetOutcome:
-    """How the jobs of one set run.
+    """Speed of the jobs of one set, and power, utilisation and memory of their unit.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class SetOutcome:
     power_w, utilisation_pct, memory_pct : float
         Of the unit.
     refused : str
-        Why no such set may be formed; empty when it may.
+        Reason why no such set may be formed; empty when it may.
     """
 
     epoch_s: list[float]
@@ -39,7 +39,7 @@ class SetOutcome:
 
 @dataclass(frozen=True)
 class Rates:
-    """What an objective charges for a watt, for a joule of jobs, and for a second per epoch of each job.
+    """Rates that an objective charges for a watt, a joule of jobs, and a second per epoch of each job.
 
     `throughput` charges none of them: it is the sum of the jobs' throughputs.
     """

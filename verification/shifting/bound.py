@@ -1,4 +1,4 @@
-r"""What prices prove for a shifting instance: a bound, or that it has no decision at all.
+r"""Proofs from prices for a shifting instance: a bound, or that it has no decision at all.
 
 Prices :math:`\lambda_r \ge 0` of the rows :math:`a_r x \le U_r` leave jobs that do not interact, and the
 objective is at least :math:`\sum_j V_j(\lambda) - \sum_r \lambda_r U_r`, with V the least cost of one job's
@@ -39,7 +39,7 @@ LEVELS = (64, 16384)
 LEVELS_OF_LEAF = 4096
 """Most levels of a job's work in a leaf of a tree, of which there are many."""
 CANCELLED = 2.0**-48
-"""Of times that are subtracted from each other, what a few operations lose."""
+"""Relative error of times that are subtracted from each other, after a few operations."""
 
 
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
@@ -80,7 +80,7 @@ class Prover:
         return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
 
     def _second(self, charged: Mapping[str, float]) -> float:
-        """What a second of the mean completion time costs at charges of rows."""
+        """Return the cost of a second of the mean completion time at charges of rows."""
         return charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
 
     @property
@@ -161,7 +161,10 @@ class Prover:
         return least
 
     def together(self, charged: Mapping[str, float], least: Sequence[float], within: float = 0.0) -> Proof:
-        """What least costs of all jobs prove together at charges, where one costs more by so much."""
+        """Return the proof from the least costs of all jobs at charges of rows.
+
+        It is of decisions in which some job costs more than its least cost by at least `within`.
+        """
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
@@ -200,11 +203,11 @@ class PricedInstance:
         self._options: dict[int, PricedOptions] = {}
 
     def least_cost(self, job: ShiftingJob, allowed: Allowed | None = None) -> LeastCost:
-        """What finds the least cost of a job's schedules, or of those that are allowed."""
+        """Return the search for the least cost of a job's schedules, or of those that are allowed."""
         return LeastCost(self.job(job, allowed))
 
     def job(self, job: ShiftingJob, allowed: Allowed | None = None) -> PricedJob:
-        """What a job's schedules are charged, or those that are allowed."""
+        """Return a job with the charges of its schedules, or of those that are allowed."""
         table = self.instance.table_of(job)
         if id(table) not in self._options:
             self._options[id(table)] = PricedOptions.of(self.instance, table, self._gpu)

@@ -23,7 +23,7 @@ from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA, after_ho
 
 @dataclass
 class _Sums:
-    """What the jobs add up to: ``joules`` by slot and, last, after the horizon, GPUs by pool and slot."""
+    """Totals of the jobs: ``joules`` by slot and, last, after the horizon, GPUs by pool and slot."""
 
     joules: FloatArray
     held: dict[str, IntArray]

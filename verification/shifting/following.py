@@ -13,7 +13,7 @@ from wattsched.verification.shifting.cost_to_go import NEVER, PAUSED, CostToGo
 from wattsched.verification.shifting.priced import PricedJob
 
 PAUSE = -1
-"""In place of an option."""
+"""Number in place of an option where a job does not run."""
 
 
 class Followed(NamedTuple):

@@ -67,7 +67,7 @@ class Listed(NamedTuple):
         return np.asarray(spent + job.delay * (self.finish_s - job.arrival_s))
 
     def allowed_by(self, job: PricedJob, split: Mapping[str, Any], inside: bool) -> BoolArray:
-        """Whether schedules are on a side of a split of the job, shape (n,)."""
+        """Return the mask of the schedules that are on a side of a split of the job, shape (n,)."""
 
         def rows_in(slot: int) -> IntArray:
             chosen = self.option[:, slot]

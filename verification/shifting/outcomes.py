@@ -1,4 +1,4 @@
-"""What draws and budgets of a horizon amount to, for checking decisions and for proofs."""
+"""Draws and budgets of a horizon in joules, grams and money, for checking decisions and for proofs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
 
 
 def standing_of(instance: ShiftingInstance) -> dict[str, float]:
-    """What all GPUs draw if they are idle throughout."""
+    """Return the joules, grams and money of all GPUs if they are idle throughout."""
     joules = sum(pool.gpus * pool.idle_power_w for pool in instance.pools.values()) * instance.slot_s
     return {name: float(line[:-1].sum()) * joules for name, line in per_joule(instance).items()}
 

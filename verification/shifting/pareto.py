@@ -16,7 +16,7 @@ TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items()}
 """Criterion to the name of its budget and total."""
 FORECASTS = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}
 NOTHING = 1e-12
-"""As good as nothing, relative to the largest total of a frontier: the rounding of sums."""
+"""Amount that counts as nothing, relative to the largest total of a frontier: the rounding of sums."""
 
 
 def require_forecast(instance: ShiftingInstance, against: str) -> None:
@@ -47,7 +47,7 @@ def bounded(
 
 
 def is_more(value: float, other: float, most: float) -> bool:
-    """Whether a total is more than another by more than rounding, in a frontier of such totals at most."""
+    """True if a total exceeds another by more than rounding, in a frontier of totals of at most `most`."""
     return value > other + ROUNDING * other + NOTHING * most
 
 
@@ -138,7 +138,7 @@ def _is_undominated(
     least: Mapping[str, float],
     most: Mapping[str, float],
 ) -> bool:
-    """Whether no decision is as good as a point in both criteria, and better in one.
+    """True if results show that no decision is as good as a point in both criteria, and better in one.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class PricedJob:
         self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
 
     def unfinished(self, work: FloatArray) -> FloatArray:
-        """What work costs that is left at the end of the horizon."""
+        """Return the cost of work that is left at the end of the horizon; infinite where none may be left."""
         rate, power_w = self.options.after
         seconds = work / rate
         end_s = self.slots * self.slot_s + seconds

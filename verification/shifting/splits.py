@@ -1,4 +1,4 @@
-"""Which schedules the splits of a certificate tree leave to the jobs.
+"""Schedules that the splits of a certificate tree leave to the jobs.
 
 A split is of one job. Either ``ends_by_s``, seconds from the beginning of the horizon: inside it ends by
 then, outside later. Or ``slot`` and ``rows``, numbers of rows of its table: inside it runs in that slot as
@@ -23,7 +23,7 @@ from wattsched.verification.tree import Taken
 
 @dataclass
 class Allowed:
-    """What a job may do.
+    """Rows, pauses and ends that splits leave to a job.
 
     Ends that are a rounding away from a limit are on both sides of it: nothing is lost between the two.
 
@@ -32,7 +32,7 @@ class Allowed:
     runs : bool array, shape (slots, n_rows)
         By slot and row of the job's table.
     idle : bool array, shape (slots,)
-        Whether it may run nothing in a slot.
+        True where it may run nothing in a slot.
     after_s, by_s : float
         It ends later than the one, or counts as if it did, and by the other.
     first_end : int
@@ -69,7 +69,7 @@ class Allowed:
 
 
 def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, Allowed]:
-    """What splits leave to the jobs that were split, by name; a ValueError says what is wrong with one."""
+    """Return what splits leave to the jobs that were split, by name; a ValueError says what one lacks."""
     jobs = {job.name: job for job in instance.jobs} if taken else {}
     found: dict[str, Allowed] = {}
     for split, inside, _ in taken:
@@ -93,7 +93,7 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
 def is_on_side(
     split: Mapping[str, Any], inside: bool, end_s: FloatArray, rows_in: Callable[[int], IntArray]
 ) -> BoolArray:
-    """Whether schedules of a split's job are on a side of it.
+    """Return the mask of the schedules of a split's job that are on a side of it.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def is_on_side(
 
 
 def lists(split: Mapping[str, Any]) -> bool:
-    """Whether a split lists schedules by what they cost; a ValueError where it does so wrongly."""
+    """True if a split lists schedules by their costs; a ValueError where it does so wrongly."""
     if split.keys() != {"prices", "within"}:
         return False
     within = split["within"]

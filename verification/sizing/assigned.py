@@ -20,7 +20,7 @@ UNKNOWN = -1
 
 _COUNTS = ("gpus", "frequency_mhz", "batch_size", "gpu")
 SETTINGS = ("pool", "gpus", "frequency_mhz", "power_limit_w", "batch_size")
-"""What singles out a configuration."""
+"""Fields that identify a configuration."""
 
 
 class Assigned:
@@ -76,7 +76,7 @@ class Assigned:
         self.number = np.where(self.gpu < size[self.node], first[self.node] + self.gpu, UNKNOWN)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of assignments."""
         return len(self.names)
 
     @cached_property

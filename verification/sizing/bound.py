@@ -171,19 +171,19 @@ class Prover:
 
     @cached_property
     def _free_on_nodes(self) -> dict[str, dict[int, int]]:
-        """Of each pool how many nodes, awake whatever is decided, have how many GPUs free."""
+        """Number of nodes of each pool, awake whatever is decided, by their count of free GPUs."""
         pools, places = self.configurations.pools, places_of(self.instance.cluster)
         return free_on_nodes(self.instance, pools, sleepers(self.instance, places))
 
     def _least_of_nodes(
         self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States
     ) -> tuple[Fraction, Fraction]:
-        """What nodes that sleep cost at least at prices, awake or asleep, and the size of its terms.
+        """Return the least cost at prices of nodes that sleep, awake or asleep, and the size of its terms.
 
         Parameters
         ----------
         pieces : mapping of str to Fraction
-            What the pieces that a node of a pool can be cut up into are charged together.
+            Charge for the pieces, together, that a node of a pool can be cut up into.
         """
         least = size = nothing = Fraction(0)
         per_joule = paid.get(("node_joule",), nothing) * counted_s(self.instance)
@@ -201,7 +201,7 @@ class Prover:
         return least, size
 
     def dearest_nodes(self) -> Fraction:
-        """What nodes that sleep cost at most in the objective."""
+        """Return the largest cost in the objective of nodes that sleep, which is that of all awake."""
         each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
         return sum(each, Fraction(0))
 
@@ -230,22 +230,22 @@ class Prover:
 
 
 class Given(Protocol):
-    """What a bound is proven of."""
+    """Least costs of jobs that a bound is proven from."""
 
     @property
     def prover(self) -> Prover:
-        """Of the instance."""
+        """Prover of the instance."""
 
     @property
     def exact(self) -> bool:
-        """Whether it is proven in rational numbers."""
+        """True if the bound is proven in rational numbers."""
 
     def least(self) -> LeastCosts:
         """Least costs of the jobs."""
 
 
 class _Given(NamedTuple):
-    """What is proven of what, in which arithmetic."""
+    """Prices and allowed options that a bound is proven from, with the arithmetic to prove it in."""
 
     prover: Prover
     prices: RowPrices
@@ -260,7 +260,7 @@ class _Given(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether that is rational numbers."""
+        """True if the options are in rational numbers."""
         return self.options.arithmetic.exact
 
     def least(self) -> LeastCosts:
@@ -273,7 +273,7 @@ Charged = Sequence[tuple[Row, Fraction]]
 
 
 def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Of a sum what is proven, what can have been claimed, and leeway and excess of `Proof`.
+    """Return bound, honest reach, leeway and excess, as in `Proof`, for the sum of the jobs' costs.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, F
 
 
 def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Likewise of the worst job's value."""
+    """Return the same for the value of the worst job."""
     if not given.prover.instance.jobs:
         return Fraction(0), Fraction(0), Fraction(0), Fraction(-1)
     reach, capacity = reach_of(given.options, given.prices, given.allowed), _capacity(charged)
@@ -321,7 +321,7 @@ def _capacity(charged: Charged) -> Fraction:
 
 
 def _tolerated(charged: Charged) -> Fraction:
-    """What the checker lets decisions exceed their budgets by, at prices."""
+    """Return the worth, at prices, of the amounts by which the checker lets decisions exceed budgets."""
     kinds = ("power", "energy", "goodput")
     limits = (abs(price) * row.limit for row, price in charged if row.kind in kinds)
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))

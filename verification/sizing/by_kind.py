@@ -220,14 +220,14 @@ class ByKind:
         return found + np.stack([down, up, up])
 
     def _in_time(self, unit_s: FloatArray, jobs: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Whether jobs on rows are complete by the checker's tolerance, and by any arithmetic."""
+        """Return the masks of jobs in time on rows, by the checker's tolerance and by any arithmetic."""
         options = self._options
         seconds = np.multiply.outer(unit_s, options.work[jobs]) + options.restart_s[jobs]
         return seconds <= options.latest_s[jobs], seconds <= options.surely_s[jobs]
 
     @cached_property
     def _worth(self) -> tuple[FloatArray, FloatArray]:
-        """What every row of a kind is worth as a cost to a job of weight 1 and work 1, and the sizes."""
+        """Worth, as a cost, of every row of a kind to a job of weight 1 and work 1, and its size."""
         options, of = self._options, self._options.configurations
         n_rows, n_of_kind = int(of.start[-1]), np.diff(of.start)
         if options.instance.objective in ENERGY:  # for which joules pay
@@ -247,7 +247,7 @@ class ByKind:
 
     @cached_property
     def _value(self) -> tuple[FloatArray, FloatArray]:
-        """By how much more each job is worth than one of weight 1 and work 1, and the sizes."""
+        """Factor by which each job is worth more than one of weight 1 and work 1, and its size."""
         options = self._options
         weight, every = options.terms.weight, np.arange(len(options.offer))
         match options.instance.objective:
@@ -275,7 +275,7 @@ class ByKind:
         return found, options.weight
 
     def _beside(self, group: Group, charge: float = 0.0) -> tuple[FloatArray, FloatArray]:
-        """What comes to a job's costs whatever it runs as: not above, and not below that.
+        """Return bounds from below and from above on the part of jobs' costs that no choice changes.
 
         Parameters
         ----------

@@ -138,13 +138,13 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
 
 
 def _each_once(n: int, running: IntArray, waiting: IntArray) -> bool:
-    """Whether each of n jobs runs or waits, once, and nobody else."""
+    """True if each of n jobs runs or waits, once, and nobody else."""
     named = np.append(running, waiting)
     return len(named) == n and bool((np.bincount(named - UNKNOWN, minlength=n + 1)[1:] == 1).all())
 
 
 def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
-    """What is said first of each of n jobs: the number of an assignment, `WAITS` or `UNSAID`."""
+    """Return the first statement on each of n jobs: the number of an assignment, `WAITS` or `UNSAID`."""
     said = np.full(n + 1, UNSAID)  # the last is of those that are not known
     said[waiting] = WAITS
     said[running[::-1]] = np.arange(len(running))[::-1]

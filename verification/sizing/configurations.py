@@ -33,7 +33,9 @@ Setting = tuple[str, int, int | None, float | None, int | None]
 
 
 class Configuration(NamedTuple):
-    """What a job may run as; ``completion_s`` is of a table that states that and no rate, for a unit of work.
+    """Setting, rate and power that a job may run with.
+
+    ``completion_s`` is of a table that states that and no rate, for a unit of work.
 
     In a set, `power_w` is that of all its ``members``, of which one ``leads``: it takes the GPUs. Where all
     of these keep their deadlines and what their tenants may use to the last digits it is ``in_time``.
@@ -51,7 +53,9 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Configurations:
-    """What jobs may run as alone, whatever their work, deadline and current placement; arrays of shape (n,).
+    """Configurations of the kinds of jobs outside of sets, in arrays of shape (n,).
+
+    They depend on no job's work, deadline or current placement.
 
     Attributes
     ----------
@@ -77,7 +81,7 @@ class Configurations:
     completion_s: FloatArray
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of configurations."""
         return len(self.kind)
 
     @classmethod
@@ -96,7 +100,7 @@ class Configurations:
 
     @property
     def told(self) -> list[IntArray | FloatArray]:
-        """What a decision says of a job of a kind, in the order of `assigned.SETTINGS`."""
+        """Kind, and the settings that a decision states, in the order of `assigned.SETTINGS`."""
         return [self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size]
 
     @cached_property
@@ -111,7 +115,7 @@ class Configurations:
         return [Configuration(*row) for row in zip(*columns, strict=True)]
 
     def settings(self, pools: Sequence[str]) -> list[Setting]:
-        """What singles each out, with the names of the pools."""
+        """Return the settings that identify each configuration, with the names of the pools."""
         return [
             (pools[pool], gpus, int(mhz) or None, limit_w or None, int(batch) or None)
             for pool, gpus, mhz, limit_w, batch in zip(
@@ -163,19 +167,19 @@ class JobConfigurations:
             self.every, self.start, self.unknown = _LAST.answer(instance.cluster, words, self._found)
 
     def _found(self) -> tuple[Configurations, IntArray, dict[int, str]]:
-        """What is known of the kinds: `every`, `start` and `unknown`."""
+        """Return the configurations of the kinds: `every`, `start` and `unknown`."""
         every = Configurations.joined([*self._from_tables(), *self._from_models()])
         may_run = self._may_run(every)
         every = every if may_run.all() else every.take(may_run)
         return every, np.searchsorted(every.kind, np.arange(len(self._first) + 1)), self.unknown
 
     def of(self, j: int) -> list[Configuration]:
-        """What a job of that number may run as alone."""
+        """Return the configurations that job number `j` may run as alone."""
         kind = int(self.kind[j])
         return self.every.take(slice(*self.start[kind : kind + 2].tolist())).listed(list(self.pools))
 
     def in_sets(self, job: str) -> list[Configuration]:
-        """What the job of that name may run as in sets, besides alone."""
+        """Return the configurations that the job of that name may run as in sets."""
         return self._in_sets.get(job, [])
 
     def in_pools(self) -> dict[str, set[int]]:
@@ -200,12 +204,12 @@ class JobConfigurations:
 
     @cached_property
     def weight(self) -> FloatArray:
-        """What each job's objective is multiplied with."""
+        """Factor that each job's objective is multiplied with."""
         return weights(self.instance, self.jobs)
 
     @cached_property
     def change_cost(self) -> FloatArray:
-        """What the objective pays if a job changes that runs now; 0 for others."""
+        """Cost in the objective of changing a job that runs now; 0 for others."""
         own = self.jobs.numbers("change_cost")
         stated = np.where(np.isnan(own), self.instance.change_cost, own)
         return np.where(self.jobs.current.codes == NONE, 0.0, stated)
@@ -253,7 +257,7 @@ class JobConfigurations:
 
     @cached_property
     def _may_use(self) -> BoolArray:
-        """Which pools jobs of each kind may use by their own words, shape (n_kinds, n_pools)."""
+        """Mask of the pools that jobs of each kind may use by their own fields, shape (n_kinds, n_pools)."""
         asked = self.jobs.coded("pools").take(self._first)
         allowed = [
             [not {pool.name, pool.gpu_type}.isdisjoint(names) for pool in self.pools.values()]
@@ -262,7 +266,7 @@ class JobConfigurations:
         return np.array([*allowed, [True] * len(self.pools)], dtype=bool)[asked.codes]
 
     def _may_run(self, rows: Configurations) -> BoolArray:
-        """Which have a place in their pool, and as many GPUs and watts as the job and its tenant may have."""
+        """Return the mask of the rows that fit their pool and the GPU and power limits of job and tenant."""
         fewest, most = (self.jobs.counts(name)[self._first] for name in ("min_gpus", "max_gpus"))
         bounded = most[rows.kind] > 0
         # Blocks are powers of two: a count fits into the largest if it is no larger.
@@ -416,7 +420,7 @@ def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> d
 
 
 def _rows_of_set(declared: JobSet, pool: str) -> list[Configuration]:
-    """What each job of a set runs as in it."""
+    """Return the configuration of each job of a set in that set."""
     common = pool, declared.gpus, declared.frequency_mhz, declared.power_limit_w
     return [
         Configuration(
@@ -432,7 +436,10 @@ def _rows_of_set(declared: JobSet, pool: str) -> list[Configuration]:
 
 
 def _keeps(instance: Instance, job: Job, row: Configuration, late: float, beyond: float) -> bool:
-    """Whether a job that runs as this keeps its deadline and what its tenant may use, but for so much."""
+    """True if a job that runs as `row` keeps its deadline and its tenant's quotas.
+
+    `late` and `beyond` are the relative tolerances of the deadline and of the quotas of energy.
+    """
     seconds, power_w = lasts_s(job, row), row.power_w / row.members
     gpus, most_w = alone(instance, job.tenant)
     if row.setting[1] / row.members > gpus or power_w > most_w:

@@ -28,7 +28,7 @@ def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
 
 
 def distinct(numbers: IntArray, n: int) -> bool:
-    """Whether whole numbers from 0 on, below n, all differ."""
+    """True if whole numbers from 0 on, below n, all differ."""
     seen = np.zeros(n, dtype=bool)
     seen[numbers] = True
     return int(np.count_nonzero(seen)) == len(numbers)

@@ -29,7 +29,7 @@ SMALLEST, LARGEST = 1e-40, 1e40
 """Between these no product of the numbers of an instance and its prices leaves the range of doubles."""
 
 Use = tuple[str, ...] | tuple[str, str, int]
-"""What an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
+"""Use that an option can pay for: a block, or so many GPUs, ``("room", POOL, SIZE)``; a watt above idle,
 ``("watt", POOL)``; a joule, ``("joule",)``; ``("share", SET, POOL, JOB)``; of a tenant's jobs a GPU,
 ``("gpus", TENANT)``, a watt, ``("draw", TENANT)``, and a joule, ``("drawn", TENANT)``; or give,
 ``("goodput",)``. What a node that is woken gives as room, ``("node", POOL)``, and pays for its watts,
@@ -199,7 +199,7 @@ class JobRows:
 
     @cached_property
     def in_range(self) -> bool:
-        """Whether all numbers of the instance are far from the ends of the range of doubles."""
+        """True if all numbers of the instance are far from the ends of the range of doubles."""
         instance, of = self.instance, self.configurations
         idle_w = [t.idle_power_w for t in instance.cluster.gpu_types.values()]
         sets = [row for j in of.settable.tolist() for row in of.in_sets(of.jobs.names[j])]

@@ -1,4 +1,4 @@
-"""What every job costs at least at given prices, over all options at once, in either arithmetic."""
+"""Least cost of every job at given prices, over all options at once, in either arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = 1 << 18
 """Options that are looked at together: their arrays stay in the processor's cache."""
 
 RowPrices = Mapping[Use, Fraction]
-"""What options pay at given prices, in units of the cost that is minimised; only shares can be negative."""
+"""Price of each use, in units of the cost that is minimised; only those of shares can be negative."""
 
 
 class NoOptionError(ValueError):
@@ -65,7 +65,7 @@ def least_costs(
     Parameters
     ----------
     allowed : Allowed, optional
-        What splits leave to the jobs.
+        Options that splits leave to the jobs.
     near : Options, optional
         The same in doubles, where `in_range`: only options that these do not rule out as the cheapest are
         looked at in rational numbers.
@@ -91,7 +91,7 @@ def least_costs(
 
 
 def _uncharged(options: Options, chunk: int) -> tuple[Fraction, Fraction]:
-    """What is no matter of prices, nor of splits: `dearest` and `worth` of `LeastCosts`."""
+    """Return `dearest` and `worth` of `LeastCosts`, which depend neither on prices nor on splits."""
     dearest = _dearest_of_all(options, chunk)
     (least, *_), _ = _least_of_all(options, {}, {}, None, chunk)
     worth = np.maximum(np.abs(dearest), np.abs(_finite(least, dearest)))
@@ -188,7 +188,7 @@ def reach_of(
 
 
 def in_range(options: Options, prices: RowPrices) -> bool:
-    """Whether all numbers are so far from the ends of the range of doubles that no product leaves it."""
+    """True if all numbers are so far from the ends of the range of doubles that no product leaves it."""
     return options.in_range and not any(
         price and not SMALLEST <= abs(price) <= LARGEST for price in prices.values()
     )
@@ -211,7 +211,7 @@ def _left(listed: Listed, left: Allowed) -> Listed:
 
 
 def _masks(listed: Listed, left: Allowed) -> tuple[BoolArray, BoolArray]:
-    """Which options to run, and jobs' options to wait, splits leave."""
+    """Return the masks of the options to run, and of the jobs' options to wait, that splits leave."""
     may_run, may_wait = np.ones(len(listed.running.cost), dtype=bool), np.ones(len(listed.jobs), dtype=bool)
     for j in left.keys() & set(listed.jobs.tolist()) if left else ():
         place, (*runs, waits) = int(np.searchsorted(listed.jobs, j)), left[j]
@@ -245,12 +245,12 @@ def _perhaps_cheapest(options: Options, near: Options, prices: RowPrices, left: 
 
 
 def _paid(options: Options, prices: RowPrices) -> Numbers:
-    """What options pay for each use; nothing for number 0."""
+    """Return the prices of all uses, in the order of their numbers; 0 for number 0."""
     return options.arithmetic.array(prices.get(use, 0) for use in (("",), *options.uses))
 
 
 def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers, Numbers, Numbers]:
-    """What options pay, the size of that, and how much of it links them with others."""
+    """Return the charges of options, their sizes, and the part of them that links options with others."""
     paid = _paid(options, prices)
     room, link, watt, joule = paid[worth.room], paid[worth.link], paid[worth.watt], paid[1]
     charge, size = room + watt * worth.watts + link, room + watt * worth.watts_size + abs(link)
@@ -267,7 +267,7 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
 
 
 def _least(listed: Listed, options: Options, prices: RowPrices) -> list[Numbers]:
-    """Of each job the least of what `_ends` finds, but of the last in rationals that of the cheapest."""
+    """Return for each job the least of what `_ends` finds; in rationals the last is of its best option."""
     ran, waited = (_ends(worth, options, prices) for worth in (listed.running, listed.waiting))
     if options.arithmetic.exact:
         cheapest = np.minimum(np.minimum.reduceat(ran[0], listed.start), waited[0])

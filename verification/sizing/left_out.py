@@ -21,14 +21,14 @@ from wattsched.verification.sizing.tenants import ROUNDING, alone_j, drawn_j, me
 
 
 class Decided(NamedTuple):
-    """What is decided of a round.
+    """Instance that is decided, without the jobs that have no options.
 
     Attributes
     ----------
     instance : Instance
-        Without what is left out.
+        Instance without the jobs that are left out.
     configurations : JobConfigurations
-        Of its jobs.
+        Configurations of its jobs.
     left_out : frozenset of str
         Names of the other jobs.
     """

@@ -1,6 +1,6 @@
-r"""What outcomes are worth: the objectives, once for decisions as for the least costs of a proof.
+r"""Costs of outcomes: the objectives, once for decisions as for the least costs of a proof.
 
-Of `work-value`: with :math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight,
+For `work-value`: with :math:`Z^>` the sum of the weights of all jobs that are larger than a job per weight,
 and :math:`Z^\ge` of those that are at least as large, itself included, a second of its work is worth the root
 of :math:`w (Z^> + Z^\ge)`. Its size is its remaining work over the best rate that it has with the fewest
 GPUs. Sizes per weight are compared after rounding to 30 binary digits, so that the last digits of a rate do
@@ -47,9 +47,9 @@ BOTTLENECK = ("makespan", "max-min")
 
 
 class JobTerms(NamedTuple):
-    """What jobs bring into the objective: weights with their sizes, and seconds to completion at best.
+    """Terms of jobs in the objective: weights with their sizes, and least seconds to completion.
 
-    Of `work-value` the weight is what a second of a job's work is worth.
+    For `work-value` the weight is the worth of a second of a job's work.
     """
 
     weight: Numbers
@@ -58,14 +58,14 @@ class JobTerms(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What jobs choose, in arrays of shape (n_choices,).
+    """Choices of jobs to run or to wait, in arrays of shape (n_choices,).
 
     Attributes
     ----------
     terms : JobTerms
         Of all jobs.
     job : int array
-        Who chooses.
+        Number of the job that chooses.
     runs : bool array, or bool for all
         Others wait.
     seconds, lost_s : arrays
@@ -73,7 +73,7 @@ class Choices(NamedTuple):
     speed : callable
         The speeds relative to the smallest configuration, where they are needed; 0 of jobs that wait.
     change_cost : array, or 0 for none
-        What is paid for changes of jobs that run now.
+        Cost of changes of jobs that run now.
     joules, joules_size : arrays, or 0 where these are asked for elsewhere
         Energy in the scope of the budgets.
     """
@@ -90,7 +90,7 @@ class Choices(NamedTuple):
 
 
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
-    """What choices cost, and the sizes of these numbers: what they are worth, and what is paid for changes.
+    """Return the costs of choices, with those of changes, and the sizes of these numbers.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tup
 
 
 def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
-    """What choices are worth, with the sign that makes it a cost, and the sizes of these numbers.
+    """Return the worth of choices, with the sign that makes it a cost, and the sizes of these numbers.
 
     The arrays hold doubles or `Fraction` objects, so a case computes by ``+ - * /``, comparisons, and the
     arithmetic's `log` and `sqrt`. What it is worth is a product of at most five factors, as the analysis of
@@ -142,7 +142,7 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
 
 
 def per_joule(instance: Instance, arithmetic: Arithmetic) -> Number:
-    """What a joule counts in an objective of energy, carbon or money."""
+    """Return the cost of a joule in an objective of energy, carbon or money."""
     if instance.objective == "energy":
         return 1
     priced = instance.carbon_g_per_kwh if instance.objective == "carbon" else instance.price_per_kwh

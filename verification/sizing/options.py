@@ -94,7 +94,7 @@ class Listed(NamedTuple):
 
     @property
     def counts(self) -> IntArray:
-        """How many options to run each job has."""
+        """Number of options to run of each job, shape (n_jobs,)."""
         return np.diff(self.start, append=len(self.running.cost))
 
 
@@ -120,7 +120,7 @@ class Options(JobRows):
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many options to run each job has, shape (n_jobs,)."""
+        """Number of options to run of each job, shape (n_jobs,)."""
         return np.diff(self.start)[self.offer]
 
     def chunks(self, jobs: IntArray, size: int) -> Iterator[IntArray]:
@@ -290,7 +290,7 @@ class Options(JobRows):
 
     @cached_property
     def _thrifty(self) -> list[tuple[Numbers, Numbers]]:
-        """Of each kind joules per unit of work, and watts, of rows that may need the least energy."""
+        """Joules per unit of work and watts, by kind, of the rows that may need the least energy."""
         found = []
         for first, last in pairwise(self.configurations.start.tolist()):
             power_w = self.power_w[first:last]
@@ -302,7 +302,10 @@ class Options(JobRows):
     def _chosen(
         self, chosen: Choices, allowed: BoolArray, drawn_j: Numbers | None = None
     ) -> tuple[BoolArray, BoolArray, Numbers, Numbers]:
-        """Whether options are possible, surely so, and what they cost; `drawn_j` of those to run."""
+        """Return the masks of possible and of surely possible options, their costs and the sizes of these.
+
+        `drawn_j` is the energy of the options to run.
+        """
         job = chosen.job
         possible = allowed & (chosen.seconds <= self.latest_s[job])
         certain = allowed & (chosen.seconds <= self.surely_s[job])

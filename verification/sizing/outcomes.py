@@ -1,4 +1,4 @@
-"""What each job does in a decision, and the rules that concern it alone."""
+"""Outcome of each job in a decision, and the rules that concern it alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wattsched.verification.sizing.grouping import ranges
 from wattsched.verification.sizing.pools import block_of
 
 WAITS, UNSAID = -1, -2
-"""What a job may do instead of an assignment."""
+"""Numbers in place of an assignment: the job waits, or the decision does not name it."""
 
 NO_ROW, SEVERAL = -1, -2
 """Instead of the configuration that a setting names."""
@@ -32,7 +32,7 @@ _FEW_TIMES = 2
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What some jobs do and what follows from it, in arrays of shape (n_jobs,).
+    """Outcomes of some jobs in a decision, in arrays of shape (n_jobs,).
 
     Waiting jobs have no assignment and draw nothing. Of a set of `members` each draws an equal part, and the
     one that `leads` has the GPUs.
@@ -42,7 +42,7 @@ class Outcomes:
     jobs : int array
         Numbers of the jobs; those that have no outcome are left out.
     assignment : int array
-        What each does, `WAITS` or the number of an assignment.
+        Number of an assignment, or `WAITS`.
     rate, power_w, completion_s : float arrays
     restarts, leads : bool arrays
     members : int array
@@ -61,7 +61,7 @@ class Outcomes:
 
     @property
     def runs(self) -> BoolArray:
-        """Others wait."""
+        """Mask of the jobs that run; the others wait."""
         return np.asarray(self.assignment != WAITS)
 
     @cached_property
@@ -110,7 +110,7 @@ class Outcomes:
         return asked, np.diff(known.holdings.start)[known.current.codes[self.jobs[asked]]]
 
     def _held(self, asked: IntArray) -> tuple[IntArray, IntArray]:
-        """Of those GPUs, job by job: which of the places that are asked for has it, and its number."""
+        """Return the GPUs held before, job by job: the index in `asked` of the holder, and their numbers."""
         known, places = self.configurations.jobs, self.assigned.places
         held, code = known.holdings, known.current.codes[self.jobs[asked]]
         first = places.first[np.array([*map(places.node.get, held.node.values, repeat(0)), 0])]
@@ -120,7 +120,7 @@ class Outcomes:
 
     @property
     def change_cost(self) -> FloatArray:
-        """What the objective pays for running jobs that restart or stop, or move although they might stay."""
+        """Cost in the objective of running jobs that restart or stop, or move although they might stay."""
         paid = self.configurations.change_cost[self.jobs]
         if not paid.any():
             return paid
@@ -204,7 +204,7 @@ def _rows(
 
 
 def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Configuration | None:
-    """What a job runs as in a set."""
+    """Return the configuration that a job runs as in a set; None if the set has none like it."""
     wanted = (a.set, (a.pool, a.gpus, a.frequency_mhz, a.power_limit_w, a.batch_size))
     return next((row for row in configurations.in_sets(job) if (row.set, row.setting) == wanted), None)
 
@@ -228,7 +228,7 @@ def _restarts(
 def _why_refused(
     configurations: JobConfigurations, assigned: Assigned, job: int, chosen: int, row: int, best_s: float
 ) -> str:
-    """Why a job has no outcome."""
+    """Return the reason why a job has no outcome."""
     kind = int(configurations.kind[job])
     if kind in configurations.unknown:
         return f"has no configurations: {configurations.unknown[kind]}"

@@ -24,7 +24,7 @@ Block = tuple[int, list[int]]
 """GPUs of a structural block, and where the GPUs that follow each other in it begin."""
 
 _Kind = tuple[str | None, str, int, tuple[str, ...]]
-"""What nodes of a pool have in common: label, GPU type, GPU count, power domains."""
+"""Properties that the nodes of a pool have in common: label, GPU type, GPU count, power domains."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +127,11 @@ class Places:
 
     @cached_property
     def _broken_before(self) -> IntArray:
-        """How many unavailable GPUs are before each position of all lines; one entry more for the end."""
+        """Number of unavailable GPUs before each position of all lines; one entry more for the end."""
         return np.append(0, np.cumsum(~self.available[self.on_lines]))
 
     def broken(self, first: IntArray, size: IntArray) -> IntArray:
-        """How many GPUs are unavailable of those from positions of all lines on."""
+        """Return the number of unavailable GPUs among `size` positions of all lines from `first` on."""
         return np.asarray(self._broken_before[first + size] - self._broken_before[first])
 
     def gpus(self, nodes: dict[str, list[int]]) -> IntArray:
@@ -196,7 +196,7 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
 
 
 def _capacity(cluster: Cluster, pool: str, gpu_type: str) -> str:
-    """As the cluster says of all, of the pool, or else of its type."""
+    """Return the capacity rule that the cluster states for all pools, for the pool, or else for its type."""
     said = cluster.capacity
     if not isinstance(said, dict):
         return said
@@ -336,7 +336,7 @@ def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Bloc
 
 @cache
 def _powers(count: int) -> tuple[tuple[int, int], ...]:
-    """Where powers of two begin that a number is the sum of, the largest first; and they."""
+    """Return the offset and size of the powers of two that sum up to a number, the largest first."""
     found, done = [], 0
     while done < count:
         found.append((done, 1 << (count - done).bit_length() - 1))
@@ -397,7 +397,7 @@ def free_on_nodes(
 
 
 def entirely_free(instance: Instance, pools: dict[str, Pool], some: BoolArray) -> dict[str, IntArray]:
-    """Of every pool those of some nodes that have all GPUs free."""
+    """Return by pool those of some nodes that have all GPUs free."""
     free, places = _free(instance, pools), places_of(instance.cluster)
     node = np.repeat(np.arange(len(places.size)), places.size)
     found = {}
@@ -409,7 +409,7 @@ def entirely_free(instance: Instance, pools: dict[str, Pool], some: BoolArray) -
 
 
 def _up(instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None) -> dict[str, BoolArray]:
-    """Which GPUs of the lines are of nodes that are not asleep."""
+    """Return by pool the mask of the GPUs of its line on nodes that are not asleep."""
     if asleep is None or not asleep.any():
         return {name: np.ones(len(pool.line), dtype=bool) for name, pool in pools.items()}
     places = places_of(instance.cluster)
@@ -418,7 +418,7 @@ def _up(instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None) ->
 
 
 def _free(instance: Instance, pools: dict[str, Pool]) -> dict[str, BoolArray]:
-    """Which GPUs of the lines are free."""
+    """Return by pool the mask of the GPUs of its line that are free."""
     places, jobs = places_of(instance.cluster), instance.by_column()
     free = {name: places.available[pool.line] for name, pool in pools.items()}
     for j in np.flatnonzero(jobs.fixed).tolist():

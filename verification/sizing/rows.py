@@ -76,7 +76,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
 
 
 def _block_rows(pool: Pool, free: Mapping[int, int]) -> dict[str, Row]:
-    """Of every size of blocks: GPUs in blocks at least as large."""
+    """Return a row for every size of blocks: the GPUs in blocks at least as large."""
     rows, name, whole = {}, pool.name, pool.gpus_per_node
     for size, gpus in free.items():
         uses: dict[Use, int] = {("room", name, block): block for block in free if block >= size}
@@ -87,7 +87,7 @@ def _block_rows(pool: Pool, free: Mapping[int, int]) -> dict[str, Row]:
 
 
 def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> Iterator[tuple[str, Row]]:
-    """Of every size what fits on the nodes: GPUs in sets of so many, and pieces of exactly so many.
+    """Yield rows for every size: GPUs in sets of so many on the nodes, and pieces of exactly so many.
 
     How many pieces of all sizes the nodes can be cut up into is for the proof to say (`bound`), whatever they
     and the ways to cut nodes are priced at.
@@ -142,7 +142,7 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
 
 
 def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
-    """Of GPUs, watts, joules and grams of tenants' jobs."""
+    """Yield the rows of tenants' quotas of GPUs, watts, joules and grams."""
     grams = Fraction(instance.carbon_g_per_kwh or 0.0) / J_PER_KWH
     counted: dict[str, tuple[Literal["quota", "power", "energy"], str, int | Fraction]] = {
         "share": ("quota", "gpus", 1),
@@ -191,7 +191,7 @@ def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
 
 
 def prices_of(rows: Mapping[str, Row], charged: Mapping[str, float]) -> RowPrices:
-    """What options pay at charges of rows, which are negative at most for sets."""
+    """Return the price of each use at charges of rows; only those of sets can be negative."""
     paid: dict[Use, Fraction] = defaultdict(Fraction)
     for name, charge in charged.items():
         for use, amount in rows[name].uses.items():

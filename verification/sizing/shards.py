@@ -45,10 +45,10 @@ class Spread(Protocol):
 
 
 class Workers(Protocol):
-    """What hands values out to workers."""
+    """Protocol of an executor that hands values out to workers."""
 
     def workers(self) -> int:
-        """How many there are."""
+        """Return the number of workers."""
 
     def kept(self, values: Iterable[Any]) -> Spread:
         """Hand out values that stay there."""

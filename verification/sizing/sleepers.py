@@ -22,14 +22,14 @@ from wattsched.verification.sizing.pools import Places, Pool
 from wattsched.verification.tree import Taken
 
 FIELDS = ("awake", "each_w", "part")
-"""Of a split that says whether a part of the nodes of a pool that draw as much is awake."""
+"""Fields of a split on whether a part of the nodes of a pool, all of the same draw, is awake."""
 
 Key = tuple[str, float]
 """A pool, and what each of some of its nodes draws awake."""
 
 
 def sleepers(instance: Instance, places: Places) -> BoolArray:
-    """Which nodes draw nothing as long as no job is there, shape (n_nodes,)."""
+    """Return the mask of the nodes that draw nothing as long as no job is there, shape (n_nodes,)."""
     asleep, jobs = _undisturbed(instance.cluster), instance.by_column()
     if asleep.any():
         asleep = asleep.copy()
@@ -55,7 +55,7 @@ def of_pools(places: Places, some: BoolArray) -> list[IntArray]:
 
 
 def awake_w(instance: Instance, nodes: IntArray, pool: Pool) -> FloatArray:
-    """What nodes of a pool draw awake, without jobs."""
+    """Return the draw in watts of nodes of a pool that are awake, without jobs."""
     if not len(nodes):
         return np.zeros(0)
     idle_w = instance.cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
@@ -99,7 +99,7 @@ def sleeping_of(
 
 
 def part_sizes(nodes: int) -> list[int]:
-    """How many nodes are in each part: twice as many as in the one before, and in the last what is left."""
+    """Return the number of nodes in each part: twice that of the one before; the last has the rest."""
     sizes, size = [], 1
     while nodes > 0:
         sizes.append(min(size, nodes))
@@ -108,11 +108,11 @@ def part_sizes(nodes: int) -> list[int]:
 
 
 States = Mapping[tuple[Key, int], set[bool]]
-"""By part whether it may be awake, and asleep, of those that were split."""
+"""States of each part that was split: True if it may be awake, False if it may be asleep."""
 
 
 def states(sleeping: Mapping[Key, Sleeping], taken: Sequence[Taken]) -> States:
-    """What splits leave to parts of nodes; a ValueError says what a split lacks."""
+    """Return the states that splits leave to parts of nodes; a ValueError says what a split lacks."""
     found: dict[tuple[Key, int], set[bool]] = {}
     for split, inside, _ in taken:
         if "awake" in split:
@@ -141,7 +141,7 @@ def counted_s(instance: Instance) -> Fraction:
 
 
 def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
-    """What it costs in the objective that a node is awake."""
+    """Return the cost in the objective of one node that is awake."""
     if instance.objective not in ENERGY:
         return Fraction(0)
     return each_w * counted_s(instance) * Fraction(per_joule(instance, RATIONALS))

@@ -1,4 +1,4 @@
-"""Which options the splits of a certificate tree leave to the jobs."""
+"""Options that the splits of a certificate tree leave to the jobs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from wattsched.verification.tree import Taken
 WAIT = "wait"
 
 Allowed = Mapping[int, BoolArray]
-"""By number of a job that was split: which configurations, alone before those in sets, it may run as, and at
-last whether it may wait."""
+"""Mask of the options of a job that was split, by its number: configurations, alone before those in sets,
+that it may run as, and at last whether it may wait."""
 
 
 class Splits:
@@ -28,7 +28,7 @@ class Splits:
         self._read: dict[int, tuple[Mapping[str, Any], int, BoolArray]] = {}
 
     def allowed(self, taken: Sequence[Taken]) -> Allowed:
-        """What jobs may do on the sides of splits that were taken; a ValueError says what a split lacks."""
+        """Return the options that splits leave to the jobs; a ValueError says what a split lacks."""
         found: dict[int, BoolArray] = {}
         for split, inside, _ in taken:
             if "awake" in split:  # of nodes; see `sleepers`
@@ -79,7 +79,10 @@ class Splits:
 
 
 def key(row: Configuration) -> tuple[Any, ...]:
-    """What splits call it: pool, GPU count, batch size, frequency and power limit, or pool and set."""
+    """Return the key of a configuration in splits.
+
+    It is pool, GPU count, batch size, frequency and power limit, or pool and set.
+    """
     pool, gpus, mhz, limit_w, batch = row.setting
     return (pool, gpus, batch, mhz, limit_w) if row.set is None else (pool, row.set)
 

@@ -23,12 +23,12 @@ from wattsched.verification.arithmetic import Arithmetic, Numbers
 
 
 class Reach(NamedTuple):
-    """What the options of some jobs are worth, and what they pay, job by job.
+    """Values of the options of some jobs, and the charges that they pay, job by job.
 
     Attributes
     ----------
     start : int array, shape (n_jobs,)
-        Where each job's options begin.
+        Index of each job's first option.
     low, high : arrays, shape (n_options,)
         Ends of the options' values, infinite for options that are late: by the checker's tolerance in `low`,
         by any arithmetic in `high`.
@@ -72,6 +72,6 @@ class Reach(NamedTuple):
         return Fraction(levels[min(place, len(levels) - 1)])
 
     def none_fits(self, capacity: Fraction, arithmetic: Arithmetic) -> bool:
-        """Whether the options that pay least pay more than a capacity: there is no decision then."""
+        """True if the options that pay least pay more than a capacity: there is no decision then."""
         least = np.minimum.reduceat(np.where(self.low < np.inf, self.charge, np.inf), self.start)
         return bool(np.any(least == np.inf)) or arithmetic.sum_below(least) > capacity

@@ -15,11 +15,11 @@ from wattsched.topology.arrays import FloatArray
 from wattsched.verification.report import TOLERANCE, exceeds
 
 ROUNDING = 1e-9
-"""By how much parts of GPUs and watts may be off, relative to a quota."""
+"""Tolerance of parts of GPUs and watts, relative to a quota."""
 
 
 UNITS = {"share": " GPUs", "draw": " W", "energy": " J", "carbon": " g CO2"}
-"""Of what quotas count."""
+"""Units of what quotas count."""
 
 
 class Quota(NamedTuple):
@@ -76,7 +76,7 @@ def alone_j(instance: Instance, tenant: str | None) -> float:
 
 
 def metered(instance: Instance) -> bool:
-    """Whether any tenant has a quota of joules or grams."""
+    """True if any tenant has a quota of joules or grams."""
     return bool(instance.tenants) and any(
         quota.counts in ("energy", "carbon") for quota in quotas_of(instance)
     )

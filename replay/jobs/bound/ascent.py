@@ -27,9 +27,9 @@ KEPT = 0.7
 LEVEL, LEAST_LEVEL = 0.1, 1e-4
 """First level above the best value, and the one at which it ends, relative to that."""
 SPARE, LONGEST = 1.5, 20.0
-"""How much longer than it takes at least slots go on, and how much longer at most where a budget is short."""
+"""Slots' time over the least time of the work, and most by which a short budget multiplies the latter."""
 SHORTEST_S = 1.0
-"""That slots go on at least after the last arrival: times of clocks have digits for parts of it."""
+"""Least time of the slots after the last arrival: times of clocks have digits for parts of it."""
 PATIENCE = 10
 """Steps without a better value after which the level is halved."""
 WORTHWHILE = 1e-3

@@ -30,10 +30,10 @@ FINEST = 512
 FIRST_PRICE = 0.1
 """First price of a joule, of that at which the energy of the fastest schedules counts as much as time."""
 FACTOR, NEAR, TRIES = 4.0, 1.5, 8
-"""From a price of a joule to the next, between the last two, and how many are tried at most."""
+"""Factor between prices of a joule, factor at which the search ends, and most prices that are tried."""
 
 MOST_PERIODS = 256
-"""Of a budget while jobs arrive."""
+"""Largest number of periods of a budget while jobs arrive; of more, several are joined."""
 
 Parts = dict[str, Any]
 """``pools``, ``options``, ``jobs``, ``standing_w`` and ``budget`` of a `ClairvoyantBound`."""
@@ -126,7 +126,7 @@ def _priced(
 
 
 def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool = False) -> Parts:
-    """What the bound is of, as `ClairvoyantBound` has it; a budget counts energy, too."""
+    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too."""
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if (energy or budget is not None) and len(below):

@@ -48,22 +48,22 @@ class Prices:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the relaxation comes to at prices.
+    """Value of the relaxation at prices, and the resources that its cheapest schedules use.
 
     Attributes
     ----------
     value : float
-        No schedule has less.
+        Lower bound: no schedule has less.
     gpu_s : float array, shape (n_pools, n_slots)
         GPU seconds of the schedules that cost least.
     spent : float array, shape (n_periods,)
-        What they take of the budget.
+        Amounts of the budget that they take.
     completion_s, energy_j : float
         Sums over their jobs.
     completing : int array, shape (n_slots,)
-        How many of them complete in each slot.
+        Number of them that complete in each slot.
     worth : float array, shape (n_jobs,)
-        What a unit of each job's work is worth there, in seconds.
+        Worth of a unit of each job's work there, in seconds.
     """
 
     value: float
@@ -83,7 +83,7 @@ class Relaxation:
     edge_s : float array, shape (n_slots + 1,)
     width_s : float array, shape (n_slots,)
     spare : float array, shape (n_periods,)
-        What the budget leaves to jobs in the periods in which slots begin.
+        Amount of the budget left to jobs in the periods in which slots begin.
     """
 
     def __init__(self, workload: Workload, edge_s: FloatArray) -> None:
@@ -133,14 +133,14 @@ class Relaxation:
     def _priced(
         self, kind: Kind, prices: Prices, joule: FloatArray, points: int
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What a second in each row costs in each slot, worths of work, and what it costs afterwards."""
+        """Return the cost of a second in each row by slot, worths of work, and the costs of work beyond."""
         cost = prices.gpus[kind.pool] * kind.gpus[:, None]
         cost += joule * kind.power_w[:, None]
         beyond = (1.0 + prices.joule * kind.power_w) / kind.rate
         return cost, worths_of(kind.rate, cost, self.width_s, float(beyond.min()), points), beyond
 
     def _kind(self, kind: Kind, prices: Prices, joule: FloatArray, points: int, used: Used) -> float:
-        """What jobs of a kind cost; what they use is added to `used`."""
+        """Return the cost of the jobs of a kind; what they use is added to `used`."""
         cost, worth, beyond = self._priced(kind, prices, joule, points)
         supply = Supply(kind, cost, self.width_s, worth, beyond)
         total = sum(self._job(supply, j, used) for j in kind.jobs.tolist())
@@ -148,7 +148,7 @@ class Relaxation:
         return total
 
     def _job(self, supply: Supply, j: int, used: Used) -> float:
-        """What a job costs at least; the schedule that does so is added to what is used."""
+        """Return the least cost of a job; the schedule that has it is added to `used`."""
         edge_s, width_s, first = self.edge_s, self.width_s, int(self._first[j])
         arrival_s, work = float(self.workload.arrival_s[j]), float(self.workload.work[j])
         begun_s = float(edge_s[first + 1]) - arrival_s

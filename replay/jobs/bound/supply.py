@@ -1,4 +1,4 @@
-"""What jobs of a kind do at each worth of a unit of their work, and what that uses."""
+"""Work of jobs of a kind at each worth of a unit of it, and the resources that it uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COARSE, EVENLY = 64, 24
 
 @dataclass(frozen=True)
 class Used:
-    """What schedules use, and what work is worth to them.
+    """Resources that schedules use, and the worth of work to them.
 
     Attributes
     ----------
@@ -23,9 +23,9 @@ class Used:
     joules : float array, shape (n_slots + 1,)
         At last those after the last slot.
     completing : int array, shape (n_slots + 1,)
-        How many of them complete in each slot, and after the last.
+        Number of them that complete in each slot, and after the last.
     worth : float array, shape (n_jobs,)
-        Of a unit of each job's work.
+        Worth of a unit of each job's work.
     """
 
     gpu_s: FloatArray

@@ -1,4 +1,4 @@
-"""What a bound on every schedule of a trace is of, as arrays: jobs, what they may run as, GPUs, a budget."""
+"""Problem of a bound on every schedule of a trace, as arrays: jobs, their options, GPUs and a budget."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a bound is of: jobs in the order of their arrival, what they may run as, GPUs and a budget.
+    """Problem of a bound: jobs in the order of their arrival, their options, GPUs and a budget.
 
     Attributes
     ----------

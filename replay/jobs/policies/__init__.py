@@ -54,7 +54,7 @@ def base_of(name: str) -> str:
 
 
 def shares(name: str) -> bool:
-    """Whether jobs share GPUs under a policy, `+zeus` behind its name or not."""
+    """True if jobs share GPUs under a policy, with or without `+zeus` behind its name."""
     return base_of(name) in SHARERS
 
 
@@ -64,7 +64,7 @@ def names() -> list[str]:
 
 
 def is_policy(name: str) -> bool:
-    """Whether there is a policy of that name, `+zeus` behind it or not."""
+    """True if there is a policy of that name, with or without `+zeus` behind it."""
     return base_of(name) in POLICIES
 
 

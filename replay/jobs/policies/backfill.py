@@ -19,7 +19,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 
 class Promise(NamedTuple):
-    """When and where the first job that waits will start, and how many GPUs of the pool are left then."""
+    """Pool and time at which the first waiting job will start, and the GPUs of the pool left then."""
 
     pool: int
     in_s: float
@@ -77,7 +77,7 @@ def promised(state: State, row: IntArray, job: int) -> Promise:
 
 
 def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
-    """Whether a job that starts now in a row leaves the promise as it is."""
+    """True if a job that starts now in a row leaves the promise as it is."""
     of = state.configurations
     if of.pool[k] != promise.pool or of.block[k] <= promise.spare:
         return True
@@ -85,7 +85,7 @@ def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
 
 
 def _seconds(state: State, job: int, k: int) -> float:
-    """How long a job takes in a row, from a start now."""
+    """Return the seconds that a job takes in a row, from a start now."""
     again_s = state.restart_s if state.ran[job] else 0.0
     return float(state.remaining[job] / state.configurations.rate[k] + again_s)
 

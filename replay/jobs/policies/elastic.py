@@ -31,7 +31,7 @@ CONCAVITY = 0.3
 """p of `rank`. Completion times are flat from 0.2 to 0.7; small values spread the GPUs more evenly."""
 
 SLACK = 1.0
-"""By how much `elastic-makespan` lets the last of many jobs end later than it must."""
+"""Slack of `elastic-makespan`: share by which the last of many jobs may end later than it must."""
 
 _BEYOND = 10.0
 _BISECTIONS = 40

@@ -143,5 +143,5 @@ class _Sets:
         return True
 
     def _is_full(self, request: IntArray) -> bool:
-        """Whether a job like this found no room before: it finds none later in this round."""
+        """True if a job like this found no room before: it finds none later in this round."""
         return request.tobytes() in self._full

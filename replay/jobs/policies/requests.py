@@ -37,11 +37,11 @@ class FreeGpus:
 
     @classmethod
     def now(cls, state: State) -> FreeGpus:
-        """What the running jobs leave where they are."""
+        """Return the GPUs that the running jobs leave free where they are."""
         return cls(pool.occupancy.free_gpus for pool in state.pools)
 
     def fits(self, pool: int, block: int, held: int = 0) -> bool:
-        """Whether a block may grow from `held` GPUs to more; it counts at every level up to its own."""
+        """True if a block may grow from `held` GPUs to `block`; it counts at every level up to its own."""
         free = self._free[pool]
         if block >> len(free):
             return False

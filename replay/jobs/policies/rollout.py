@@ -31,16 +31,16 @@ from wattsched.replay.jobs.policies.growth import Rule, Snapshot, Snapshots, gro
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 
 STEP = 1.1
-"""By how much the weight of the last job grows."""
+"""Factor by which the weight of the last job grows."""
 
 TRIES = 24
 """Simulations from each beginning."""
 
 TAUT = 2.0
-"""What a percent of makespan is worth in percents of total time."""
+"""Weight of a percent of makespan, in percents of total time."""
 
 FEWEST = 3
-"""With fewer simulations from each beginning, the program decides."""
+"""Least number of simulations from each beginning; with fewer, the program decides."""
 
 EFFORT = 300_000
 """Jobs times configurations of all jobs, over all simulations of a decision: some tenths of a second."""
@@ -125,7 +125,7 @@ def _shares(n: int) -> tuple[float, ...]:
 
 
 class Projection:
-    """What comes of a rule.
+    """Outcome of a simulated rule.
 
     Attributes
     ----------

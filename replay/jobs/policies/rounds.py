@@ -31,9 +31,9 @@ MOST_NODES = 50
 
 @dataclass(frozen=True)
 class RoundOptions:
-    """What the jobs of a state may do, job by job, each job's waiting last.
+    """Options of the jobs of a state, job by job, each job's waiting last.
 
-    It is what objectives of `sizing` read (`formulations.sizing.objectives.OptionArrays`).
+    Objectives of `sizing` read it (`formulations.sizing.objectives.OptionArrays`).
 
     Attributes
     ----------
@@ -85,12 +85,12 @@ class RoundOptions:
 
     @cached_property
     def waiting(self) -> BoolArray:
-        """Which options are waiting."""
+        """Mask of the options that are waiting."""
         return np.asarray(self.row == WAIT)
 
     @property
     def change_cost(self) -> FloatArray:
-        """What changes cost besides the time that is lost: nothing."""
+        """Cost of changes besides the time that is lost: zero."""
         return np.zeros(len(self.job))
 
     @property

@@ -45,13 +45,13 @@ lets short jobs wait for long ones where few run. An hour was chosen on three ca
 Philly b436b2: ten minutes stop 1.8 times as many jobs there, for a mean up to .7 % shorter."""
 
 SAVED = 0.5
-"""What a joule that is saved is worth, of the price of later. On seed 100 of the six budgets of energy of
+"""Worth of a saved joule, as a share of the price of later. On seed 100 of the six budgets of energy of
 benchmarks/budgets.py, 0.5 takes 0.3 to 6 % less energy than 0 for a mean completion time within 0.5 %; 1
 takes up to 2 % less again, for up to 1.5 % more time."""
 
 
 WEEK_S, PEAK, MOST_AHEAD = 604_800.0, 1.5, 4.0
-"""Of a price that is learned (`LearnedPrice`): the time over which prices are averaged, since load comes
+"""Constants of a learned price (`LearnedPrice`): the time over which prices are averaged, since load comes
 round with the week; the most that may be drawn beyond the idle draw, over the draw that spends evenly what is
 left; and the largest change of the price by what was saved, squared.
 
