@@ -173,7 +173,6 @@ def tell(
     InputError
         For anything else.
     """
-    session.goes_on = True  # the cap is kept also where nothing can be written
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
     site: dict[str, Any] = {

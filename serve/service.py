@@ -7,19 +7,19 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.io import document_text
 from wattsched.report.wording import count
-from wattsched.serve.changes import require_values
+from wattsched.serve.changes import UPDATES, require_values
 from wattsched.serve.database import JournalError
 from wattsched.serve.documents import (
     decision_document,
     jobs_document,
     report_document,
-    round_document,
     session_document,
 )
 from wattsched.serve.journal import Journal
@@ -175,11 +175,10 @@ class Service:
 
     async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
         """Change budgets, loads and nodes."""
-        if not isinstance(changes, Mapping):
-            raise InputError([f"the changes must be an object, got {shown(changes)}"])
+        changes = _fields(changes, UPDATES)
         require_values(changes)
         session = self._session(name)
-        await self._change(session, versions, partial(session.update, **changes))
+        await self.do(partial(session.update, versions=versions, **changes))
         return await self.describe(name)
 
     # -- jobs --------------------------------------------------------------------------------------------
@@ -188,14 +187,14 @@ class Service:
         """Add jobs, or change the given fields of those that are there."""
         records = _listed(document, "jobs")
         session = self._session(name)
-        await self._change(session, versions, partial(session.upsert, records))
+        await self.do(partial(session.upsert, records, versions=versions))
         return {"upserted": len(records), "jobs": len(session.session)}
 
     async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Take jobs out."""
         ids = _listed(document, "ids")
         session = self._session(name)
-        await self._change(session, versions, partial(session.remove, ids))
+        await self.do(partial(session.remove, ids, versions=versions))
         return {"removed": len(ids), "jobs": len(session.session)}
 
     async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
@@ -210,7 +209,8 @@ class Service:
 
         Before that add or change ``jobs``, and take out those in ``remove``, in the same request.
         """
-        asked = _fields(document, ("jobs", "remove", "deadline_s", "gap", "prove", "apply"))
+        known = ("jobs", "remove", "deadline_s", "gap", "prove", "apply")
+        asked = {} if document is None else _fields(document, known)
         jobs, gone = _list_in(asked, "jobs"), _list_in(asked, "remove")
         deadline_s = self._deadline_s(asked.pop("deadline_s", None))
         apply = asked.pop("apply", False)
@@ -244,7 +244,7 @@ class Service:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
         session = self._session(name)
-        await self._change(session, versions, partial(session.apply, number))
+        await self.do(partial(session.apply, number, versions=versions))
         return {"applied": number}
 
     async def cancel(self, name: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class Service:
         """The newest rounds, the oldest of them first."""
         session = self._session(name)
         lines = await self.do(session.rounds)
-        return {"rounds": [round_document(line) for line in lines[-most:]]}
+        return {"rounds": [asdict(line) for line in lines[-most:]]}
 
     async def round(self, name: str, number: int) -> dict[str, Any]:
         """A decision."""
@@ -300,7 +300,9 @@ class Service:
             while not self.stopping and self._journal.opened(name) is session:
                 news = self._news.setdefault(name, asyncio.Event())
                 if session.last is None or session.last.number <= last:
-                    if not await self._comes(news):
+                    try:
+                        await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
+                    except TimeoutError:  # a sign of life
                         yield None
                     continue
                 try:
@@ -317,17 +319,6 @@ class Service:
     def version(self, name: str) -> str:
         """Version of a session; asked for before it is read, it is not newer than what was read."""
         return self._session(name).version
-
-    async def _change(
-        self, session: RecordedSession, versions: str | None, change: Callable[[], None]
-    ) -> None:
-        """Change a session, if it is of one of the versions, in a thread."""
-
-        def do() -> None:
-            with session.known_as(versions):
-                change()
-
-        await self.do(do)
 
     def _session(self, name: str) -> RecordedSession:
         if (session := self._journal.opened(name)) is None:
@@ -359,14 +350,6 @@ class Service:
         """Wake those who wait for decisions of a session."""
         if (news := self._news.pop(name, None)) is not None:
             news.set()
-
-    async def _comes(self, news: asyncio.Event) -> bool:
-        """Whether there is something new before the next sign of life is due."""
-        try:
-            await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
-        except TimeoutError:
-            return False
-        return True
 
     # -- rounds in the background ------------------------------------------------------------------------
 
@@ -401,12 +384,11 @@ def _making(name: str) -> str:
 
 def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
     """Fields of what was asked, all of them known."""
-    asked = {} if document is None else document
-    if not isinstance(asked, Mapping):
-        raise InputError([f"the request must be an object, got {shown(asked)}"])
-    if strange := [name for name in asked if name not in known]:
+    if not isinstance(document, Mapping):
+        raise InputError([f"the request must be an object, got {shown(document)}"])
+    if strange := [name for name in document if name not in known]:
         raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
-    return dict(asked)
+    return dict(document)
 
 
 def _listed(document: Any, field: str) -> list[Any]:

@@ -19,9 +19,10 @@ from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.snapshot import load
-from wattsched.serve import database
-from wattsched.serve.database import JournalError, packed, unpacked
+from wattsched.serve import texts as texts_module
+from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
+from wattsched.serve.texts import packed, unpacked
 
 from .conftest import Serve
 from .victim import DOCUMENT, jobs
@@ -98,7 +99,7 @@ def test_a_document_comes_back(document: Any, repeated: int) -> None:
     content = packed([document] * repeated)
     assert unpacked(content) == [document] * repeated
     if content[:1] == b"\x01":
-        texts = list(database._texts_of(content[1:]))
+        texts = list(texts_module._texts_of(content[1:]))
         assert b"".join(texts) == content[1:]
 
 
