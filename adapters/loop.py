@@ -277,7 +277,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             report.started = {start.name: str(start) for start in plan.starts}
             then = self.planned(plan, load)
             report.planned_w = then.power_w
-        elif self.session.fault:
+        if self.session.fault:
             told = f"{self.session.fault}: nothing starts, and the cap is kept"
             report.alarms += [told] if told not in report.alarms else []
         caps = caps_w(load, cap.now_w)

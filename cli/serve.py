@@ -71,9 +71,9 @@ def command(
 ) -> None:
     """Serve the sessions of JOURNAL, a file that is made where it is not there.
 
-    Requests need a token: that of the file JOURNAL-token, which is made at the first start, or those of
-    --tokens. Ctrl-C and SIGTERM end it when all that was promised is done. The description of all requests
-    is at /openapi.json, and to be read at /docs.
+    Requests need a token, but over a --socket: that of the file JOURNAL-token, which is made at the first
+    start, or those of --tokens. Ctrl-C and SIGTERM end it when all that was promised is done. The description
+    of all requests is at /openapi.json, and to be read at /docs.
     """
     if add_token is not None:
         _add_token(tokens, add_token, "read" if read_only else "write")
@@ -119,10 +119,10 @@ def command(
 
 @contextmanager
 def _listening(host: str, port: int, file: str | None) -> Iterator[socket]:
-    from wattsched.serve.server import listening, listening_at
+    from wattsched.serve.server import listening, listening_in
 
     try:
-        bound = listening(host, port) if file is None else listening_at(file)
+        bound = listening(host, port) if file is None else listening_in(file)
     except OSError as error:
         where = f"{host}, port {port}" if file is None else file
         raise BadInput(f"cannot listen on {where}: {reason(error)}") from None

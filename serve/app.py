@@ -129,15 +129,7 @@ def create(
         generate_unique_id_function=lambda route: route.name,  # what generated clients call a request
     )
     app.state.service, app.state.tokens = service, tokens is not None
-    app.add_middleware(
-        Guard,
-        limits=service.limits,
-        tokens=tokens,
-        metrics=service.metrics,
-        fixed=fixed,
-        asking=asking,
-        hosts=hosts,
-    )
+    app.add_middleware(Guard, service=service, tokens=tokens, fixed=fixed, asking=asking, hosts=hosts)
     _tell_failures(app)
     app.include_router(_of_the_service(service))
     if sessions:

@@ -96,11 +96,13 @@ class Database:
         self._require_file(read_only)
         # One lock for all names of the file: links to it lead to the same.
         lock = Path(f"{os.path.realpath(self.path)}-lock")
-        new = not read_only and _made(lock, self.path)
+        with _written(self.path):
+            new = not read_only and private_file(lock)
         self._guard = None if read_only else self._guarded(lock)
         try:
             if not (read_only or os.path.exists(self.path)):
-                _made(Path(self.path), self.path)  # SQLite gives its other files the same mode
+                with _written(self.path):
+                    private_file(self.path)  # SQLite gives its other files the same mode
             for part in [] if read_only else self._parts():
                 require_own(part)
             self._file = self._looking() if read_only else _opened(self.path, "rw")
@@ -129,10 +131,8 @@ class Database:
             if os.stat(self.path).st_nlink > 1:
                 told = "has another name (a hard link), by which another process could write it"
                 raise InputError([told], self.path)
-            try:
+            with _written(self.path):
                 os.close(os.open(self.path, os.O_RDWR))
-            except OSError as error:
-                raise _unwritable(error, self.path) from None
 
     def _parts(self) -> list[str]:
         """Files of it that are there."""
@@ -320,22 +320,13 @@ def prune(file: sqlite3.Connection, session: int, last: int) -> None:
     file.execute(query, {"session": session, "last": last})
 
 
-def _made(lock: Path, path: str) -> bool:
-    """Make an empty file where there is none; whether there was none.
-
-    Raises
-    ------
-    InputError
-        Where the folder cannot be written to.
-    """
+@contextmanager
+def _written(path: str) -> Iterator[None]:
+    """Say that a file cannot be written, where the system refuses what is done within for it."""
     try:
-        return private_file(lock)
+        yield
     except OSError as error:
-        raise _unwritable(error, path) from None
-
-
-def _unwritable(error: OSError, path: str) -> InputError:
-    return InputError([f"cannot be written: {(error.strerror or str(error)).lower()}"], path)
+        raise InputError([f"cannot be written: {(error.strerror or str(error)).lower()}"], path) from None
 
 
 def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:

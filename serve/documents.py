@@ -83,17 +83,15 @@ def _running(assignments: AssignmentColumns) -> dict[str, dict[str, Any]]:
 
 def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
     """What decisions that were only recorded would have changed of what ran."""
-    lines: list[dict[str, Any]] = []
-    for made in rounds:
-        changes = made.decision.changes
-        lines.append(
-            {
-                "round": made.number,
-                "time": made.time,
-                "power_w": made.decision.brief.totals.get("power_w"),
-                "changes": changes,
-                "counts": dict(Counter(changes.values())),
-            }
-        )
+    lines: list[dict[str, Any]] = [
+        {
+            "round": made.number,
+            "time": made.time,
+            "power_w": made.decision.brief.totals.get("power_w"),
+            "changes": made.decision.changes,
+            "counts": dict(Counter(made.decision.changes.values())),
+        }
+        for made in rounds
+    ]
     in_all = Counter(change for line in lines for change in line["changes"].values())
     return {"rounds": lines, "counts": dict(in_all)}

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wattsched.inputs import printable
-from wattsched.serve.limits import Limits, Rate
-from wattsched.serve.metrics import Metrics
+from wattsched.serve.limits import Rate
+from wattsched.serve.service import Service
 from wattsched.serve.tokens import Tokens
 
 _OPEN = ("/healthz", "/readyz")
@@ -37,10 +37,10 @@ class Guard:
     Parameters
     ----------
     app : callable
-    limits : Limits
+    service : Service
+        Whose limits hold, and whose metrics count.
     tokens : Tokens, optional
         None lets everybody in.
-    metrics : Metrics
     fixed : bool
         Refuse what would change anything.
     asking : collection of str
@@ -53,18 +53,17 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        limits: Limits,
+        service: Service,
         tokens: Tokens | None,
-        metrics: Metrics,
         *,
         fixed: bool = False,
         asking: Collection[str] = (),
         hosts: Collection[str] = (),
     ) -> None:
-        self._app, self._limits, self._tokens, self._metrics = app, limits, tokens, metrics
+        self._app, self._limits, self._tokens, self._metrics = app, service.limits, tokens, service.metrics
         self._fixed, self._asking = fixed, frozenset(asking)
         self._hosts = {"localhost", *(name.lower() for name in (socket.gethostname(), *hosts))}
-        self._rate = Rate(limits.rate)
+        self._rate = Rate(service.limits.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""

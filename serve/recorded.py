@@ -63,7 +63,7 @@ class RecordedSession(RecordedActions):
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
         self._pending: list[_Event] = []
-        self._stale, self._losses = False, 0
+        self._stale = False
         self.session = self._open()
 
     @property
@@ -79,8 +79,12 @@ class RecordedSession(RecordedActions):
         ------
         ChangedError
             Where it is not.
+        JournalError
+            Where an earlier change could not be written, and the journal cannot be read now, either.
         """
         with self._changing:
+            if self._stale:
+                self._reopen()
             if versions not in (None, "*") and self.version not in map(str.strip, str(versions).split(",")):
                 raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
             yield
@@ -147,8 +151,6 @@ class RecordedSession(RecordedActions):
 
     def _begin(self, kind: str, told: Any) -> None:
         """Make a change, which is to be committed."""
-        if self._stale:
-            self._reopen()
         content = packed(told, {"upsert": "jobs", "remove": "ids"}.get(kind, ""))
         self._make(self.session, kind, told)
         self._pending.append(_Event(kind, told if kind == "apply" else None, content))
@@ -205,7 +207,6 @@ class RecordedSession(RecordedActions):
                 yield
             self._stale = False
         except BaseException:
-            self._losses += 1
             with suppress(JournalError, InputError):  # the next change tries again, and says why not
                 self._reopen()
             raise
@@ -316,9 +317,9 @@ class RecordedSession(RecordedActions):
         # One after the other, so that none is applied that knows less than the one before.
         with self._deciding:
             with self.known_as(versions):
-                before = self._losses
                 if jobs or remove:
                     self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
+                before = self.session
             try:
                 with changes.told_of_fields():
                     decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
@@ -330,9 +331,11 @@ class RecordedSession(RecordedActions):
             with self._changing:
                 return self._recorded(decision, contents, before, apply=apply and decision.solved)
 
-    def _recorded(self, decision: SessionDecision, contents: Contents, before: int, *, apply: bool) -> Round:
+    def _recorded(
+        self, decision: SessionDecision, contents: Contents, before: Session, *, apply: bool
+    ) -> Round:
         """The round of a decision, once it is on the disk with all that came before it."""
-        if self._losses != before:
+        if self._stale or self.session is not before:
             raise JournalError("what was changed before the decision could not be recorded")
         refused: InputError | None = None
         if apply:

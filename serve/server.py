@@ -98,17 +98,14 @@ def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Said to be of TCP, or asyncio would not send short answers at once.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
+    with _closed_on_error(bound):
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(128)
-    except BaseException:
-        bound.close()
-        raise
     return bound
 
 
-def listening_at(path: str) -> socket.socket:
+def listening_in(path: str) -> socket.socket:
     """A Unix socket that its owner alone may use; whoever asks for it removes its file at the end.
 
     Raises
@@ -117,15 +114,22 @@ def listening_at(path: str) -> socket.socket:
         Where the file cannot be made, or is there and is not the socket of a server that has ended.
     """
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as other:
+        other.setblocking(False)
         if not stat.S_ISSOCK(os.lstat(path).st_mode) or other.connect_ex(path) != errno.ECONNREFUSED:
             raise FileExistsError(errno.EEXIST, "is there, and is no socket of a server that has ended")
         os.unlink(path)
     bound = socket.socket(socket.AF_UNIX)
-    try:
+    with _closed_on_error(bound):
         bound.bind(path)
         os.chmod(path, FILE)  # nobody can connect before it listens
         bound.listen(128)
+    return bound
+
+
+@contextmanager
+def _closed_on_error(bound: socket.socket) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         bound.close()
         raise
-    return bound

@@ -39,7 +39,6 @@ class _Work:
     do: Callable[[], Any]
     key: str | None
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    begun: bool = False
 
 
 class Workers:
@@ -94,13 +93,13 @@ class Workers:
         left_s = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
         try:
             await asyncio.wait([work.done], timeout=left_s)
-            if not work.done.done() and work.begun:
+            if not work.done.done() and work not in self._requests:
                 await asyncio.wait([work.done], timeout=None if wait_s == math.inf else wait_s)
         finally:
-            if work in self._requests:  # nobody waits for it any more
+            if not_begun := work in self._requests:  # nobody waits for it any more
                 self._requests.remove(work)
         if not work.done.done():
-            raise LateError("this was not ready in time") if work.begun else LateError
+            raise LateError if not_begun else LateError("this was not ready in time")
         result: T = work.done.result()
         return result
 
@@ -131,7 +130,6 @@ class Workers:
         loop = asyncio.get_running_loop()
         while self._free and (work := self._next()) is not None:
             self._free -= 1
-            work.begun = True
             if work.key is not None:
                 self._busy.add(work.key)
                 self._alone = work
