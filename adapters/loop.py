@@ -47,7 +47,7 @@ class RoundLoop(ABC, Generic[ReportT]):
     ----------
     session : RecordedSession
         Ours in the journal, which is made if it is not there.
-    actions : RecordedActions, optional
+    actions : optional
         What changes the cluster; None where nothing is to be changed.
     stop : threading.Event
         Ends the rounds after the action in progress.
@@ -67,6 +67,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         self.session: RecordedSession = (
             journal.open(self.scheduler) if there else journal.create(self.scheduler, {"cluster": _NOTHING})
         )
+        self.session.goes_on = True  # the cap is kept also where nothing can be written
         self._records: dict[str, Mapping[str, Any]] = {}
 
     def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
@@ -124,7 +125,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         if self.actions is None:
             report.stopped = self._stops_to_fit(load, cap.now_w, report)
             return load.after(report.stopped) if report.stopped else load
-        if cut_off := self.actions.settle():
+        if cut_off := self.session.settle():
             report.notes.append(f"{cut_off} actions were cut off; what became of them is seen")
         if self.actions.give_way(load, cap.now_w):
             load = self.look()
@@ -258,7 +259,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         for start in starts:
             cap = self.budget.cap()  # it may have been cut since the decision
             why = "is being ended" if self.stop.is_set() else cap.unknown and "the cap is not known"
-            why = why or self.actions.fault
+            why = why or self.session.fault
             try:
                 why = why or self.start_job(start, load, cap.soon_w, report)
             except JournalError as error:
@@ -276,10 +277,9 @@ class RoundLoop(ABC, Generic[ReportT]):
             report.started = {start.name: str(start) for start in plan.starts}
             then = self.planned(plan, load)
             report.planned_w = then.power_w
-        elif self.actions.fault:
-            told = f"{self.actions.fault}: nothing starts, and the cap is kept"
+        if self.session.fault:
+            told = f"{self.session.fault}: nothing starts, and the cap is kept"
             report.alarms += [told] if told not in report.alarms else []
-            self.actions.fault = ""
         caps = caps_w(load, cap.now_w)
         for name, above_w in over_w(then.drawn_w, caps).items():
             where = f" behind '{name}'" if name else ""

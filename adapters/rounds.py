@@ -91,8 +91,6 @@ class Report:
         self.number, self.gap = made.number, made.decision.gap
         self.reason = made.decision.brief.termination.reason
         self.decided_s += made.decision.time_s["total"]
-        if made.unwritten:
-            self.alarms.append(f"{made.unwritten}: nothing starts, and the cap is kept")
 
     def note_not_stopped(self, jobs: Mapping[Any, str], kind: str = "") -> None:
         """Say once of jobs that were not stopped why."""
@@ -173,7 +171,6 @@ def tell(
     InputError
         For anything else.
     """
-    session.goes_on = True  # the cap is kept also where nothing can be written
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
     site: dict[str, Any] = {

@@ -174,7 +174,7 @@ def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Rep
 
 def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
     if as_json:
-        write(None, json.dumps({"session": name, "rounds": [one.document() for one in found]}) + "\n")
+        write(None, json.dumps({"session": name, "rounds": [asdict(one) for one in found]}) + "\n")
         return
     out = console()
     heading(out, name, "decided again; the columns 'was' are of the recorded decisions")

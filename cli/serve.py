@@ -1,11 +1,12 @@
-"""``wattsched serve``: sessions over HTTP, or as JSON lines, with a journal."""
+"""``wattsched serve``: sessions over HTTP, with a journal."""
 
 from __future__ import annotations
 
 import gc
 import ipaddress
-import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from socket import socket
 
     from fastapi import FastAPI
-
-    from wattsched.serve.journal import Journal
 
 DEFAULT_PORT = 8765
 
@@ -44,7 +43,7 @@ DEFAULT_PORT = 8765
 )
 @click.option("--add-token", metavar="NAME", help="Add a client to the file of tokens, print its token, end.")
 @click.option("--read-only", is_flag=True, help="With --add-token: a client that changes nothing.")
-@click.option("--stdio", is_flag=True, help="JSON lines on standard input and output instead of HTTP.")
+@click.option("--socket", "file", metavar="FILE", help="Listen on a Unix socket that you alone may use.")
 @click.option("--shadow", is_flag=True, help="Decide and record, and let nobody apply a decision.")
 @click.option(
     "--kept-rounds",
@@ -64,7 +63,7 @@ def command(
     hosts: tuple[str, ...],
     add_token: str | None,
     read_only: bool,
-    stdio: bool,
+    file: str | None,
     shadow: bool,
     kept_rounds: int,
     journal_quota: float,
@@ -72,17 +71,17 @@ def command(
 ) -> None:
     """Serve the sessions of JOURNAL, a file that is made where it is not there.
 
-    Requests need a token: that of the file JOURNAL-token, which is made at the first start, or those of
-    --tokens. Ctrl-C and SIGTERM end it when all that was promised is done. The description of all requests
-    is at /openapi.json, and to be read at /docs.
+    Requests need a token, but over a --socket: that of the file JOURNAL-token, which is made at the first
+    start, or those of --tokens. Ctrl-C and SIGTERM end it when all that was promised is done. The description
+    of all requests is at /openapi.json, and to be read at /docs.
     """
     if add_token is not None:
         _add_token(tokens, add_token, "read" if read_only else "write")
         return
     if read_only:
         refuse_given(["read_only"], "says what a token may do, and needs --add-token")
-    if stdio:
-        refuse_given(["host", "port", "tokens", "no_token", "hosts"], "cannot be combined with --stdio")
+    if file is not None:
+        refuse_given(["host", "port", "tokens", "no_token", "hosts"], "cannot be combined with --socket")
     elif no_token and tokens is not None:
         raise BadInput("--no-token: cannot be combined with --tokens")
     elif tokens is None and not is_loopback(host):
@@ -96,61 +95,56 @@ def command(
     if known is not None and not len(known):
         raise BadInput(f"--tokens: '{tokens}' has no token, so nobody could ask; add one with --add-token")
     # No journal is made where nobody could ask.
-    listening = nullcontext() if stdio else _listening(host, port)
     with (
-        listening as bound,
+        _listening(host, port, file) as bound,
         Journal(journal_file, kept_rounds=kept_rounds, quota_mb=journal_quota) as journal,
     ):
         for name in journal.sessions():
             journal.open(name)
-        if bound is None:
-            _serve_lines(journal, limits, shadow)
+        told = []
+        if file is not None:
+            address = f"unix:{printable(file)}"
         else:
-            own = None if no_token or tokens is not None else Tokens.own(journal_file)
-            known = known if own is None else own[1]
-            app = create(journal, limits, known, shadow=shadow, hosts=[*hosts, host])
-            _serve_http(app, host, bound, None if own is None else str(own[0]))
+            at = f"[{host}]" if ":" in host else host
+            address = f"http://{at}:{bound.getsockname()[1]}"
+            if no_token:
+                every = "every user and every program of this machine can change what is decided"
+                told = [f"WARNING: --no-token: {every}"]
+            elif known is None:
+                path, known = Tokens.own(journal_file)
+                told = [f"Token: {printable(str(path))}, sent as 'Authorization: Bearer TOKEN'"]
+        app = create(journal, limits, known, shadow=shadow, hosts=[*hosts, host])
+        _serve(app, bound, [f"Listening on {address}", *told])
 
 
-def _listening(host: str, port: int) -> socket:
-    from wattsched.serve.server import listening
+@contextmanager
+def _listening(host: str, port: int, file: str | None) -> Iterator[socket]:
+    from wattsched.serve.server import listening, listening_in
 
     try:
-        return listening(host, port)
+        bound = listening(host, port) if file is None else listening_in(file)
     except OSError as error:
-        raise BadInput(f"cannot listen on {host}, port {port}: {reason(error)}") from None
+        where = f"{host}, port {port}" if file is None else file
+        raise BadInput(f"cannot listen on {where}: {reason(error)}") from None
+    try:
+        with bound:
+            yield bound
+    finally:
+        if file is not None:
+            Path(file).unlink(missing_ok=True)
 
 
-def _serve_http(app: FastAPI, host: str, bound: socket, token: str | None) -> None:
+def _serve(app: FastAPI, bound: socket, told: list[str]) -> None:
     from wattsched.serve.server import Server
 
-    _keep_what_is_loaded()
-    at = f"[{host}]" if ":" in host else host
-    with stray_output_to_stderr():
-        click.echo(f"Listening on http://{at}:{bound.getsockname()[1]}", err=True)
-        if token is not None:
-            click.echo(f"Token: {printable(token)}, sent as 'Authorization: Bearer TOKEN'", err=True)
-        elif not app.state.tokens:
-            told = "--no-token: every user and every program of this machine can change what is decided"
-            click.echo(f"WARNING: {told}", err=True)
-        Server(app).run([bound])
-    click.echo("Stopped", err=True)
-
-
-def _serve_lines(journal: Journal, limits: Limits, shadow: bool) -> None:
-    from wattsched.serve.server import run_lines
-    from wattsched.serve.service import Service
-
-    _keep_what_is_loaded()
-    # What libraries print must not come between the answers.
-    with os.fdopen(os.dup(1), "wb") as output, stray_output_to_stderr():
-        run_lines(Service(journal, limits, shadow=shadow), output)
-
-
-def _keep_what_is_loaded() -> None:
-    """Look for garbage among what comes later only: to look at all imports takes a tenth of a second."""
+    # Garbage is looked for among what comes later only: to look at all imports takes a tenth of a second.
     gc.collect()
     gc.freeze()
+    with stray_output_to_stderr():
+        for line in told:
+            click.echo(line, err=True)
+        Server(app).run([bound])
+    click.echo("Stopped", err=True)
 
 
 def _add_token(tokens: str | None, name: str, access: str) -> None:

@@ -157,45 +157,34 @@ class ReportAnswer(Strict):
     counts: dict[Change, int]
 
 
-ANSWERS = (
-    Failure,
-    HealthAnswer,
-    ReadyAnswer,
-    SessionsAnswer,
-    SessionAnswer,
-    DroppedAnswer,
-    UpsertedAnswer,
-    RemovedAnswer,
-    JobsAnswer,
-    DecisionAnswer,
-    SolvedAnswer,
-    CancelledAnswer,
-    RoundsAnswer,
-    AppliedAnswer,
-    ReportAnswer,
-)
-
-
 Responses = dict[int | str, dict[str, Any]]
 """Answers of a route by status, as OpenAPI has them."""
 
 
-def answering(name: str) -> Responses:
-    """Describe an answer by the name of its schema."""
-    return {200: _described("What was asked for", {"$ref": SCHEMAS + name})}
+def described(summary: str, answer: type[Strict] | str, body: str = "") -> dict[str, Any]:
+    """Describe a request: in a sentence, by its answer, a model or the name of a file, and by its body.
+
+    The body is the name of a model of requests, which we read ourselves.
+    """
+    found = {"model": answer} if isinstance(answer, type) else _content({"$ref": SCHEMAS + answer})
+    more: dict[str, Any] = {}
+    if body:
+        required = {"required": body != "SolveRequest"}
+        more["openapi_extra"] = {"requestBody": required | _content({"$ref": SCHEMAS + body})}
+    return {"summary": summary, "responses": {200: {"description": "What was asked for", **found}}, **more}
 
 
 def telling(what: str, media_type: str) -> Responses:
     """Describe an answer that is a text."""
-    return {200: _described(what, {"type": "string"}, media_type)}
+    return {200: {"description": what, **_content({"type": "string"}, media_type)}}
 
 
-def _described(what: str, schema: Any, media_type: str = "application/json") -> dict[str, Any]:
-    return {"description": what, "content": {media_type: {"schema": schema}}}
+def _content(schema: Any, media_type: str = "application/json") -> dict[str, Any]:
+    return {"content": {media_type: {"schema": schema}}}
 
 
 REFUSALS: Responses = {
-    status: _described(told, {"$ref": SCHEMAS + "Failure"})
+    status: {"description": told, **_content({"$ref": SCHEMAS + "Failure"})}
     for status, told in {
         400: "The request is not complete",
         401: "No token, or an unknown one",

@@ -15,15 +15,19 @@ from starlette.exceptions import HTTPException
 
 from wattsched.instances.errors import InputError, sentences_of, shown
 from wattsched.instances.io import parse_json
-from wattsched.serve.answers import REFUSALS, answering, telling
+from wattsched.serve import answers
+from wattsched.serve.answers import REFUSALS, described, telling
+from wattsched.serve.database import JournalError
 from wattsched.serve.description import describe
 from wattsched.serve.documents import json_bytes
-from wattsched.serve.failures import STATUSES, failure_document
 from wattsched.serve.guard import Guard
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
-from wattsched.serve.service import Service
+from wattsched.serve.recorded import ChangedError
+from wattsched.serve.rounds import MissingRoundError
+from wattsched.serve.service import ConflictError, MissingError, Service
 from wattsched.serve.tokens import Tokens
+from wattsched.serve.workers import BusyError, LateError
 from wattsched.version import __version__
 
 Name = Annotated[str, Path(description="Name of a session")]
@@ -32,6 +36,17 @@ IfMatch = Annotated[str | None, Header(description="Versions, as `ETag` has them
 Most = Annotated[int, Query(ge=1, le=10_000)]
 First = Annotated[int, Query(ge=0, lt=2**63)]
 
+STATUSES: dict[type[Exception], int] = {
+    MissingRoundError: 404,
+    InputError: 422,
+    MissingError: 404,
+    ConflictError: 409,
+    ChangedError: 412,
+    BusyError: 503,
+    LateError: 503,
+    JournalError: 503,
+}
+"""Under which status each failure is told."""
 
 _LARGE = 50_000
 """Bytes of a body that take a millisecond to read."""
@@ -109,19 +124,12 @@ def create(
         lifespan=lifespan,
         default_response_class=Answer,
         responses=REFUSALS,
+        separate_input_output_schemas=False,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call a request
     )
     app.state.service, app.state.tokens = service, tokens is not None
-    app.add_middleware(
-        Guard,
-        limits=service.limits,
-        tokens=tokens,
-        metrics=service.metrics,
-        fixed=fixed,
-        asking=asking,
-        hosts=hosts,
-    )
+    app.add_middleware(Guard, service=service, tokens=tokens, fixed=fixed, asking=asking, hosts=hosts)
     _tell_failures(app)
     app.include_router(_of_the_service(service))
     if sessions:
@@ -135,9 +143,10 @@ def _tell_failures(app: FastAPI) -> None:
     """Say what is wrong in a sentence, under the status that says whose fault it is."""
 
     async def answer(_: Request, error: Exception) -> Response:
-        found = failure_document(error)
-        status = found.pop("status")
-        return Answer(found, status, headers={"Retry-After": "1"} if status == 503 else None)
+        status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+        faults = {"faults": error.faults} if isinstance(error, InputError) else {}
+        headers = {"Retry-After": "1"} if status == 503 else None
+        return Answer({"error": str(error), **faults}, status, headers=headers)
 
     async def unknown(request: Request, error: Any) -> Response:
         told = f"there is no {request.method} {request.url.path!r:.200}"
@@ -149,34 +158,25 @@ def _tell_failures(app: FastAPI) -> None:
         faults = [f"{name}: {line}"[:200] for name, line in told]
         return Answer({"error": "; ".join(faults), "faults": faults}, 422)
 
-    for kind, _ in STATUSES:
+    for kind in STATUSES:
         app.add_exception_handler(kind, answer)
     app.add_exception_handler(HTTPException, unknown)
     app.add_exception_handler(RequestValidationError, invalid)
 
 
 def _of_the_service(service: Service) -> APIRouter:
-    router = APIRouter(tags=["service"])
-
-    open_to_all = {"security": list[Any]()}
+    router, open_to_all = APIRouter(tags=["service"]), {"security": list[Any]()}
 
     @router.get(
-        "/healthz",
-        summary="Whether the process lives",
-        responses=answering("HealthAnswer"),
-        openapi_extra=open_to_all,
+        "/healthz", openapi_extra=open_to_all, **described("Whether the process lives", answers.HealthAnswer)
     )
     async def healthz() -> Response:
         return Answer({"alive": True})
 
-    ready = answering("ReadyAnswer")
+    ready = described("Whether it takes requests on", answers.ReadyAnswer)
+    ready["responses"][503] = ready["responses"][200]
 
-    @router.get(
-        "/readyz",
-        summary="Whether it takes requests on",
-        responses={**ready, 503: ready[200]},
-        openapi_extra=open_to_all,
-    )
+    @router.get("/readyz", openapi_extra=open_to_all, **ready)
     async def readyz() -> Response:
         if error := await service.journal_fault():
             return Answer({"ready": False, "error": error}, 503)
@@ -194,16 +194,17 @@ def _of_the_service(service: Service) -> APIRouter:
     return router
 
 
-def _taking(model: str) -> dict[str, Any]:
-    """Describe the body of a request, which is read by ourselves."""
-    schema = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
-    return {"requestBody": {"required": model != "SolveRequest", "content": schema}}
-
-
 async def document_of(request: Request) -> Any:
     """The body; a large one is read in a thread, while others are answered."""
     body = await request.body()
     return parse_json(body) if len(body) < _LARGE else await asyncio.to_thread(parse_json, body)
+
+
+async def _document_if_any(request: Request) -> Any:
+    return await document_of(request) if await request.body() else None
+
+
+Document = Annotated[Any, Depends(document_of)]
 
 
 async def _require_known(request: Request) -> None:
@@ -216,83 +217,67 @@ async def _require_known(request: Request) -> None:
         raise InputError(faults)
 
 
-def require_nothing(body: bytes) -> None:
+async def _require_nothing(asked: Annotated[Any, Depends(_document_if_any)]) -> None:
     """Refuse fields of a request that takes none."""
-    if body and (asked := parse_json(body)) not in (None, {}):
+    if asked not in (None, {}):
         told = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
         raise InputError(told or [f"the request takes nothing, got {shown(asked)}"])
 
 
+def _file(text: str, headers: dict[str, str] | None = None) -> Response:
+    """A document that is a text already."""
+    return Response(text, media_type="application/json", headers=headers)
+
+
 def _of_sessions(service: Service) -> APIRouter:
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
+    session = answers.SessionAnswer
 
-    @router.get("/sessions", summary="Names of the sessions", responses=answering("SessionsAnswer"))
+    def version(name: str) -> dict[str, str]:
+        return {"ETag": service.version(name)}
+
+    @router.get("/sessions", **described("Names of the sessions", answers.SessionsAnswer))
     async def sessions() -> Response:
         return Answer(await service.sessions())
 
-    @router.put(
-        "/sessions/{name}",
-        summary="Make a session",
-        openapi_extra=_taking("SessionRequest"),
-        responses=answering("SessionAnswer"),
-    )
-    async def create(name: Name, request: Request) -> Response:
-        document = await service.create(name, await document_of(request))
-        return Answer(document, headers={"ETag": service.version(name)})
+    @router.put("/sessions/{name}", **described("Make a session", session, "SessionRequest"))
+    async def create(name: Name, document: Document) -> Response:
+        return Answer(await service.create(name, document), headers=version(name))
 
-    @router.get("/sessions/{name}", summary="A session as it is now", responses=answering("SessionAnswer"))
+    @router.get("/sessions/{name}", **described("A session as it is now", session))
     async def describe(name: Name) -> Response:
-        version = {"ETag": service.version(name)}
-        return Answer(await service.describe(name), headers=version)
+        before = version(name)
+        return Answer(await service.describe(name), headers=before)
 
     @router.delete(
-        "/sessions/{name}",
-        summary="Forget a session and all that it decided",
-        responses=answering("DroppedAnswer"),
+        "/sessions/{name}", **described("Forget a session and all that it decided", answers.DroppedAnswer)
     )
     async def drop(name: Name, if_match: IfMatch = None) -> Response:
         return Answer(await service.drop(name, if_match))
 
-    @router.patch(
-        "/sessions/{name}",
-        summary="Change budgets, loads, nodes",
-        openapi_extra=_taking("UpdateRequest"),
-        responses=answering("SessionAnswer"),
-    )
-    async def update(name: Name, request: Request, if_match: IfMatch = None) -> Response:
-        return Answer(await service.update(name, await document_of(request), if_match))
+    @router.patch("/sessions/{name}", **described("Change budgets, loads, nodes", session, "UpdateRequest"))
+    async def update(name: Name, document: Document, if_match: IfMatch = None) -> Response:
+        return Answer(await service.update(name, document, if_match))
 
-    @router.get(
-        "/sessions/{name}/instance",
-        summary="The round as it is now, as a file",
-        responses=answering("Instance"),
-    )
+    @router.get("/sessions/{name}/instance", **described("The round as it is now, as a file", "Instance"))
     async def now(name: Name) -> Response:
-        version = {"ETag": service.version(name)}
-        return Response(await service.now(name), media_type="application/json", headers=version)
+        before = version(name)
+        return _file(await service.now(name), before)
 
-    @router.get("/sessions/{name}/jobs", summary="Jobs as files have them", responses=answering("JobsAnswer"))
+    @router.get("/sessions/{name}/jobs", **described("Jobs as files have them", answers.JobsAnswer))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
-        version = {"ETag": service.version(name)}
-        return Answer(await service.jobs(name, first, most), headers=version)
+        before = version(name)
+        return Answer(await service.jobs(name, first, most), headers=before)
 
     @router.put(
-        "/sessions/{name}/jobs",
-        summary="Add or change jobs",
-        openapi_extra=_taking("JobsRequest"),
-        responses=answering("UpsertedAnswer"),
+        "/sessions/{name}/jobs", **described("Add or change jobs", answers.UpsertedAnswer, "JobsRequest")
     )
-    async def upsert(name: Name, request: Request, if_match: IfMatch = None) -> Response:
-        return Answer(await service.upsert(name, await document_of(request), if_match))
+    async def upsert(name: Name, document: Document, if_match: IfMatch = None) -> Response:
+        return Answer(await service.upsert(name, document, if_match))
 
-    @router.delete(
-        "/sessions/{name}/jobs",
-        summary="Take jobs out",
-        openapi_extra=_taking("IdsRequest"),
-        responses=answering("RemovedAnswer"),
-    )
-    async def remove(name: Name, request: Request, if_match: IfMatch = None) -> Response:
-        return Answer(await service.remove(name, await document_of(request), if_match))
+    @router.delete("/sessions/{name}/jobs", **described("Take jobs out", answers.RemovedAnswer, "IdsRequest"))
+    async def remove(name: Name, document: Document, if_match: IfMatch = None) -> Response:
+        return Answer(await service.remove(name, document, if_match))
 
     router.include_router(_of_decisions(service))
     return router
@@ -300,61 +285,47 @@ def _of_sessions(service: Service) -> APIRouter:
 
 def _of_decisions(service: Service) -> APIRouter:
     router = APIRouter(prefix="/sessions/{name}", tags=["decisions"])
+    takes_nothing = [Depends(_require_nothing)]
 
     @router.post(
-        "/solve",
-        summary="Decide what every job does next",
-        openapi_extra=_taking("SolveRequest"),
-        responses=answering("SolvedAnswer"),
+        "/solve", **described("Decide what every job does next", answers.SolvedAnswer, "SolveRequest")
     )
-    async def solve(name: Name, request: Request, if_match: IfMatch = None) -> Response:
-        body = await request.body()
-        return Answer(await service.solve(name, parse_json(body) if body else None, if_match))
+    async def solve(
+        name: Name, document: Annotated[Any, Depends(_document_if_any)], if_match: IfMatch = None
+    ) -> Response:
+        return Answer(await service.solve(name, document, if_match))
 
-    @router.post(
-        "/cancel",
-        summary="End the decision that is being made with what it has",
-        responses=answering("CancelledAnswer"),
-    )
-    async def cancel(name: Name, request: Request) -> Response:
-        require_nothing(await request.body())
+    ending = described("End the decision that is being made with what it has", answers.CancelledAnswer)
+
+    @router.post("/cancel", dependencies=takes_nothing, **ending)
+    async def cancel(name: Name) -> Response:
         return Answer(await service.cancel(name))
 
-    @router.get("/rounds", summary="The newest rounds, each in a line", responses=answering("RoundsAnswer"))
+    @router.get("/rounds", **described("The newest rounds, each in a line", answers.RoundsAnswer))
     async def rounds(name: Name, most: Most = 1000) -> Response:
         return Answer(await service.rounds(name, most))
 
-    @router.get("/rounds/{number}", summary="A decision", responses=answering("DecisionAnswer"))
+    @router.get("/rounds/{number}", **described("A decision", answers.DecisionAnswer))
     async def round(name: Name, number: Number) -> Response:
         return Answer(await service.round(name, number))
 
-    @router.post(
-        "/rounds/{number}/apply",
-        summary="Take a decision for what runs now",
-        responses=answering("AppliedAnswer"),
-    )
-    async def apply(name: Name, number: Number, request: Request, if_match: IfMatch = None) -> Response:
-        require_nothing(await request.body())
+    applying = described("Take a decision for what runs now", answers.AppliedAnswer)
+
+    @router.post("/rounds/{number}/apply", dependencies=takes_nothing, **applying)
+    async def apply(name: Name, number: Number, if_match: IfMatch = None) -> Response:
         return Answer(await service.apply(name, number, if_match))
 
-    @router.get(
-        "/rounds/{number}/instance",
-        summary="The instance of a round, as a file",
-        responses=answering("Instance"),
-    )
+    @router.get("/rounds/{number}/instance", **described("The instance of a round, as a file", "Instance"))
     async def instance(name: Name, number: Number) -> Response:
-        return Response(await service.instance(name, number), media_type="application/json")
+        return _file(await service.instance(name, number))
 
-    @router.get(
-        "/rounds/{number}/result", summary="The result of a round, as a file", responses=answering("Result")
-    )
+    @router.get("/rounds/{number}/result", **described("The result of a round, as a file", "Result"))
     async def result(name: Name, number: Number) -> Response:
-        return Response(await service.result(name, number), media_type="application/json")
+        return _file(await service.result(name, number))
 
     @router.get(
         "/report",
-        summary="What the newest rounds would have changed of what ran",
-        responses=answering("ReportAnswer"),
+        **described("What the newest rounds would have changed of what ran", answers.ReportAnswer),
     )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return Answer(await service.report(name, most))
@@ -384,7 +355,7 @@ def _of_decisions(service: Service) -> APIRouter:
 async def _events(first: Any, found: AsyncIterator[dict[str, Any] | None]) -> AsyncIterator[bytes]:
     yield _event(first)
     # The answer has begun, and cannot be another one: it ends, and whoever asks again is told why.
-    with suppress(*(kind for kind, *_ in STATUSES)):
+    with suppress(*STATUSES):
         async for decision in found:
             yield _event(decision)
 

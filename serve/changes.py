@@ -47,6 +47,10 @@ def session_of(document: Mapping[str, Any]) -> Session:
         raise InputError([f"the session must be an object, got {shown(document)}"])
     faults = [f"{name}: is not a known field" for name in document if name not in (*ARGUMENTS, *SERVICE)]
     faults += ["cluster: is missing"] if "cluster" not in document else []
+    every_s = document.get("every_s")
+    number = isinstance(every_s, int | float) and not isinstance(every_s, bool)
+    if every_s is not None and not (number and 0.1 <= every_s <= 1e6):
+        faults.append(f"every_s: must be a number of seconds from 0.1 to 1e6, got {shown(every_s)}")
     # A request or a journal names a formulation; it does not choose which file is executed.
     formulation = document.get("formulation")
     if isinstance(formulation, str) and ".py" in formulation:
@@ -176,20 +180,27 @@ def update(session: Session, changes: Mapping[str, Any]) -> None:
     InputError
         With every fault.
     """
-    if faults := [f"{name}: is not a known field" for name in changes if name not in UPDATES]:
-        raise InputError(faults)
+    _require_known(changes)
     with told_of_fields():
         session.update(**changes)
 
 
+def _require_known(changes: Mapping[str, Any]) -> None:
+    if faults := [f"{name!s:.60}: is not a known field" for name in changes if name not in UPDATES]:
+        raise InputError(faults)
+
+
 def require_values(changes: Mapping[str, Any]) -> None:
-    """Refuse null where there is no limit that it would take away.
+    """Refuse what is no update, and null where there is no limit that it would take away.
 
     Raises
     ------
     InputError
         With every field.
     """
+    if not isinstance(changes, Mapping):
+        raise InputError([f"the changes must be an object, got {shown(changes)}"])
+    _require_known(changes)
     empty = [name for name in UPDATES if name in changes and changes[name] is None and name not in _LIMITS]
     if empty:
         raise InputError([f"{name}: must not be null, which takes limits away only" for name in empty])

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
-import re
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-import pydantic_core
-from pydantic import BaseModel
-
 from wattsched.inputs import open_file
-from wattsched.instances.errors import InputError, UnreadableError, shown
+from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.serve.permissions import keep_private, private_file, require_own
+from wattsched.serve.texts import IN_TEXTS, digests_in, split, unpacked
 
 APPLICATION_ID = 0x57415453
 """How SQLite files say whose they are: ``WATS``."""
@@ -52,13 +45,6 @@ CREATE INDEX ended_actions ON actions (session, ended_s);
 """
 _TEXTS = "CREATE TABLE texts (digest BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID"
 
-_SHORT = 8_192
-"""Bytes of JSON up to which a document is kept as it is; of longer ones every text is kept once."""
-_TEXT = re.compile(rb"[}\]],")
-_LEAST, _MOST, _DIGEST = 1_024, 65_536, 16
-"""Bytes of a text of a longer document, about, and of its digest."""
-_WHOLE, _IN_TEXTS = b"\x01", b"\x02"
-"""First byte of a document that is to be kept, and of one that is kept as digests; others are compressed."""
 _WITH_TEXTS = (
     ("sessions", "document"),
     ("events", "document"),
@@ -77,88 +63,6 @@ _log = logging.getLogger("wattsched.serve")
 
 class JournalError(OSError):
     """The file cannot be written or read any more: it is damaged, the disk is full, or it was closed."""
-
-
-def packed(document: Any, name: str = "", *, finite: bool = False) -> bytes:
-    """A document as JSON, a short one compressed; numbers and arrays of numpy are as Python's.
-
-    Parameters
-    ----------
-    name : str
-        Of the document, in what is wrong with it.
-    finite : bool
-        Refuse NaN and infinities, which stand for nothing here.
-
-    Raises
-    ------
-    InputError
-        For what JSON cannot say.
-    """
-    if finite and (faults := list(_strange(document, name, finite=True))):
-        raise InputError(faults)
-    try:
-        text = pydantic_core.to_json(document, fallback=_as_python)
-        return zlib.compress(text, level=1) if len(text) <= _SHORT else _WHOLE + text
-    except (ValueError, RecursionError) as error:
-        faults = list(_strange(document, name))
-        raise InputError(faults or [f"cannot be written as JSON: {error}"]) from None
-
-
-def _as_python(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"is a {type(value).__name__}")
-
-
-def _strange(value: Any, path: str, *, finite: bool = False, depth: int = 50) -> Iterator[str]:
-    """What JSON cannot say, with its place, as deep as documents are."""
-    entries: list[tuple[str, Any]] = []
-    if isinstance(value, Mapping):
-        entries = [(f"{path}.{key}" if path else str(key), entry) for key, entry in value.items()]
-        entries += [(path, key) for key in value]
-    elif isinstance(value, list | tuple | np.ndarray):
-        entries = [(f"{path}[{place}]", entry) for place, entry in enumerate(value)]
-    elif isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            yield f"{path}: holds a character that is not valid Unicode"
-    elif isinstance(value, float):
-        if finite and not math.isfinite(value):
-            yield f"{path}: must be a finite number, got {shown(value)}"
-    elif value is not None and not isinstance(value, int | np.generic | BaseModel):
-        yield f"{path}: cannot be written as JSON, got {value!r:.80}"
-    for place, entry in entries if depth else []:
-        yield from _strange(entry, place, finite=finite, depth=depth - 1)
-
-
-def _texts_of(document: bytes) -> Iterator[bytes]:
-    """Pieces of a document; where it is the same it is cut at the same places."""
-    begin = 0
-    for found in _TEXT.finditer(document):
-        size = (end := found.end()) - begin
-        if size > _MOST or (size > _LEAST and zlib.crc32(document[end - 32 : end]) % 4 == 0):
-            yield document[begin:end]
-            begin = end
-    yield document[begin:]
-
-
-def _digests_in(content: bytes) -> list[bytes]:
-    """Digests of the texts of a document that is kept so."""
-    ends = range(1, len(content), _DIGEST) if content[:1] == _IN_TEXTS else ()
-    return [content[place : place + _DIGEST] for place in ends]
-
-
-def unpacked(content: bytes) -> Any:
-    """The document again, of what `packed` made, or a journal has whose texts are in it.
-
-    Raises
-    ------
-    JournalError
-        For what is none: the file is damaged.
-    """
-    try:
-        return json.loads(content[1:] if content[:1] == _WHOLE else zlib.decompress(content))
-    except (zlib.error, ValueError, TypeError):
-        raise JournalError("the journal is damaged: a part of it is no document") from None
 
 
 class Database:
@@ -192,16 +96,18 @@ class Database:
         self._require_file(read_only)
         # One lock for all names of the file: links to it lead to the same.
         lock = Path(f"{os.path.realpath(self.path)}-lock")
-        new = not read_only and _made(lock, self.path)
+        with _written(self.path):
+            new = not read_only and private_file(lock)
         self._guard = None if read_only else self._guarded(lock)
         try:
             if not (read_only or os.path.exists(self.path)):
-                _made(Path(self.path), self.path)  # SQLite gives its other files the same mode
-            for part in self._parts(read_only):
+                with _written(self.path):
+                    private_file(self.path)  # SQLite gives its other files the same mode
+            for part in [] if read_only else self._parts():
                 require_own(part)
             self._file = self._looking() if read_only else _opened(self.path, "rw")
             self._prepare(read_only)
-            for part in self._parts(read_only):
+            for part in [] if read_only else self._parts():
                 keep_private(part)
         except (sqlite3.Error, UnicodeDecodeError, InputError) as error:
             if new:
@@ -225,15 +131,12 @@ class Database:
             if os.stat(self.path).st_nlink > 1:
                 told = "has another name (a hard link), by which another process could write it"
                 raise InputError([told], self.path)
-            try:
+            with _written(self.path):
                 os.close(os.open(self.path, os.O_RDWR))
-            except OSError as error:
-                raise _unwritable(error, self.path) from None
 
-    def _parts(self, read_only: bool) -> list[str]:
-        """Files that are there and written to."""
-        every = [] if read_only else [self.path + end for end in ("", "-wal", "-shm")]
-        return [part for part in every if os.path.lexists(part)]
+    def _parts(self) -> list[str]:
+        """Files of it that are there."""
+        return [part for end in ("", "-wal", "-shm") if os.path.lexists(part := self.path + end)]
 
     def _looking(self) -> sqlite3.Connection:
         """The file to be read, in a folder that cannot be written to as well.
@@ -313,15 +216,12 @@ class Database:
 
     def kept(self, content: bytes) -> bytes:
         """What stands for a packed document in the file, once its texts are there; in a transaction."""
-        if content[:1] != _WHOLE:
-            return content
-        digests = []
-        for text in _texts_of(content[1:]):
-            digests.append(blake2b(text, digest_size=_DIGEST).digest())
-            if not self._file.execute("SELECT 1 FROM texts WHERE digest = ?", digests[-1:]).fetchone():
-                row = (digests[-1], zlib.compress(text, level=1))
+        content, texts = split(content)
+        for digest, text in texts.items():
+            if not self._file.execute("SELECT 1 FROM texts WHERE digest = ?", (digest,)).fetchone():
+                row = (digest, zlib.compress(text, level=1))
                 self._file.execute("INSERT INTO texts VALUES (?, ?)", row)
-        return _IN_TEXTS + b"".join(digests)
+        return content
 
     def document(self, content: bytes) -> Any:
         """The document that stands in the file so.
@@ -331,12 +231,10 @@ class Database:
         JournalError
             Where the file is damaged.
         """
-        if content[:1] != _IN_TEXTS:
-            return unpacked(content)
         query = "SELECT content FROM texts WHERE digest = ?"
-        found = [self.rows(query, digest) for digest in _digests_in(content)]
         try:
-            return unpacked(_WHOLE + b"".join(zlib.decompress(text) for ((text,),) in found))
+            found = [self.rows(query, digest) for digest in digests_in(content)]
+            return unpacked(content, [text for ((text,),) in found])
         except (zlib.error, ValueError, TypeError):
             raise JournalError("the journal is damaged: a part of it is no document") from None
 
@@ -377,8 +275,8 @@ class Database:
         needed = set[bytes]()
         for table, column in _WITH_TEXTS:
             query = f"SELECT {column} FROM {table} WHERE substr({column}, 1, 1) = ?"
-            for (content,) in file.execute(query, (_IN_TEXTS,)):
-                needed.update(_digests_in(content))
+            for (content,) in file.execute(query, (IN_TEXTS,)):
+                needed.update(digests_in(content))
         every = {digest for (digest,) in file.execute("SELECT digest FROM texts")}
         file.executemany("DELETE FROM texts WHERE digest = ?", [(one,) for one in every - needed])
 
@@ -413,31 +311,22 @@ class Database:
             self._guard.close()
 
 
-def prune(file: sqlite3.Connection, session: int, last: int) -> bool:
-    """Give rounds of a session up to a number up, but for those that events need; whether there were any."""
+def prune(file: sqlite3.Connection, session: int, last: int) -> None:
+    """Give rounds of a session up to a number up, but for those that events need."""
     query = (
         "DELETE FROM rounds WHERE session = :session AND number <= :last AND number NOT IN "
         "(SELECT round FROM events WHERE session = :session AND round IS NOT NULL)"
     )
-    return file.execute(query, {"session": session, "last": last}).rowcount > 0
+    file.execute(query, {"session": session, "last": last})
 
 
-def _made(lock: Path, path: str) -> bool:
-    """Make an empty file where there is none; whether there was none.
-
-    Raises
-    ------
-    InputError
-        Where the folder cannot be written to.
-    """
+@contextmanager
+def _written(path: str) -> Iterator[None]:
+    """Say that a file cannot be written, where the system refuses what is done within for it."""
     try:
-        return private_file(lock)
+        yield
     except OSError as error:
-        raise _unwritable(error, path) from None
-
-
-def _unwritable(error: OSError, path: str) -> InputError:
-    return InputError([f"cannot be written: {(error.strerror or str(error)).lower()}"], path)
+        raise InputError([f"cannot be written: {(error.strerror or str(error)).lower()}"], path) from None
 
 
 def _opened(path: str, mode: str, *, patience_s: float = 10.0) -> sqlite3.Connection:

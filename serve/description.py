@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from wattsched.serve.answers import ANSWERS, SCHEMAS
+from wattsched.serve.answers import SCHEMAS, Failure
 from wattsched.serve.requests import REQUESTS
 
 _TOKENS = {
@@ -25,9 +25,9 @@ def describe(found: dict[str, Any], *, tokens: bool) -> None:
 
 
 def _schemas() -> dict[str, Any]:
-    """JSON Schemas of requests, answers and all that is in them, by name."""
+    """JSON Schemas that no route names as a model: of requests, refusals, files, and all that is in them."""
     models: list[tuple[type[BaseModel], Literal["validation"]]]
-    models = [(model, "validation") for model in (*REQUESTS, *ANSWERS)]
+    models = [(model, "validation") for model in (*REQUESTS, Failure)]
     _, found = models_json_schema(models, ref_template=SCHEMAS + "{model}")
     known: dict[str, Any] = found["$defs"]
     return _file("Result") | _file("Instance") | known

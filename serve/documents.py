@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
 import pydantic_core
 
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.serve.recorded import RecordedSession
-from wattsched.serve.rounds import Round, RoundLine
+from wattsched.serve.rounds import Round
+
+_OF_ROUND = {"objective", "round_s", "change_cost", "budgets", "carbon_g_per_kwh", "price_per_kwh"}
+_OF_RESULT = ("objective_name", "objective", "bound", "gap", "proven_gap", "prices", "totals")
 
 
 def json_bytes(document: Any) -> bytes:
@@ -23,9 +25,6 @@ def json_bytes(document: Any) -> bytes:
         return json.dumps(document).encode()
 
 
-_SETTINGS = ("gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size")
-
-
 def session_document(session: RecordedSession, every_s: float | None) -> dict[str, Any]:
     """A session as it is now, without its jobs one by one."""
     now, last = session.session.to_instance(), session.last
@@ -34,13 +33,8 @@ def session_document(session: RecordedSession, every_s: float | None) -> dict[st
     gpus = nodes.available
     return {
         "name": session.name,
-        "objective": now.objective,
-        "round_s": now.round_s,
-        "change_cost": now.change_cost,
+        **now.model_dump(include=_OF_ROUND),
         "every_s": every_s,
-        "budgets": now.budgets.model_dump(),
-        "carbon_g_per_kwh": now.carbon_g_per_kwh,
-        "price_per_kwh": now.price_per_kwh,
         "tenants": {name: tenant.model_dump(exclude_defaults=True) for name, tenant in now.tenants.items()},
         "nodes": len(gpus),
         "gpus": int(gpus.sum()),
@@ -70,13 +64,7 @@ def decision_document(made: Round) -> dict[str, Any]:
         "round": made.number,
         "time": made.time,
         "termination": result.termination.model_dump(),
-        "objective_name": result.objective_name,
-        "objective": result.objective,
-        "bound": result.bound,
-        "gap": result.gap,
-        "proven_gap": result.proven_gap,
-        "prices": result.prices,
-        "totals": result.totals,
+        **{name: getattr(result, name) for name in _OF_RESULT},
         "solve_s": result.time_s.get("total"),
         "jobs": running,
         "waiting": [name for name in decision.ids if name not in running] if decision.solved else [],
@@ -89,32 +77,21 @@ def decision_document(made: Round) -> dict[str, Any]:
 def _running(assignments: AssignmentColumns) -> dict[str, dict[str, Any]]:
     """What every job that runs has, without the settings that it has not."""
     fields = assignments.fields()
-    stated = [name for name in (*_SETTINGS, "nodes") if name in fields]
-    rows = zip(*(fields[name] for name in stated), strict=True)
-    return {
-        job: {name: value for name, value in zip(stated, row, strict=True) if value is not None}
-        for job, row in zip(assignments.names, rows, strict=True)
-    }
-
-
-def round_document(line: RoundLine) -> dict[str, Any]:
-    """A round in a line."""
-    return asdict(line)
+    rows = (dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True))
+    return {row.pop("job"): {name: value for name, value in row.items() if value is not None} for row in rows}
 
 
 def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
     """What decisions that were only recorded would have changed of what ran."""
-    lines: list[dict[str, Any]] = []
-    for made in rounds:
-        changes = made.decision.changes
-        lines.append(
-            {
-                "round": made.number,
-                "time": made.time,
-                "power_w": made.decision.brief.totals.get("power_w"),
-                "changes": changes,
-                "counts": dict(Counter(changes.values())),
-            }
-        )
+    lines: list[dict[str, Any]] = [
+        {
+            "round": made.number,
+            "time": made.time,
+            "power_w": made.decision.brief.totals.get("power_w"),
+            "changes": made.decision.changes,
+            "counts": dict(Counter(made.decision.changes.values())),
+        }
+        for made in rounds
+    ]
     in_all = Counter(change for line in lines for change in line["changes"].values())
     return {"rounds": lines, "counts": dict(in_all)}

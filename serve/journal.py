@@ -12,9 +12,10 @@ from typing import Any
 
 from wattsched.instances.errors import InputError, require, require_range
 from wattsched.serve.changes import session_of
-from wattsched.serve.database import QUOTA_MB, Database, JournalError, packed
+from wattsched.serve.database import QUOTA_MB, Database, JournalError
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Round, RoundLine, Rounds
+from wattsched.serve.texts import packed
 
 KEPT_ROUNDS = 1000
 """Rounds of each session that a journal keeps by default, the newest ones."""

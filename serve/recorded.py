@@ -6,7 +6,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from numbers import Integral
 from threading import Lock, RLock
 from typing import Any, NamedTuple
@@ -14,8 +13,10 @@ from typing import Any, NamedTuple
 from wattsched.engine import limits_of, proof_seconds, seconds_of
 from wattsched.instances.errors import InputError, require
 from wattsched.serve import changes
-from wattsched.serve.database import Database, JournalError, packed, unpacked
+from wattsched.serve.actions import RecordedActions
+from wattsched.serve.database import Database, JournalError
 from wattsched.serve.rounds import Contents, Round, RoundLine, Rounds
+from wattsched.serve.texts import packed, unpacked
 from wattsched.session import Session
 from wattsched.session_decision import SessionDecision
 
@@ -24,30 +25,6 @@ MOST_EVENTS, LEAST_BYTES = 500, 200_000
 
 _ROUNDS = 200
 """Rounds after which texts are forgotten that nothing needs any more."""
-
-KEPT_ACTIONS = 20_000
-"""Actions that have ended and are kept, the newest ones, to know a key again."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """What an adapter does outside: begun, perhaps ended.
-
-    Attributes
-    ----------
-    key : str
-        Names it once and for all.
-    begun_s, ended_s : float
-        Seconds since 1970; `ended_s` is None for one that has not ended.
-    begun, ended : dict
-        What was to be done, and how it ended.
-    """
-
-    key: str
-    begun_s: float
-    ended_s: float | None
-    begun: dict[str, Any]
-    ended: dict[str, Any] | None
 
 
 class ChangedError(Exception):
@@ -62,37 +39,31 @@ class _Event(NamedTuple):
     content: bytes
 
 
-class RecordedSession:
+class RecordedSession(RecordedActions):
     """A `Session` whose changes and decisions are in a journal; safe from several threads.
 
     Made by `Journal.create` and `Journal.open`.
 
     Attributes
     ----------
-    name : str
     session : Session
         To be read; it is changed through the methods here alone.
     last : Round, optional
         The newest decision.
-    goes_on : bool
-        Decide in memory while the journal cannot be written, and write all of it when it can again. A round
-        says so in `unwritten`. Without it, what cannot be written does not happen.
     """
-
-    goes_on = False
 
     def __init__(
         self, name: str, number: int, document: Mapping[str, Any], file: Database, kept_rounds: int
     ) -> None:
-        self.name = name
-        self._id, self._document, self._file, self._kept = number, document, file, kept_rounds
+        super().__init__(name, number, file)
+        self._document, self._kept = document, kept_rounds
         self._rounds = Rounds(file, number)
         self._changing, self._deciding = RLock(), Lock()
         self.last: Round | None = None
         self._event, self._events, self._events_bytes, self._state_bytes = 0, 0, 0, 0
         self._updates: dict[str, Any] = {}
         self._pending: list[_Event] = []
-        self._stale, self._losses, self._unwritten = False, 0, ""
+        self._stale = False
         self.session = self._open()
 
     @property
@@ -108,52 +79,58 @@ class RecordedSession:
         ------
         ChangedError
             Where it is not.
+        JournalError
+            Where an earlier change could not be written, and the journal cannot be read now, either.
         """
         with self._changing:
+            if self._stale:
+                self._reopen()
             if versions not in (None, "*") and self.version not in map(str.strip, str(versions).split(",")):
                 raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
             yield
 
     # -- changes -----------------------------------------------------------------------------------------
 
-    def upsert(self, jobs: Sequence[Mapping[str, Any]]) -> None:
+    def upsert(self, jobs: Sequence[Mapping[str, Any]], *, versions: str | None = None) -> None:
         """Add jobs, or change the given fields of those that are there; all of it or nothing.
 
         Parameters
         ----------
         jobs : sequence of mapping
             Job records as instance files have them, with a ``name`` each.
+        versions : str, optional
+            As of `known_as`.
 
         Raises
         ------
-        InputError
-            With every fault.
+        ChangedError, InputError
+            For another version; with every fault.
         JournalError
             Where the journal cannot be written; then nothing is changed.
         """
-        self._change("upsert", jobs)
+        self._change("upsert", jobs, versions)
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str], *, versions: str | None = None) -> None:
         """Take jobs out; all of them or none.
 
         Raises
         ------
-        InputError, JournalError
+        ChangedError, InputError, JournalError
             As `upsert`.
         """
-        self._change("remove", list(ids) if isinstance(ids, tuple) else ids)
+        self._change("remove", list(ids) if isinstance(ids, tuple) else ids, versions)
 
-    def update(self, **told: Any) -> None:
+    def update(self, *, versions: str | None = None, **told: Any) -> None:
         """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
 
         Raises
         ------
-        InputError, JournalError
+        ChangedError, InputError, JournalError
             As `upsert`.
         """
-        self._change("update", told)
+        self._change("update", told, versions)
 
-    def apply(self, round: int) -> None:
+    def apply(self, round: int, *, versions: str | None = None) -> None:
         """Take a round's decision for what runs now.
 
         Raises
@@ -165,21 +142,18 @@ class RecordedSession:
         """
         with changes.told_of_fields():
             require("round", round, (Integral,), "the number of a round")
-        self._change("apply", int(round), int(round))
+        self._change("apply", int(round), versions)
 
-    def _change(self, kind: str, told: Any, of_round: int | None = None) -> None:
-        with self._changing:
-            self._begin(kind, told, of_round)
+    def _change(self, kind: str, told: Any, versions: str | None) -> None:
+        with self.known_as(versions):
+            self._begin(kind, told)
             self._commit()
 
-    def _begin(self, kind: str, told: Any, of_round: int | None = None) -> None:
+    def _begin(self, kind: str, told: Any) -> None:
         """Make a change, which is to be committed."""
-        if self._stale:
-            self._reopen()
         content = packed(told, {"upsert": "jobs", "remove": "ids"}.get(kind, ""))
         self._make(self.session, kind, told)
-        self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
-        self._pending.append(_Event(kind, of_round, content))
+        self._pending.append(_Event(kind, told if kind == "apply" else None, content))
 
     def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
         """Write changes that are pending, and a decision after them, to the disk in one piece.
@@ -192,29 +166,25 @@ class RecordedSession:
         """
         events, self._pending = self._pending, []
         last, number, now_s = self.last.number if self.last else 0, 0, time.time()
-        try:
-            with self._told_of_losses(), self._file.transaction() as file:
-                self._require_kept(file)
-                if decided is not None:
-                    number = self._rounds.add(file, decided, now_s, self._kept, last=last, applied=applied)
-                    events = [*events, _Event("apply", number, packed(number))] if applied else events
-                if self._unwritten:
-                    self._write_state(file, packed(changes.state_of(self.session, self._updates)))
-                    events = []
-                for place, event in enumerate(events, self._event + 1):
-                    kind, of_round, content = event
-                    row = (self._id, place, now_s, kind, of_round, self._file.kept(content))
-                    file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
-                    if of_round is not None:
-                        query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
-                        if not file.execute(query, (now_s, self._id, of_round)).rowcount:
-                            raise InputError([f"round: round {of_round} is not kept any more"])
-        except JournalError as error:
-            if not self.goes_on:
-                raise
-            self._unwritten = str(error)
+        with self._told_of_losses(), self._file.transaction() as file:
+            self._require_kept(file)
+            if decided is not None:
+                number = self._rounds.add(file, decided, now_s, self._kept, last=last, applied=applied)
+                events = [*events, _Event("apply", number, packed(number))] if applied else events
+            if self.fault:
+                self._write_state(file, packed(changes.state_of(self.session, self._updates)))
+                events = []
+            for place, event in enumerate(events, self._event + 1):
+                kind, of_round, content = event
+                row = (self._id, place, now_s, kind, of_round, self._file.kept(content))
+                file.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+                if of_round is not None:
+                    query = "UPDATE rounds SET applied_s = ? WHERE session = ? AND number = ?"
+                    if not file.execute(query, (now_s, self._id, of_round)).rowcount:
+                        raise InputError([f"round: round {of_round} is not kept any more"])
+            self.fault = ""
+        if self.fault:
             return last + 1, now_s
-        self._unwritten = ""
         self._event, self._events = self._event + len(events), self._events + len(events)
         self._events_bytes += sum(len(event.content) for event in events)
         if self._events >= MOST_EVENTS or self._events_bytes > max(LEAST_BYTES, self._state_bytes):
@@ -233,13 +203,10 @@ class RecordedSession:
         # Until it is on the disk, the session is not what the journal says.
         self._stale = True
         try:
-            yield
+            with self._going_on():
+                yield
             self._stale = False
-        except BaseException as error:
-            if isinstance(error, JournalError) and self.goes_on:
-                self._stale = False
-                raise
-            self._losses += 1
+        except BaseException:
             with suppress(JournalError, InputError):  # the next change tries again, and says why not
                 self._reopen()
             raise
@@ -255,16 +222,13 @@ class RecordedSession:
                 changes.change_jobs(session, told["jobs"], told["remove"])
             case "update":
                 changes.update(session, told)
+                self._updates = changes.merged(self._updates, told)
             case "apply":
                 decision = self.round(told).decision
                 with changes.told_of_fields():
                     session.apply(decision)
             case _:
                 raise JournalError(f"the journal is damaged: it has a change of the kind {kind!r:.40}")
-
-    def _require_kept(self, file: sqlite3.Connection) -> None:
-        if file.execute("SELECT 1 FROM sessions WHERE id = ?", (self._id,)).fetchone() is None:
-            raise InputError([f"the session '{self.name}' was dropped"])
 
     # -- opening, and what makes it quick ----------------------------------------------------------------
 
@@ -281,9 +245,7 @@ class RecordedSession:
         query = "SELECT number, kind, document FROM events WHERE session = ? AND number > ? ORDER BY number"
         events = self._file.rows(query, self._id, self._event)
         for event, kind, content in events:
-            told = self._file.document(content)
-            self._make(session, kind, told)
-            self._updates = changes.merged(self._updates, told) if kind == "update" else self._updates
+            self._make(session, kind, self._file.document(content))
             self._event = event
         self._events, self._events_bytes = len(events), sum(len(content) for *_, content in events)
         self.last = self.round(number) if (number := self._rounds.last()) else None
@@ -355,9 +317,9 @@ class RecordedSession:
         # One after the other, so that none is applied that knows less than the one before.
         with self._deciding:
             with self.known_as(versions):
-                before = self._losses
                 if jobs or remove:
                     self._begin("jobs", {"jobs": jobs, "remove": list(remove)})
+                before = self.session
             try:
                 with changes.told_of_fields():
                     decision = self.session.solve(deadline_s=deadline_s, gap=gap, prove=prove)
@@ -369,9 +331,11 @@ class RecordedSession:
             with self._changing:
                 return self._recorded(decision, contents, before, apply=apply and decision.solved)
 
-    def _recorded(self, decision: SessionDecision, contents: Contents, before: int, *, apply: bool) -> Round:
+    def _recorded(
+        self, decision: SessionDecision, contents: Contents, before: Session, *, apply: bool
+    ) -> Round:
         """The round of a decision, once it is on the disk with all that came before it."""
-        if self._losses != before:
+        if self._stale or self.session is not before:
             raise JournalError("what was changed before the decision could not be recorded")
         refused: InputError | None = None
         if apply:
@@ -381,7 +345,7 @@ class RecordedSession:
             except InputError as error:
                 refused = error
         number, now_s = self._commit(contents, applied=apply and refused is None)
-        self.last = Round(number, now_s, decision, self._unwritten)
+        self.last = Round(number, now_s, decision, self.fault)
         if refused is not None:
             raise refused
         return self.last
@@ -416,55 +380,3 @@ class RecordedSession:
         last = self.last
         newest = last is not None and last.number == number + 1
         return last if last is not None and newest else self._rounds.after(number)
-
-    # -- actions of adapters -----------------------------------------------------------------------------
-
-    def begin_action(self, key: str, document: Mapping[str, Any]) -> bool:
-        """Record what is about to be done; False where an action of that key was begun before.
-
-        Raises
-        ------
-        InputError
-            For a document that JSON cannot say.
-        JournalError
-            Where it cannot be recorded.
-        """
-        query = "INSERT OR IGNORE INTO actions (session, key, begun_s, begun) VALUES (?, ?, ?, ?)"
-        require("key", key, (str,), "a text")
-        row = (self._id, key, time.time(), packed(document, "document", finite=True))
-        with self._file.transaction() as file:
-            self._require_kept(file)
-            return file.execute(query, row).rowcount == 1
-
-    def end_action(self, key: str, document: Mapping[str, Any]) -> None:
-        """Record how an action ended.
-
-        Raises
-        ------
-        InputError
-            Where no action of that key was begun, and for a document that JSON cannot say.
-        JournalError
-            Where it cannot be recorded.
-        """
-        require("key", key, (str,), "a text")
-        ended = packed(document, "document", finite=True)
-        with suppress(*([JournalError] if self.goes_on else [])), self._file.transaction() as file:
-            query = "UPDATE actions SET ended_s = ?, ended = ? WHERE session = ? AND key = ?"
-            known = file.execute(query, (time.time(), ended, self._id, key)).rowcount
-            if not (known or self.goes_on):  # it may have begun while nothing could be written
-                raise InputError([f"key: no action {key!r:.120} was begun"])
-            query = "SELECT ended_s FROM actions WHERE session = ? ORDER BY ended_s DESC LIMIT 1 OFFSET ?"
-            for (ended_s,) in file.execute(query, (self._id, KEPT_ACTIONS)).fetchall():
-                query = "DELETE FROM actions WHERE session = ? AND ended_s <= ?"
-                file.execute(query, (self._id, ended_s))
-
-    def actions(self, *, unfinished: bool = False) -> list[Action]:
-        """Actions in the order in which they were begun, or those that have not ended."""
-        query = "SELECT key, begun_s, ended_s, begun, ended FROM actions WHERE session = ?"
-        query += " AND ended_s IS NULL" if unfinished else ""
-        return [
-            Action(key, begun_s, ended_s, unpacked(begun), None if ended is None else unpacked(ended))
-            for key, begun_s, ended_s, begun, ended in self._file.rows(
-                f"{query} ORDER BY begun_s, rowid", self._id
-            )
-        ]

@@ -97,10 +97,6 @@ class Replayed:
     was_running: int
     was_changes: int
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return dict(vars(self))
-
 
 def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
     """Decide a recorded round again, with what ran then.

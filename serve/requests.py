@@ -1,16 +1,19 @@
-"""What requests have, for the OpenAPI description; what they mean is checked where they are done."""
+"""What requests have, for the OpenAPI description; values that are skipped here are checked in their use."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SkipValidation, WithJsonSchema
 
-from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import NonNegative, Positive, Strict
+
+AnyJob = Annotated[Any, WithJsonSchema({"$ref": "#/components/schemas/Job"})]
+"""A job record, which may leave out what is known."""
 
 
 class SessionRequest(Strict):
@@ -55,23 +58,23 @@ class UpdateRequest(Strict):
 class JobsRequest(Strict):
     """Job records as instance files have them; of known jobs only the given fields change."""
 
-    jobs: list[Job]
+    jobs: list[AnyJob]
 
 
 class IdsRequest(Strict):
     """Names of jobs."""
 
-    ids: list[str]
+    ids: list[SkipValidation[str]]
 
 
 class SolveRequest(Strict):
     """Jobs that came, changed and went, how to decide, and whether that is what runs at once."""
 
-    jobs: list[Job] = []
-    remove: list[str] = []
-    deadline_s: Positive | None = None
-    gap: float = Field(1e-4, ge=0, lt=1)
-    prove: NonNegative | None = 0.0
+    jobs: list[AnyJob] = []
+    remove: list[SkipValidation[str]] = []
+    deadline_s: SkipValidation[Positive | None] = None
+    gap: SkipValidation[Annotated[float, Field(ge=0, lt=1)]] = 1e-4
+    prove: SkipValidation[NonNegative | None] = 0.0
     apply: bool = False
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from wattsched.documents import instance_of, result_of
 from wattsched.instances.errors import InputError
-from wattsched.serve.database import Database, packed, prune
+from wattsched.serve.database import Database, prune
+from wattsched.serve.texts import packed
 from wattsched.session_decision import SessionDecision, decision_of
 
 

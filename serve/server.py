@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
+import os
 import socket
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import BinaryIO
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
 
 from wattsched.interrupts import ending_soon
 from wattsched.serve.connections import Connection, affordable
-from wattsched.serve.lines import serve_lines
+from wattsched.serve.permissions import FILE
 from wattsched.serve.service import Service
-from wattsched.serve.standard_input import StandardInput
 
 _PATIENCE_S = 5.0
 """Beyond the deadline of what is in flight."""
@@ -98,32 +98,38 @@ def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Said to be of TCP, or asyncio would not send short answers at once.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
+    with _closed_on_error(bound):
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(128)
-    except BaseException:
-        bound.close()
-        raise
     return bound
 
 
-def run_lines(service: Service, output: BinaryIO) -> None:
-    """Answer lines of standard input until it ends, or a signal asks for the end."""
-    with closing(StandardInput(int(service.limits.body_mb * 1e6))) as source:
-        asyncio.run(_lines_to(service, output, source))
+def listening_in(path: str) -> socket.socket:
+    """A Unix socket that its owner alone may use; whoever asks for it removes its file at the end.
+
+    Raises
+    ------
+    OSError
+        Where the file cannot be made, or is there and is not the socket of a server that has ended.
+    """
+    with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as other:
+        other.setblocking(False)
+        if not stat.S_ISSOCK(os.lstat(path).st_mode) or other.connect_ex(path) != errno.ECONNREFUSED:
+            raise FileExistsError(errno.EEXIST, "is there, and is no socket of a server that has ended")
+        os.unlink(path)
+    bound = socket.socket(socket.AF_UNIX)
+    with _closed_on_error(bound):
+        bound.bind(path)
+        os.chmod(path, FILE)  # nobody can connect before it listens
+        bound.listen(128)
+    return bound
 
 
-async def _lines_to(service: Service, output: BinaryIO, source: StandardInput) -> None:
-    def write(line: bytes) -> None:
-        output.write(line)
-        output.flush()
-
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-    def end() -> None:
-        loop.call_soon_threadsafe(ended.set)
-        service.cancel_all()
-
-    with ending_soon(end):
-        await serve_lines(service, source.lines(ended), write)
+@contextmanager
+def _closed_on_error(bound: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        bound.close()
+        raise

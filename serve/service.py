@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-from wattsched.instances.errors import InputError, shown
+from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import document_text
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
@@ -19,13 +20,13 @@ from wattsched.serve.documents import (
     decision_document,
     jobs_document,
     report_document,
-    round_document,
     session_document,
 )
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
 from wattsched.serve.recorded import RecordedSession
+from wattsched.serve.requests import IdsRequest, JobsRequest, SolveRequest
 from wattsched.serve.rounds import MissingRoundError, Round
 from wattsched.serve.workers import BusyError, LateError, Workers
 
@@ -134,9 +135,6 @@ class Service:
 
     async def create(self, name: str, document: Any) -> dict[str, Any]:
         """Make a session; one that is there already of the same document is left as it is."""
-        if not isinstance(document, Mapping):
-            raise InputError([f"the session must be an object, got {shown(document)}"])
-        _require_every_s(document)
 
         def make() -> RecordedSession:
             if name in self._journal.sessions():
@@ -145,7 +143,7 @@ class Service:
                 return self._journal.open(name)
             return self._journal.create(name, document)
 
-        session = await self.do(make, key=_making(name))
+        session = await self.do(make, key=f"{name}/")
         self._set_timer(name)
         return session_document(session, self._every_s.get(name))
 
@@ -169,39 +167,36 @@ class Service:
         if (timer := self._timers.pop(name, None)) is not None:
             timer.cancel()
         session.cancel()
-        await self.do(partial(self._journal.drop, name), key=_making(name))
+        await self.do(partial(self._journal.drop, name), key=f"{name}/")
         self._tell(name)
         return {"dropped": name}
 
     async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
         """Change budgets, loads and nodes."""
-        if not isinstance(changes, Mapping):
-            raise InputError([f"the changes must be an object, got {shown(changes)}"])
         require_values(changes)
         session = self._session(name)
-        await self._change(session, versions, partial(session.update, **changes))
+        await self.do(partial(session.update, versions=versions, **changes))
         return await self.describe(name)
 
     # -- jobs --------------------------------------------------------------------------------------------
 
     async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Add jobs, or change the given fields of those that are there."""
-        records = _listed(document, "jobs")
+        records = validated(JobsRequest, document).jobs
         session = self._session(name)
-        await self._change(session, versions, partial(session.upsert, records))
+        await self.do(partial(session.upsert, records, versions=versions))
         return {"upserted": len(records), "jobs": len(session.session)}
 
     async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Take jobs out."""
-        ids = _listed(document, "ids")
+        ids = validated(IdsRequest, document).ids
         session = self._session(name)
-        await self._change(session, versions, partial(session.remove, ids))
+        await self.do(partial(session.remove, ids, versions=versions))
         return {"removed": len(ids), "jobs": len(session.session)}
 
     async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
         """Some of the jobs."""
-        session = self._session(name)
-        return await self.do(partial(jobs_document, session, first, most))
+        return await self.do(partial(jobs_document, self._session(name), first, most))
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -210,13 +205,9 @@ class Service:
 
         Before that add or change ``jobs``, and take out those in ``remove``, in the same request.
         """
-        asked = _fields(document, ("jobs", "remove", "deadline_s", "gap", "prove", "apply"))
-        jobs, gone = _list_in(asked, "jobs"), _list_in(asked, "remove")
-        deadline_s = self._deadline_s(asked.pop("deadline_s", None))
-        apply = asked.pop("apply", False)
-        if not isinstance(apply, bool):
-            raise InputError([f"apply: must be true or false, got {shown(apply)}"])
-        if apply:
+        asked = validated(SolveRequest, {} if document is None else document)
+        deadline_s = self._deadline_s(asked.deadline_s)
+        if asked.apply:
             self._require_no_shadow()
         session = self._session(name)
         loop = asyncio.get_running_loop()
@@ -228,38 +219,34 @@ class Service:
             left_s -= max(_MARGIN_S, min(self._beside_s.get(name, 0.0), left_s / 2))
             if left_s <= 0:
                 raise LateError
-            made = session.solve(
-                jobs=jobs, remove=gone, deadline_s=left_s, apply=apply, versions=versions, **asked
-            )
+            made = session.solve(**{**dict(asked), "deadline_s": left_s}, versions=versions)
             loop.call_soon_threadsafe(self._decided, name, made)
-            document = {**decision_document(made), "applied": apply and made.decision.solved}
+            document = {**decision_document(made), "applied": asked.apply and made.decision.solved}
             self._beside_s[name] = loop.time() - begun - made.decision.time_s.get("total", 0.0)
             return document
 
         # Where something is changed or applied, the answer says so, be it late.
-        wait_s = math.inf if apply or jobs or gone else _LATE * deadline_s + _LATE_S
+        wait_s = math.inf if asked.apply or asked.jobs or asked.remove else _LATE * deadline_s + _LATE_S
         return await self._workers.do(decide, key=name, until=until, wait_s=wait_s)
 
     async def apply(self, name: str, number: int, versions: str | None = None) -> dict[str, Any]:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
         session = self._session(name)
-        await self._change(session, versions, partial(session.apply, number))
+        await self.do(partial(session.apply, number, versions=versions))
         return {"applied": number}
 
     async def cancel(self, name: str) -> dict[str, Any]:
         """End the decision that is being made with what it has."""
-        session = self._session(name)
-        session.cancel()
+        self._session(name).cancel()
         return {"cancelled": name}
 
     # -- rounds ------------------------------------------------------------------------------------------
 
     async def rounds(self, name: str, most: int = 1000) -> dict[str, Any]:
         """The newest rounds, the oldest of them first."""
-        session = self._session(name)
-        lines = await self.do(session.rounds)
-        return {"rounds": [round_document(line) for line in lines[-most:]]}
+        lines = await self.do(self._session(name).rounds)
+        return {"rounds": [asdict(line) for line in lines[-most:]]}
 
     async def round(self, name: str, number: int) -> dict[str, Any]:
         """A decision."""
@@ -300,7 +287,9 @@ class Service:
             while not self.stopping and self._journal.opened(name) is session:
                 news = self._news.setdefault(name, asyncio.Event())
                 if session.last is None or session.last.number <= last:
-                    if not await self._comes(news):
+                    try:
+                        await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
+                    except TimeoutError:  # a sign of life
                         yield None
                     continue
                 try:
@@ -317,17 +306,6 @@ class Service:
     def version(self, name: str) -> str:
         """Version of a session; asked for before it is read, it is not newer than what was read."""
         return self._session(name).version
-
-    async def _change(
-        self, session: RecordedSession, versions: str | None, change: Callable[[], None]
-    ) -> None:
-        """Change a session, if it is of one of the versions, in a thread."""
-
-        def do() -> None:
-            with session.known_as(versions):
-                change()
-
-        await self.do(do)
 
     def _session(self, name: str) -> RecordedSession:
         if (session := self._journal.opened(name)) is None:
@@ -360,14 +338,6 @@ class Service:
         if (news := self._news.pop(name, None)) is not None:
             news.set()
 
-    async def _comes(self, news: asyncio.Event) -> bool:
-        """Whether there is something new before the next sign of life is due."""
-        try:
-            await asyncio.wait_for(news.wait(), _HEARTBEAT_S)
-        except TimeoutError:
-            return False
-        return True
-
     # -- rounds in the background ------------------------------------------------------------------------
 
     def _set_timer(self, name: str) -> None:
@@ -392,42 +362,3 @@ class Service:
             if round_made is not None and not round_made.cancelled() and (error := round_made.exception()):
                 _log.error("a background round of '%s' failed: %s", name, error)
             round_made = self._workers.in_background(decide, name)
-
-
-def _making(name: str) -> str:
-    """Key under which a session is made and dropped."""
-    return f"{name}/"
-
-
-def _fields(document: Any, known: tuple[str, ...]) -> dict[str, Any]:
-    """Fields of what was asked, all of them known."""
-    asked = {} if document is None else document
-    if not isinstance(asked, Mapping):
-        raise InputError([f"the request must be an object, got {shown(asked)}"])
-    if strange := [name for name in asked if name not in known]:
-        raise InputError([f"{name!s:.60}: is not a known field" for name in strange])
-    return dict(asked)
-
-
-def _listed(document: Any, field: str) -> list[Any]:
-    """The one field of a request, a list."""
-    asked = _fields(document, (field,))
-    if field not in asked:
-        raise InputError([f"{field}: is missing"])
-    return _list_in(asked, field)
-
-
-def _list_in(asked: dict[str, Any], field: str) -> list[Any]:
-    """Take a list out of a request, an empty one where it has none."""
-    found = asked.pop(field, [])
-    if not isinstance(found, list):
-        raise InputError([f"{field}: must be a list, got {shown(found)}"])
-    return found
-
-
-def _require_every_s(document: Mapping[str, Any]) -> None:
-    every_s = document.get("every_s")
-    if every_s is not None and (
-        isinstance(every_s, bool) or not isinstance(every_s, int | float) or not 0.1 <= every_s <= 1e6
-    ):
-        raise InputError([f"every_s: must be a number of seconds from 0.1 to 1e6, got {shown(every_s)}"])

@@ -39,7 +39,6 @@ class _Work:
     do: Callable[[], Any]
     key: str | None
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    begun: bool = False
 
 
 class Workers:
@@ -90,30 +89,23 @@ class Workers:
         LateError
             Where it was not begun, or not ready, in time.
         """
-        if len(self) >= self._most:
-            self._shed_oldest()
-        work = _Work(do, key)
-        self._requests.append(work)
-        self._begin()
+        work = self._taken(self._requests, do, key)
+        left_s = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
         try:
-            await asyncio.wait([work.done], timeout=self._left_s(until))
-            if not work.done.done() and work.begun:
+            await asyncio.wait([work.done], timeout=left_s)
+            if not work.done.done() and work not in self._requests:
                 await asyncio.wait([work.done], timeout=None if wait_s == math.inf else wait_s)
         finally:
-            self._forget(work)
+            if not_begun := work in self._requests:  # nobody waits for it any more
+                self._requests.remove(work)
         if not work.done.done():
-            raise LateError("this was not ready in time") if work.begun else LateError
+            raise LateError if not_begun else LateError("this was not ready in time")
         result: T = work.done.result()
         return result
 
     def in_background(self, do: Callable[[], Any], key: str) -> asyncio.Future[Any]:
         """Do something when no request waits; the future is cancelled when it is given up."""
-        if len(self) >= self._most:
-            self._shed_oldest()
-        work = _Work(do, key)
-        self._background.append(work)
-        self._begin()
-        return work.done
+        return self._taken(self._background, do, key).done
 
     async def close(self) -> None:
         """Do what was taken on, and end the threads."""
@@ -123,26 +115,21 @@ class Workers:
             await asyncio.sleep(0.01)
         self._threads.shutdown()
 
-    def _shed_oldest(self) -> None:
-        if not self._background:
-            raise BusyError
-        self._background.popleft().done.cancel()
-        self.shed += 1
-
-    @staticmethod
-    def _left_s(until: float | None) -> float | None:
-        return None if until is None else max(0.0, until - asyncio.get_running_loop().time())
-
-    def _forget(self, work: _Work) -> None:
-        """Take what nobody waits for any more out of the queue."""
-        if not work.begun and work in self._requests:
-            self._requests.remove(work)
+    def _taken(self, queue: deque[_Work], do: Callable[[], Any], key: str | None) -> _Work:
+        """Put something into a queue; where there is too much, in place of the oldest background round."""
+        if len(self) >= self._most:
+            if not self._background:
+                raise BusyError
+            self._background.popleft().done.cancel()
+            self.shed += 1
+        queue.append(work := _Work(do, key))
+        self._begin()
+        return work
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         while self._free and (work := self._next()) is not None:
             self._free -= 1
-            work.begun = True
             if work.key is not None:
                 self._busy.add(work.key)
                 self._alone = work

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from wattsched.adapters.acting import RecordedActions
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.events import Events
 from wattsched.adapters.kubernetes.launches import Launches
@@ -27,7 +26,7 @@ _SEEN_S = 5.0
 
 
 @dataclass
-class Actions(RecordedActions):
+class Actions:
     """Actions on a real cluster.
 
     Parameters
@@ -85,7 +84,7 @@ class Actions(RecordedActions):
             "launch": bindings[0].launch.model_dump(exclude_none=True, exclude={"uid"}),
         }
         bound, refused = list[Binding](), list[str]()
-        with self.recorded(self._key(bindings[0].pod, "start"), about, starts=True) as found:
+        with self.journal.acting(self._key(bindings[0].pod, "start"), about, starts=True) as found:
             for one in bindings:
                 try:
                     self._bind(one)
@@ -121,6 +120,10 @@ class Actions(RecordedActions):
         """Jobs that are not decided on now, and why: none, as what cannot be bound is refused at once."""
         return {}
 
+    def give_way(self, load: Any, cap_w: float) -> bool:
+        """Take back what may start and has no room or no watts any more; whether there was any."""
+        return False
+
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Say in events of the pods that wait after a round why they do."""
         self._events.tell(waiting, why)
@@ -144,7 +147,7 @@ class Actions(RecordedActions):
             Where there was no answer.
         """
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
-        with self.recorded(self._key(job.pods[0], "stop"), about) as found:
+        with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""
             if not refused:
                 refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
@@ -163,7 +166,7 @@ class Actions(RecordedActions):
         for pod in pods:
             written = WRITTEN & pod.annotations.keys()
             if LAUNCH in written:
-                with self.recorded(self._key(pod, "give back"), {"pod": pod.key}) as done:
+                with self.journal.acting(self._key(pod, "give back"), {"pod": pod.key}) as done:
                     try:
                         self.api.annotate(pod.namespace, pod.name, pod.uid, dict.fromkeys(written))
                         found[pod.key] = ""

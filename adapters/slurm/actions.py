@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wattsched.adapters.acting import RecordedActions
 from wattsched.adapters.slurm.options import Launch, Ours, launch_of
 from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
@@ -27,7 +26,7 @@ _MOST, _AGAIN_S = 20, 60.0
 
 
 @dataclass
-class Actions(RecordedActions):
+class Actions:
     """Actions on a real Slurm.
 
     Parameters
@@ -44,6 +43,10 @@ class Actions(RecordedActions):
     number: int = 0
     require: Callable[[], None] = lambda: None
     _told: dict[int, tuple[str, float]] = field(default_factory=dict)
+
+    def give_way(self, load: Any, cap_w: float) -> bool:
+        """Take back what may start and has no room or no watts any more: a release starts at once."""
+        return False
 
     def start(self, start: Start) -> str:
         """Pin a held job to its nodes and release it; '' or, where Slurm refused, why."""
@@ -140,7 +143,7 @@ class Actions(RecordedActions):
         """Ask Slurm, with a line in the journal before and after."""
         self.require()
         outcome = ""
-        with self.recorded(key, about, starts=about["action"] == "start") as found:
+        with self.journal.acting(key, about, starts=about["action"] == "start") as found:
             try:
                 for command in commands:
                     ask(*command)

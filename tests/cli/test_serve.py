@@ -7,6 +7,8 @@ import json
 import random
 import re
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
@@ -126,6 +128,32 @@ def test_a_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) ->
         assert journal.open("s").session.to_instance().budgets.power_w == 90_000.0
 
 
+def test_a_unix_socket(tmp_path: Path) -> None:
+    """Its owner alone asks, without a token and by any name of a host; one that is dead is replaced."""
+    path, file = tmp_path / "j.db", tmp_path / "socket"
+    for ending in (signal.SIGKILL, signal.SIGTERM):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "wattsched", "serve", str(path), "--socket", str(file)],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert child.stderr is not None
+        assert child.stderr.readline() == f"Listening on unix:{file}\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX) as connected:
+            connected.connect(str(file))
+            connection = http.client.HTTPConnection("any.name")
+            connection.sock = connected
+            kind = {"Content-Type": "application/json"}
+            connection.request("PUT", "/v1/sessions/s", json.dumps(DOCUMENT), kind)
+            assert json.load(connection.getresponse())["gpus"] == 8
+        assert "no socket of a server that has ended" in run("serve", tmp_path / "other", "--socket", file)[2]
+        child.send_signal(ending)
+        code, said = child.wait(20), child.communicate()[1]
+    assert (code, said) == (0, "Stopped\n")
+    assert not file.exists()
+    assert not path.with_name("j.db-token").exists()
+
+
 def test_tokens_are_added(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     code, token, said = run("serve", tmp_path / "j.db", "--tokens", file, "--add-token", "slurm")
@@ -146,7 +174,9 @@ def test_tokens_are_added(tmp_path: Path) -> None:
         (["--host", "0.0.0.0"], "--tokens FILE has to say who may ask"),
         (["--add-token", "x"], "needs --tokens FILE"),
         (["--read-only"], "needs --add-token"),
-        (["--stdio", "--port", "3"], "cannot be combined with --stdio"),
+        (["--socket", "s", "--port", "3"], "--port cannot be combined with --socket"),
+        (["--socket", "one"], "cannot listen on one: is there, and is no socket of a server that has ended"),
+        (["--socket", "none/s"], "cannot listen on none/s: no such file or directory"),
         (["--rate", "0"], "--rate: must be positive"),
         (["--tokens", "nowhere"], "nowhere: no such file"),
         (["--tokens", "/dev/null"], "/dev/null: is no regular file"),

@@ -17,7 +17,7 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir())
 OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers", "--dashboard-address"}
 OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-node", "--gpu-freq", "--begin"}
-OTHERS |= {"--nodelist", "--exclude", "--constraint"}
+OTHERS |= {"--nodelist", "--exclude", "--constraint", "--unix-socket"}
 OTHERS |= {"--rm", "--user", "--query-gpu", "--starttime"}
 OTHERS |= {"--lock-gpu-clocks", "--power-limit", "--from-file", "--allusers", "--parsable2"}
 """Options of other commands: click's own, those of glpsol, dask, Slurm, docker, nvidia-smi and kubectl."""

@@ -20,9 +20,10 @@ from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.snapshot import load
-from wattsched.serve import database
-from wattsched.serve.database import JournalError, packed, unpacked
+from wattsched.serve import texts as texts_module
+from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
+from wattsched.serve.texts import packed, unpacked
 
 from .conftest import Serve
 from .victim import DOCUMENT, jobs
@@ -99,7 +100,7 @@ def test_a_document_comes_back(document: Any, repeated: int) -> None:
     content = packed([document] * repeated)
     assert unpacked(content) == [document] * repeated
     if content[:1] == b"\x01":
-        texts = list(database._texts_of(content[1:]))
+        texts = list(texts_module._texts_of(content[1:]))
         assert b"".join(texts) == content[1:]
 
 
@@ -158,19 +159,19 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
     budget, policy = Budget(power_w=60_000.0), Policy(Ours(), SiteOptions(), apply=True)
     with Journal(tmp_path / "j.db") as journal:
         rounds = Rounds(policy, budget, journal, Actions, lambda _: snapshot)
-        assert not any("nothing is started" in note for note in rounds.round().notes)
+        assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
         asked.clear()
         with full_disk():
             budget.power_w = 100.0
             report = rounds.round()
-            assert any("the cap is kept, and nothing is started" in note for note in report.notes)
+            assert any("nothing starts, and the cap is kept" in alarm for alarm in report.alarms)
             assert report.stopped
             assert [command[1] for command in asked if command[1] == "requeuehold"]
-            actions = rounds._actions
-            assert actions is not None
-            assert "cannot be used" in actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
+            actions = rounds.actions
+            with pytest.raises(JournalError, match="cannot be used"):
+                actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
             assert not [command for command in asked if "release" in command]
-        assert not any("nothing is started" in note for note in rounds.round().notes)
+        assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
         assert actions._done("1-start", {"action": "start"}, ("scontrol", "release")) == ""
 
 
