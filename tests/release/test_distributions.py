@@ -153,7 +153,7 @@ NEEDING = {
     "parquet": ("convert", "round.json", "-o", "round.parquet"),
     "plot": ("replay", "jobs.csv", "--policy", "fifo", "--plot", "replay.png"),
     "report": ("solve", "round.json", "--report", "report.html"),
-    "serve": ("serve", "none/journal"),
+    "serve": ("serve", "none/none/journal"),
 }
 """Commands that need an extra. Two end with an error also with it, another one: nothing is there to serve."""
 
