@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
@@ -42,6 +42,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     policy : Policy
     budget : Budget
     journal : Journal
+    look : callable
+        Takes a snapshot.
+    actions : callable, optional
+        Makes the actions on a journal; needed to apply.
 
     Attributes
     ----------
@@ -61,12 +65,21 @@ class RoundLoop(ABC, Generic[ReportT]):
     policy: Any
     actions: Any
 
-    def __init__(self, policy: Policy, budget: Budget, journal: Journal) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        journal: Journal,
+        look: Callable[..., Any],
+        actions: Callable[[RecordedSession], Any] | None = None,
+    ) -> None:
         self.policy, self.budget, self.journal, self.stop = policy, budget, journal, Event()
+        self._snapshot = look
         there = self.scheduler in journal.sessions()
         self.session: RecordedSession = (
             journal.open(self.scheduler) if there else journal.create(self.scheduler, {"cluster": _NOTHING})
         )
+        self.actions = actions(self.session) if actions is not None and policy.apply else None
         self._records: dict[str, Mapping[str, Any]] = {}
 
     def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
@@ -298,6 +311,10 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Our name of a job that a session has."""
 
     @abstractmethod
+    def seen(self) -> Any:
+        """The cluster as it is now."""
+
+    @abstractmethod
     def look(self) -> Any:
         """Who uses what now, as Slurm's or Kubernetes' `Load` has it."""
 
@@ -336,6 +353,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def start_job(self, start: Any, load: Any, cap_w: float, report: ReportT) -> str:
         """Start a job and count it, if there is room and it is not too much; '' or why it is postponed."""
+
+    @abstractmethod
+    def give_back(self) -> dict[Any, str]:
+        """Leave our jobs to the scheduler; which, and why not."""
 
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from wattsched.adapters.quarantine import why
 from wattsched.instances.errors import InputError
@@ -68,6 +68,9 @@ class Report:
         What else an operator should know.
     """
 
+    also_done: ClassVar[Mapping[str, str]] = {}
+    """What else is done to jobs, and the attribute that has these."""
+
     number: int = 0
     time_s: float = 0.0
     running: int = 0
@@ -98,6 +101,13 @@ class Report:
         """Say once of jobs that were not stopped why."""
         told = [f"{kind}{name} was not stopped: {why}" for name, why in jobs.items()]
         self.notes += [note for note in told if note not in self.notes]
+
+    @property
+    def jobs(self) -> dict[str, dict[Any, str]]:
+        """Jobs, by what is done to them."""
+        own = {what: getattr(self, name) for what, name in self.also_done.items()}
+        done = {"start": self.started, "stop": self.stopped}
+        return {**done, **own, "postpone": self.postponed, "wait": self.waiting}
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,19 +32,8 @@ _LASTING = ("postpone", "wait")
 _LOG = 10_000
 """Columns where standard error is a log, of which a line is one thing that happened."""
 
-ReportT = TypeVar("ReportT", bound="Report")
 Jobs = Mapping[str, Mapping[Any, str]]
 """What is done -> to which jobs, and how."""
-
-
-def require_sense(shadow: bool, do_apply: bool, journal: str | None, snapshot: str | None) -> None:
-    """Refuse options that do not go together."""
-    if shadow == do_apply:
-        raise BadInput("give one of --shadow, which changes nothing, and --apply")
-    if do_apply and snapshot is not None:
-        raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
-    if do_apply and journal is None:
-        raise BadInput("--apply needs --journal FILE, which keeps what was done")
 
 
 @contextmanager
@@ -93,19 +82,13 @@ def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]
         yield RoundMetrics(app.state.service.metrics).note
 
 
-metrics_at = click.option(
-    "--metrics", metavar="[HOST:]PORT", help="Figures of the rounds for Prometheus, at /metrics."
-)
-
-
 def follow(
-    rounds: Iterable[ReportT | Exception],
-    jobs_of: Callable[[ReportT], Jobs],
+    rounds: Iterable[Report | Exception],
     *,
     once: bool,
     as_json: bool,
     do_apply: bool,
-    note: Callable[[ReportT | Exception], None] = lambda _: None,
+    note: Callable[[Report | Exception], None] = lambda _: None,
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
@@ -131,7 +114,7 @@ def follow(
             document: dict[str, Any] = {"error": str(told), "alarms": [str(told)]}
         else:
             code = 0
-            jobs = dict(jobs_of(told))
+            jobs = told.jobs
             notes = [note for note in told.notes if note not in noted]
             news = {} if as_json else _news(jobs, before, do_apply)
             alarms = [alarm for alarm in told.alarms if alarm not in alarmed]

@@ -22,7 +22,7 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(
     """None is a round without an answer."""
     told = [UnansweredError("no") if some is None else Report(1, notes=some, alarms=some) for some in rounds]
     capsys.readouterr()
-    follow(told, lambda _: {}, once=False, as_json=True, do_apply=True)
+    follow(told, once=False, as_json=True, do_apply=True)
     printed = capsys.readouterr()
     before, expected = list[str](), list[str]()
     for some in rounds:
@@ -56,8 +56,8 @@ def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
     capsys: pytest.CaptureFixture[str], report: Report
 ) -> None:
     capsys.readouterr()
-    jobs = {"start": dict.fromkeys(range(123), "a"), "stop": {}}
-    follow([report], lambda _: jobs, once=True, as_json=False, do_apply=False)
+    report.started = dict.fromkeys(range(123), "a")
+    follow([report], once=True, as_json=False, do_apply=False)
     line = capsys.readouterr().err.splitlines()[0]
     small = report.number < 10**5 and max(report.running, report.queued) < 10**4
     watts = (report.power_w, report.planned_w or 0.0, report.cap_w or 0.0)

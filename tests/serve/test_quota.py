@@ -156,7 +156,7 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
     snapshot = load(Path(__file__).resolve().parents[2] / "examples" / "slurm.json")
     budget, policy = Budget(power_w=60_000.0), Policy(Ours(), SiteOptions(), apply=True)
     with Journal(tmp_path / "j.db") as journal:
-        rounds = Rounds(policy, budget, journal, Actions, lambda _: snapshot)
+        rounds = Rounds(policy, budget, journal, lambda _: snapshot, Actions)
         assert not any("nothing is started" in note for note in rounds.round().notes)
         asked.clear()
         with full_disk():

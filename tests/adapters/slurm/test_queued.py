@@ -72,7 +72,7 @@ def test_the_cap_of_a_power_domain_is_named_and_one_that_idle_nodes_exceed(tmp_p
     feed["power_cap_w"] = 100.0
     policy = Policy(Ours(), site_of({"power_domains": [feed]}))
     with Journal(tmp_path / "journal") as journal:
-        report = Rounds(policy, Budget(), journal, Actions, lambda _: load(RECORDED)).round()
+        report = Rounds(policy, Budget(), journal, lambda _: load(RECORDED), Actions).round()
     assert "behind 'feed' by what may not be stopped" in report.alarms[0]
     assert "and the cap is 100 W" in report.alarms[0]
 
