@@ -185,8 +185,8 @@ def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[t
     return zip(keys, table.power_w, strict=True)
 
 
-_NAMED = 5
-"""So many are named in a note."""
+_NAMED, _NOTES = 5, 8
+"""So many are named in a note, and so many alike are noted in a round."""
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
 
@@ -207,6 +207,12 @@ def some(names: Iterable[str]) -> str:
     first = sorted(names)
     more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
     return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more
+
+
+def first_of(notes: Collection[str]) -> list[str]:
+    """The first of some notes, and how many more there are."""
+    more = len(notes) - _NOTES
+    return [*notes][:_NOTES] + [f"and {more:,} more"] * (more > 0)
 
 
 def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:

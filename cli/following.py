@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
@@ -28,6 +29,9 @@ _COLUMNS = 80
 
 _LASTING = ("postpone", "wait")
 """What is said of jobs that lasts from round to round; all else is done once."""
+
+_MANY, _NAMED = 20, 3
+"""Jobs with the same reason of which each has a line, and those that are named where they are more."""
 
 _LOG = 10_000
 """Columns where standard error is a log, of which a line is one thing that happened."""
@@ -150,6 +154,18 @@ def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
     }
 
 
+def _together(jobs: Mapping[Any, str]) -> Iterator[tuple[str, str]]:
+    """Jobs and their reasons; of many that have the same one the first names, and how many others."""
+    counts, told = Counter(jobs.values()), set[str]()
+    for name, how in jobs.items():
+        if counts[how] <= _MANY:
+            yield str(name), how
+        elif how not in told:
+            told.add(how)
+            first = [str(one) for one, why in jobs.items() if why == how][:_NAMED]
+            yield f"{', '.join(first)} and {counts[how] - _NAMED:,} others", how
+
+
 def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list[str]) -> None:
     """A line on standard error, and what is to be known besides."""
     from wattsched.report.terminal import console, line
@@ -179,8 +195,8 @@ def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list
         "".join(f"{'; ' if i == 0 else ', '}{part}" for i, part in enumerate(filter(None, about))),
     )
     for what, some in news.items():
-        for name, how in some.items():
-            line(out, f"{what} {name}: {how}", indent=2)
+        for names, how in _together(some):
+            line(out, f"{what} {names}: {how}", indent=2)
     for alarm in alarms:
         line(out, ("ALARM", "bold red"), f": {alarm}", indent=2)
     for note in notes:

@@ -75,6 +75,8 @@ class Load(Drawing):
         These pods.
     node_w : dict of str to float
         What each node draws.
+    foreign_node_w : dict of str to float
+        How much of it GPUs of pods that are not ours draw beyond idling.
     soon_w : dict of str to float
         How much of it pods that are about to go take with them.
     """
@@ -99,32 +101,12 @@ class Load(Drawing):
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     under: dict[str, list[str]] = field(default_factory=dict)
-    _foreign_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    foreign_node_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def running(self) -> int:
         """Jobs of ours that have nodes."""
         return len(self.ours | self.announced)
-
-    @property
-    def power_w(self) -> float:
-        """What everything draws."""
-        return sum(self.node_w.values())
-
-    def domain_w(self, domain: str) -> float:
-        """What is drawn through a power domain."""
-        reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
-        return reserved_w + sum(self.node_w[node] for node in self.under[domain])
-
-    @property
-    def drawn_w(self) -> dict[str, float]:
-        """What is drawn under each cap; that of the site has no name."""
-        return {"": self.power_w} | {domain: self.domain_w(domain) for domain in self.under}
-
-    @property
-    def foreign_w(self) -> dict[str, float]:
-        """What GPUs of pods that are not ours draw beyond idling, under each cap."""
-        return self.by_cap(self._foreign_w)
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -148,10 +130,6 @@ class Load(Drawing):
     def after(self, stops: Iterable[str]) -> Load:
         """The same when jobs have stopped, and what is leaving has left."""
         return self.without([*self.leaving, *(pod for name in stops for pod in self.ours[name].pods)])
-
-    def domains_of(self, node: str) -> list[str]:
-        """Power domains that a node is in."""
-        return [domain for domain, nodes in self.under.items() if node in nodes]
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""
@@ -317,7 +295,7 @@ def _count_present(
         present[job_key(pod)].append(pod)
         load.launches[pod.uid] = launch
     if launch is None and not pod.leaving:
-        load._foreign_w[pod.node] += added_w
+        load.foreign_node_w[pod.node] += added_w
 
 
 def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:

@@ -9,10 +9,7 @@ from typing import Any
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, KubePod, Site
 from wattsched.adapters.names import Stated
-from wattsched.adapters.options import some
-
-MOST_NOTES = 8
-"""Pods that are noted in a round."""
+from wattsched.adapters.options import first_of, some
 
 
 def usable(site: Site, options: KubernetesOptions) -> Site:
@@ -57,7 +54,7 @@ def _seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
             pods[pod.uid] = replace(pod, gpus=had)
             why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
             notes.append(f"{pod.key} {why}: counts as {had}")
-    return pods, notes[:MOST_NOTES] + [f"and {len(notes) - MOST_NOTES:,} more"] * (len(notes) > MOST_NOTES)
+    return pods, first_of(notes)
 
 
 def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Any
 
-from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
+from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import gpu_type_of
 from wattsched.adapters.slurm.load import Load
 from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.plan import Round
 from wattsched.adapters.slurm.reading import MARK, Site
-from wattsched.adapters.slurm.site import behind
-from wattsched.adapters.tenants import Kept
 
 _UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
 _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"
@@ -22,24 +20,17 @@ _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and 
 
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
     """Why jobs that were told to the session are not among the starts of a plan."""
-    starting = {start.job.id for start in plan.starts}
     later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
-    left, sizes = (
-        _left(later, round, plan, cap_w),
-        {row["pool"]: row["gpus"] for row in round.cluster["nodes"]},
-    )
-    tenants = later.options.tenants
-    kept = [
-        Kept(one.job.account, one.launch.gpus, one.launch.power_w)
-        for one in later.ours.values()
-        if one.job.account in tenants
-    ]
+    nodes, tenants = round.cluster["nodes"], later.options.tenants
+    free = {row["name"]: len({*later.free(row["name"])} - {*row.get("unavailable", ())}) for row in nodes}
+    starts = [(f"job {start.job.id}", start.launch.nodes) for start in plan.starts]
+    left = left_of(later, cap_w, {row["name"]: row["pool"] for row in nodes}, free, starts)
+    sizes = {row["pool"]: row["gpus"] for row in nodes}
+    kept = [one.kept for one in later.ours.values() if one.job.account in tenants]
     found = dict[int, str]()
-    for record in round.jobs:
-        if "current" in record or int(record["name"]) in starting:
-            continue
-        needs, tenant = list(_needs(record, sizes, later)), record.get("tenant")
-        quota = why_over_quota(needs, tenant, tenants[tenant], kept) if tenant else ""
+    for record in undecided(plan, round.jobs):
+        needs = list(_needs(record, sizes, later))
+        quota = why_over_quota(needs, record.get("tenant"), tenants, kept)
         found[int(record["name"])] = why_waiting(needs, left, quota)
     return found
 
@@ -54,22 +45,6 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
             found[job.id] = _UNHELD
         elif not ours.has(job) and job.held and MARK in job.comment.lower():
             found[job.id] = _NO_COMMENT
-    return found
-
-
-def _left(later: Load, round: Round, plan: Plan, cap_w: float) -> dict[str, Left]:
-    """What there is in each pool when the plan has been carried out."""
-    caps = {node: {"cap": (later.power_w, cap_w)} for node in later.site.nodes}
-    for domain in later.options.power_domains:
-        drawn_w = later.domain_w(domain)
-        for node in behind(later.site, domain):
-            caps[node][f"cap of '{domain.name}'"] = drawn_w, domain.power_cap_w
-    found: dict[str, Left] = {}
-    for row in round.cluster["nodes"]:
-        left = found.setdefault(row["pool"], Left(caps=caps[row["name"]]))
-        left.free.append(len(set(later.free(row["name"])) - set(row.get("unavailable", ()))))
-    for start in plan.starts:
-        found[start.launch.pool].first.append(f"job {start.job.id}")
     return found
 
 

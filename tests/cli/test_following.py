@@ -64,3 +64,15 @@ def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
     assert len(line) <= 80 or not (small and max(watts) < 999_990)
     assert f"{report.power_w / 1000:,.2f}" in line
     assert report.planned_w is None or f"-> {report.planned_w / 1000:,.2f}" in line
+
+
+def test_many_jobs_with_the_same_reason_have_one_line_and_are_all_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = {7: "needs 8 GPUs"} | dict.fromkeys(range(100, 121), "late") | dict.fromkeys(range(20), "few")
+    follow([Report(1, waiting=waiting)], once=True, as_json=False, do_apply=True)
+    _, *lines = (line.strip() for line in capsys.readouterr().err.splitlines())
+    few = [f"wait {number}: few" for number in range(20)]
+    assert lines == ["wait 7: needs 8 GPUs", "wait 100, 101, 102 and 18 others: late", *few]
+    follow([Report(1, waiting=waiting)], once=True, as_json=True, do_apply=True)
+    assert json.loads(capsys.readouterr().out)["waiting"] == {str(name): why for name, why in waiting.items()}

@@ -104,7 +104,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
     load = after(site, plan, options)
     assert load.power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
     assert load.power_w <= cap_w + 1e-6
-    assert not rack_w or load.domain_w("feed") <= rack_w + 1e-6
+    assert not rack_w or load.drawn_w["feed"] <= rack_w + 1e-6
 
 
 @given(st.integers(0, 16), st.booleans())
@@ -365,4 +365,4 @@ def test_members_of_power_domains_that_are_gone_are_told_and_draw_nothing(
     assert not gone or all(word in told for word in ("'feed'", "site's file", "topology.kubernetes.io/rack"))
     assert decision.solved
     plan = plan_of(round, decision)
-    assert after(left, plan, options).domain_w("feed") <= 5_000.0 + 1e-6
+    assert after(left, plan, options).drawn_w["feed"] <= 5_000.0 + 1e-6

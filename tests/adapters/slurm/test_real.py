@@ -184,7 +184,9 @@ def test_why_a_job_waits_is_in_its_admin_comment_until_it_starts(cluster: Any, r
     def said(number: int) -> Any:
         return json.loads(now().jobs[number].admin_comment)["wattsched"]
 
-    assert re.fullmatch(r"needs 1\.\d+ kW, the cap is 1\.\d+ kW", said(scarce)["waits"])
+    assert re.fullmatch(
+        r"the site would draw 1\.\d+ kW with it, of a cap of 1\.\d+ kW", said(scarce)["waits"]
+    )
     assert said(typo) == {"waits": "wieght: is not a known field"}
     assert "no JSON object with the key 'wattsched'" in said(other)["waits"]
     # Released by an administrator in spite of us it is left alone, as without what we said.
