@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.tenants import Kept
 from wattsched.inputs import listed
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.report.wording import count

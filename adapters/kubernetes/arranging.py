@@ -11,9 +11,9 @@ from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.plan import Round, Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
+from wattsched.adapters.plan import Kept
 from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.tenants import Kept
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, KubePod, Site
@@ -67,11 +66,6 @@ def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
         Stated("namespaces of the site's file", options.namespaces, seen, fault=False),
         Stated("tenants of the site's file", tenants, seen, fault=False),
     ]
-
-
-def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """Power domains as clusters have them, with the members that are there."""
-    return options.domains_there(_there(site, options))
 
 
 def _there(site: Site, options: KubernetesOptions) -> set[str]:

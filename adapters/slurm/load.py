@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from wattsched.adapters.overdraw import Drawing, Stoppable
+from wattsched.adapters.plan import Kept
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
 from wattsched.adapters.slurm.site import behind, usable
-from wattsched.adapters.tenants import Kept
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,11 @@ class Running:
     def site_nodes(self) -> list[SlurmNode]:
         """Its nodes."""
         return [self.site.nodes[node] for node in self.gpus]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Its GPUs, by node."""
+        return {node: len(gpus) for node, gpus in self.gpus.items()}
 
     @property
     def kept(self) -> Kept:

@@ -16,8 +16,7 @@ from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Round, Start, plan_of, round_of
-from wattsched.adapters.slurm.queued import queued, unclear
+from wattsched.adapters.slurm.plan import Round, Start, plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
 

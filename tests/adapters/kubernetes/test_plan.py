@@ -22,7 +22,7 @@ from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
-from wattsched.adapters.tenants import Kept
+from wattsched.adapters.plan import Kept
 
 
 def site_of(fields: dict[str, Any]) -> KubernetesOptions:

@@ -15,8 +15,7 @@ from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours
-from wattsched.adapters.slurm.plan import plan_of
-from wattsched.adapters.slurm.queued import queued, unclear
+from wattsched.adapters.slurm.plan import plan_of, queued, unclear
 from wattsched.adapters.slurm.snapshot import load
 from wattsched.serve.journal import Journal
 
