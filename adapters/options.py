@@ -160,13 +160,15 @@ class StatedOptions(Strict):
         ]
         return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
 
-    def absent(self, there: Collection[str]) -> dict[str, list[str]]:
-        """Power domains with members that are not among the nodes and groups of the cluster, and these."""
-        found = {
-            domain.name: [name for name in domain.members if name not in there]
-            for domain in self.power_domains
-        }
-        return {domain: members for domain, members in found.items() if members}
+    def absent(self, there: Collection[str], group: str) -> list[str]:
+        """Notes on members of power domains that are not among the nodes and groups of the cluster."""
+        found = [(domain.name, {*domain.members} - {*there}) for domain in self.power_domains]
+        return [
+            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
+            f"GPUs and no {group} now, and count as nothing"
+            for domain, members in found
+            if members
+        ]
 
     def domains_there(self, there: Collection[str]) -> list[dict[str, Any]]:
         """Power domains as clusters have them, with the members that are there."""

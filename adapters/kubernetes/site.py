@@ -25,12 +25,8 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
             strange[node.product].append(name)
     pods, told = _seated(site)
     notes = told + [_unknown_watts(product, names, options) for product, names in strange.items()]
-    for domain, members in options.absent(_there(site, options)).items():
-        labels = " and ".join(options.rack_labels) or "rack_labels"
-        notes.append(
-            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
-            f"GPUs and no value of {labels} now, and count as nothing"
-        )
+    labels = " and ".join(options.rack_labels) or "rack_labels"
+    notes += options.absent(_there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
 
 
