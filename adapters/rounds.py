@@ -162,16 +162,17 @@ def tell(
     jobs: list[dict[str, Any]],
     *,
     cap_w: float,
-    objective: str,
-    round_s: float,
-    change_cost: float,
-    tenants: Mapping[str, Any],
-    carbon_g_per_kwh: float | None,
+    **site: Any,
 ) -> dict[str, str]:
     """Tell a session of everything as it is now, instead of all that it had.
 
     A job that cannot be understood is taken out of `jobs` where it waits; one that runs is told as what it
     was launched as. Where not even that can be told it is taken out, too, and is others' load.
+
+    Parameters
+    ----------
+    **site
+        What else a session is told of its site, as the objective.
 
     Returns
     -------
@@ -186,15 +187,8 @@ def tell(
     session.goes_on = True  # the cap is kept also where nothing can be written
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
-    site: dict[str, Any] = {
-        "power_w": None if math.isinf(cap_w) else max(cap_w, 1e-3),
-        "objective": objective,
-        "round_s": round_s,
-        "change_cost": change_cost,
-        "tenants": tenants,
-        "carbon_g_per_kwh": carbon_g_per_kwh,
-    }
-    session.update(cluster=cluster, **site)
+    power_w = None if math.isinf(cap_w) else max(cap_w, 1e-3)
+    session.update(cluster=cluster, power_w=power_w, **site)
     left_out, by_name = dict(_refused(session, jobs)), {job["name"]: job for job in jobs}
     launched = [_as_launched(by_name[name]) for name in left_out if "current" in by_name[name]]
     untold = dict(_refused(session, launched))

@@ -106,7 +106,7 @@ def follow(
     from wattsched.adapters.measured import notify
     from wattsched.instances.errors import InputError
 
-    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, Mapping[Any, str]]()
+    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, dict[Any, str]]()
     for told in rounds:
         note(told)
         notify()

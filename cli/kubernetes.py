@@ -161,8 +161,9 @@ class KubernetesRounds(ClusterRounds):
             if self.extender is not None:
                 extender = stack.enter_context(self._extending(self.extender, journal, policy))
                 kind = partial(Announcing, extender=extender)
-            held = {"namespace": self.lease_namespace, "name": policy.scheduler_name}
-            stack.enter_context(Lease(identity_of(self.journal), self.tell, api=self.api, **held))
+            identity, name = identity_of(self.journal), policy.scheduler_name
+            lease = Lease(identity, self.tell, api=self.api, namespace=self.lease_namespace, name=name)
+            stack.enter_context(lease)
         if self.single and not self.changes:
             return Rounds(policy, budget, journal, self.looking(snapshot, lambda: take(self.api)))
         mirror = stack.enter_context(closing(Mirror(self.api)))

@@ -8,10 +8,10 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob, complete
-from wattsched.adapters.kubernetes.plan import Round, Start
+from wattsched.adapters.kubernetes.plan import Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
-from wattsched.adapters.plan import Kept
+from wattsched.adapters.plan import Kept, Round
 from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
 

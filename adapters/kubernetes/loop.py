@@ -11,9 +11,10 @@ from wattsched.adapters.budget import Cap
 from wattsched.adapters.kubernetes.arranging import arranged, placed, queued
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
-from wattsched.adapters.kubernetes.plan import Round, Start, plan_of, round_of
+from wattsched.adapters.kubernetes.plan import Start, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.loop import RoundLoop
+from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.serve.database import JournalError

@@ -12,11 +12,12 @@ from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
 from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.overdraw import left_w, too_much
+from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Round, Start, plan_of, queued, round_of, unclear
+from wattsched.adapters.slurm.plan import Start, plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
 

@@ -24,6 +24,7 @@ from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
@@ -111,8 +112,7 @@ class Launch(Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """Clock, power limit and batch size, those that there are."""
-        fields = {"frequency_mhz", "power_limit_w", "batch_size"}
-        return self.model_dump(include=fields, exclude_none=True)
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
 def launch_of(job: SlurmJob) -> Launch | None:

@@ -179,16 +179,11 @@ def round_of(
         with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
             hosts = places.of(job)
-            if job.id in load.ours:
-                allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
-                clock.require_time()
-                said[job.id] = said_of(job, options)
-                continue
-            claim = places.claim(job, hosts)
+            claim = None if job.id in load.ours else places.claim(job, hosts)
+            allowed[job.id] = claim.hosts if claim else (hosts - reserved(site, job.limit_s)) or hosts
             clock.require_time()
             said[job.id] = said_of(job, options)
-            allowed[job.id] = claim.hosts
-            claims.append(claim)
+            claims += [claim] if claim else []
     pools = divided(
         pools_by_node(site, options),
         claims,
@@ -214,12 +209,11 @@ def round_of(
         with alone(number, left_out):
             look_at(site.jobs[number], said[number])
     # What runs and cannot be understood any more is what it was launched as.
-    for number in [number for number in decidable if number not in records]:
-        with alone(number, left_out):
-            look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
     for number, running in decidable.items():
         if number not in records:
             records[number] = _running_record(running, None, pools, ())
+            with alone(number, left_out):
+                look_at(running.job, said_of(running.job, options, believe=False))
     jobs = [records[number] for number in (*decidable, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
     return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
