@@ -250,6 +250,15 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
     return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
 
 
+def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:
+    """A job that has run: what is left of its work, and what stopping it would lose.
+
+    Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
+    """
+    work = record.get("remaining_work", 1.0)
+    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
+
+
 class Expansion:
     """Tables of the jobs of a round, within what the site allows a job and a user, and while there is time.
 

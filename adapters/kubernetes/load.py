@@ -248,37 +248,34 @@ def load_of(
         load.under[domain.name] = [
             node.name for node in site.nodes.values() if members & {node.name, *groups_above(node, options)}
         ]
-    present: dict[str, list[KubePod]] = defaultdict(list)
+    present = list[KubePod]()
     for pod in site.pods.values():
         if pod.present and pod.node in site.nodes:
             _count_present(load, pod, present, launches.of(pod) if ours(pod) else None)
-    load.ours = {name: _job(name, pods) for name, pods in present.items()}
-    announced: dict[str, list[KubePod]] = defaultdict(list)
+    load.ours = _jobs(present)
     for uid, one in held.items():
         if one.node in site.nodes:
             load.coming.append(Binding(site.pods[uid], one.node, _sound(one.launch, load.idle_w(one.node))))
             load.take(load.coming[-1])
-            announced[job_key(site.pods[uid])].append(site.pods[uid])
-    load.announced = {name: _job(name, pods) for name, pods in announced.items()}
-    missing: dict[str, list[KubePod]] = defaultdict(list)
-    for pod in waiting:
-        missing[job_key(pod)].append(pod)
-    jobs = {name: _job(name, pods) for name, pods in missing.items()}
+    load.announced = _jobs(one.pod for one in load.coming)
+    jobs = _jobs(waiting)
     load.late = {name: job for name, job in jobs.items() if name in load.ours}
     load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
     for name, job in load.late.items():
-        coming = [held[pod.uid].node for pod in announced.get(name, ())]
+        coming = [one.node for one in load.coming if job_key(one.pod) == name]
         _join(load, job, load.ours[name], coming)
     return load
 
 
-def _job(name: str, pods: list[KubePod]) -> KubeJob:
-    return KubeJob(name, tuple(sorted(pods, key=lambda pod: pod.name)))
+def _jobs(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
+    """Jobs by name, each with its pods."""
+    found = defaultdict[str, list[KubePod]](list)
+    for pod in pods:
+        found[job_key(pod)].append(pod)
+    return {name: KubeJob(name, tuple(sorted(of, key=lambda pod: pod.name))) for name, of in found.items()}
 
 
-def _count_present(
-    load: Load, pod: KubePod, present: dict[str, list[KubePod]], launch: Launch | None
-) -> None:
+def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Launch | None) -> None:
     node = load.site.nodes[pod.node]
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
@@ -292,7 +289,7 @@ def _count_present(
         load.soon_w[pod.node] += added_w
         load.leaving.append(pod)
     elif launch is not None and not pod.leaving:
-        present[job_key(pod)].append(pod)
+        present.append(pod)
         load.launches[pod.uid] = launch
     if launch is None and not pod.leaving:
         load.foreign_node_w[pod.node] += added_w

@@ -129,13 +129,12 @@ class Rounds(RoundLoop[Report]):
 
     def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
         """What the session decides, and can be done; None where there is no decision."""
-        plan = self._solved(round, report)
-        for attempt in range(_ATTEMPTS):
-            if plan is None or not self._mended(plan, round, cap_w, last=attempt == _ATTEMPTS - 1):
+        for left in reversed(range(_ATTEMPTS + 1)):
+            if (decision := self.solve(round, report)) is None:
+                return None
+            plan = plan_of(round, decision)
+            if not left or not self._mended(plan, round, cap_w, last=left == 1):
                 break
-            plan = self._solved(round, report)
-        if plan is None:
-            return None
         starts, roomless = arranged(plan, round.load)
         report.note_not_stopped(round.guarded)
         plan = replace(plan, starts=starts)
@@ -150,7 +149,8 @@ class Rounds(RoundLoop[Report]):
 
     def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
         """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
-        if guarded := self._guarded(plan.stops, round):
+        if guarded := self.refused(plan.stops, round.load):
+            round.guarded.update(guarded)
             self._pin(guarded, round)
             self.tell(round, cap_w)
             return True
@@ -183,17 +183,6 @@ class Rounds(RoundLoop[Report]):
         if self.actions is None:
             return {}
         return {name: why for name in stops if (why := self.actions.guarded(load.ours[name]))}
-
-    def _guarded(self, stops: Mapping[str, str], round: Round) -> dict[str, str]:
-        """The same; the round has them from now on."""
-        refused = self.refused(stops, round.load)
-        round.guarded.update(refused)
-        return refused
-
-    def _solved(self, round: Round, report: Report) -> Plan | None:
-        """What a decision asks for; None where there is none."""
-        decision = self.solve(round, report)
-        return None if decision is None else plan_of(round, decision)
 
     # -- doing -------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.kubernetes.room import Room, with_room
-from wattsched.adapters.options import OF_MODELS, Expansion
+from wattsched.adapters.options import OF_MODELS, Expansion, under_way
 from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
@@ -195,22 +195,12 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
     power_w = sum(load.launches[pod.uid].power_w for pod in job.pods)
     table = {"gpus": [job.gpus], "pool": [pool], "power_w": [power_w], "rate": [launch.rate]}
     table |= {name: [value] for name, value in launch.settings.items()}
-    ran_s, work = max(0.0, load.site.time_s - job.begun_s), said.get("remaining_work", 1.0)
-    each = job.pods[0].gpus
-    return {
-        # Who states restart_s goes on from a checkpoint. All others begin anew.
-        "restart_s": ran_s,
-        **{name: value for name, value in said.items() if name not in OF_MODELS},
-        "options": table,
-        "pools": [pool],
-        "remaining_work": max(0.01 * work, work - launch.rate * ran_s),
-        "current": {
-            "gpus": job.gpus,
-            "pool": pool,
-            "nodes": {node: list(range(each * pods)) for node, pods in on_nodes.items()},
-            **launch.settings,
-        },
-    }
+    each, settings = job.pods[0].gpus, launch.settings
+    nodes = {node: list(range(each * pods)) for node, pods in on_nodes.items()}
+    record = {name: value for name, value in said.items() if name not in OF_MODELS}
+    record |= {"options": table, "pools": [pool]}
+    record |= {"current": {"gpus": job.gpus, "pool": pool, "nodes": nodes, **settings}}
+    return under_way(record, max(0.0, load.site.time_s - job.begun_s), launch.rate)
 
 
 def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:

@@ -17,6 +17,7 @@ from wattsched.adapters.options import (
     StatedOptions,
     merged,
     plain_table,
+    under_way,
     with_table,
 )
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
@@ -218,7 +219,9 @@ def record_of(
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)
     if held is not None:
-        record = _after(record, job, held, max(0.0, site.time_s - job.start_s) if job.running else 0.0)
+        table, ran_s = record["options"], max(0.0, site.time_s - job.start_s) if job.running else 0.0
+        rate = table["rate"][-1] if "rate" in table else 1.0 / table["completion_s"][-1]
+        record = under_way(record, ran_s, rate)
     record["preemptible"] = held is None or (record["preemptible"] and job.requeue)
     return record
 
@@ -301,13 +304,3 @@ def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) ->
     if set(own) != set(rows):  # its table was another when it was released
         return {name: [value] for name, value in own.items()}
     return {name: [*rows[name], own[name]] for name in rows}
-
-
-def _after(record: dict[str, Any], job: SlurmJob, held: Launch, ran_s: float) -> dict[str, Any]:
-    """What is left of a running job: its table's rate tells the work done; what stopping it would lose.
-
-    Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
-    """
-    table, work = record["options"], record.get("remaining_work", 1.0)
-    rate = table["rate"][-1] if "rate" in table else 1.0 / table["completion_s"][-1]
-    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
