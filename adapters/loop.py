@@ -59,6 +59,8 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     scheduler: ClassVar[str]
     """Name of our session in the journal."""
+    report: ClassVar[Callable[[], Any]]
+    """Begins a report."""
     job: ClassVar[str] = ""
     """What names of jobs are preceded by."""
 
@@ -105,7 +107,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             For answers, options or budgets that cannot be used.
         """
         load, cap = self.look(), self.budget.cap()
-        report = self.report()
+        report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
         looked, load = load, self._kept(load, cap, report)
@@ -301,10 +303,6 @@ class RoundLoop(ABC, Generic[ReportT]):
             report.alarms.append(f"{told}: nothing more can be done")
 
     # -- what each scheduler does in its own way ---------------------------------------------------------
-
-    @abstractmethod
-    def report(self) -> ReportT:
-        """Begin a report."""
 
     @abstractmethod
     def key(self, name: str) -> Any:

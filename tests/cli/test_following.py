@@ -69,10 +69,12 @@ def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
 def test_many_jobs_with_the_same_reason_have_one_line_and_are_all_in_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    waiting = {7: "needs 8 GPUs"} | dict.fromkeys(range(100, 121), "late") | dict.fromkeys(range(20), "few")
+    waiting = (
+        {7: "needs 8 GPUs"} | dict.fromkeys(range(100, 121), "late") | dict.fromkeys(range(20, 40), "few")
+    )
     follow([Report(1, waiting=waiting)], once=True, as_json=False, do_apply=True)
     _, *lines = (line.strip() for line in capsys.readouterr().err.splitlines())
-    few = [f"wait {number}: few" for number in range(20)]
+    few = [f"wait {number}: few" for number in range(20, 40)]
     assert lines == ["wait 7: needs 8 GPUs", "wait 100, 101, 102 and 18 others: late", *few]
     follow([Report(1, waiting=waiting)], once=True, as_json=True, do_apply=True)
     assert json.loads(capsys.readouterr().out)["waiting"] == {str(name): why for name, why in waiting.items()}

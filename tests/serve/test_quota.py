@@ -157,19 +157,21 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
     budget, policy = Budget(power_w=60_000.0), Policy(Ours(), SiteOptions(), apply=True)
     with Journal(tmp_path / "j.db") as journal:
         rounds = Rounds(policy, budget, journal, lambda _: snapshot, Actions)
-        assert not any("nothing is started" in note for note in rounds.round().notes)
+        assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
         asked.clear()
         with full_disk():
             budget.power_w = 100.0
             report = rounds.round()
-            assert any("the cap is kept, and nothing is started" in note for note in report.notes)
+            assert any("nothing starts, and the cap is kept" in alarm for alarm in report.alarms)
             assert report.stopped
             assert [command[1] for command in asked if command[1] == "requeuehold"]
-            actions = rounds._actions
+            actions = rounds.actions
             assert actions is not None
-            assert "cannot be used" in actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
+            with pytest.raises(JournalError, match="cannot be used"):
+                actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
             assert not [command for command in asked if "release" in command]
-        assert not any("nothing is started" in note for note in rounds.round().notes)
+        rounds.round()  # tells of the action that was refused between rounds
+        assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
         assert actions._done("1-start", {"action": "start"}, ("scontrol", "release")) == ""
 
 
