@@ -310,7 +310,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     @abstractmethod
     def seen(self) -> Any:
-        """The cluster as it is now."""
+        """Return the cluster as it is now."""
 
     @abstractmethod
     def look(self) -> Any:
@@ -354,7 +354,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     @abstractmethod
     def give_back(self) -> dict[Any, str]:
-        """Leave our jobs to the scheduler; which, and why not."""
+        """Leave our jobs to the scheduler, and return them, with why where it refused."""
 
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:

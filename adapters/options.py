@@ -161,7 +161,7 @@ class StatedOptions(Strict):
         return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
 
     def absent(self, there: Collection[str], group: str) -> list[str]:
-        """Notes on members of power domains that are not among the nodes and groups of the cluster."""
+        """Return notes on members of power domains that the cluster does not have."""
         found = [(domain.name, {*domain.members} - {*there}) for domain in self.power_domains]
         return [
             f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
@@ -212,7 +212,7 @@ def some(names: Iterable[str]) -> str:
 
 
 def first_of(notes: Collection[str]) -> list[str]:
-    """The first of some notes, and how many more there are."""
+    """Return the first of some notes, and how many more there are."""
     more = len(notes) - _NOTES
     return [*notes][:_NOTES] + [f"and {more:,} more"] * (more > 0)
 
@@ -251,7 +251,7 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
 
 
 def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:
-    """A job that has run: what is left of its work, and what stopping it would lose.
+    """Return a job that has run, with the work that is left and what stopping it would lose.
 
     Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
     """

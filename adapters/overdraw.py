@@ -65,18 +65,18 @@ class Drawing:
 
     @property
     def power_w(self) -> float:
-        """What everything draws."""
+        """Return the watts that everything draws."""
         return float(sum(self.node_w.values()))
 
     @property
     def drawn_w(self) -> dict[str, float]:
-        """What is drawn under each cap."""
+        """Return the watts drawn under each cap."""
         found = self.by_cap(self.node_w)
         return found | {one.name: found[one.name] + one.reserved_w for one in self.options.power_domains}
 
     @property
     def foreign_w(self) -> dict[str, float]:
-        """What GPUs of jobs that are not ours draw beyond idling, under each cap."""
+        """Return what GPUs of jobs that are not ours draw beyond idling, under each cap."""
         return self.by_cap(self.foreign_node_w)
 
     def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:

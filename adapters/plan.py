@@ -63,7 +63,7 @@ def cluster_row(
     groups: Mapping[str, str | None],
     level: str,
 ) -> dict[str, Any]:
-    """A cluster as instances have it.
+    """Return a cluster as instances have it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def cluster_row(
 def assigned(
     jobs: Collection[Mapping[str, Any]], decision: SessionDecision
 ) -> Iterator[tuple[Any, Mapping[str, Any], int, dict[str, int]]]:
-    """Jobs that run by a decision: the assignment, the job, the row of its table, and GPUs by node."""
+    """Yield the jobs that a decision runs: assignment, job, row of its table, and GPUs by node."""
     records = {job["name"]: job for job in jobs}
     option = dict(zip(decision.ids, decision.option.tolist(), strict=True))
     for row in decision.assignments:

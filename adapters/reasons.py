@@ -56,7 +56,7 @@ def left_of(
     free: Mapping[str, int],
     starts: Iterable[tuple[str, Iterable[str]]],
 ) -> dict[str, Left]:
-    """GPUs and watts that the starts of a round leave in each pool.
+    """Return the GPUs and watts that the starts of a round leave in each pool.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def left_of(
 
 
 def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Jobs that were told to a session and wait, without those that a plan starts."""
+    """Return the jobs told to a session that neither run nor are started by a plan."""
     starting = {str(start.name) for start in plan.starts}
     return [job for job in jobs if "current" not in job and job["name"] not in starting]
 
@@ -135,7 +135,7 @@ def _over(need: Need, left: Left) -> tuple[float, str] | None:
 
 
 def _unlike(*powers_w: float) -> list[str]:
-    """Amounts in kilowatts, with as many digits as tell them apart."""
+    """Format amounts in kilowatts, with as many digits as tell them apart."""
     told = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
     return next((texts for texts in told if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w])
 

@@ -69,7 +69,7 @@ class Report:
     """
 
     also_done: ClassVar[Mapping[str, str]] = {}
-    """What else is done to jobs, and the attribute that has these."""
+    """Other actions on jobs, and the attribute that has the jobs."""
 
     number: int = 0
     time_s: float = 0.0
@@ -104,7 +104,7 @@ class Report:
 
     @property
     def jobs(self) -> dict[str, dict[Any, str]]:
-        """Jobs, by what is done to them."""
+        """Return the jobs by what is done to them."""
         own = {what: getattr(self, name) for what, name in self.also_done.items()}
         done = {"start": self.started, "stop": self.stopped}
         return {**done, **own, "postpone": self.postponed, "wait": self.waiting}

@@ -44,12 +44,12 @@ SHARED: dict[str, dict[str, Any]] = {
     "record": {"type": Output((".json",)), "metavar": "FILE"},
     "as_json": {"name": "--json"},
 }
-"""What `parameters.filling` takes for the options of `ClusterRounds`."""
+"""Arguments of `parameters.filling` for the options of `ClusterRounds`."""
 
 
 @dataclass(frozen=True)
 class ClusterRounds(ABC):
-    """How rounds on a cluster are decided, and what comes of them.
+    """Options of a command that runs rounds on a cluster, and the course of the command.
 
     Parameters
     ----------
@@ -78,9 +78,9 @@ class ClusterRounds(ABC):
     """
 
     not_given_back: ClassVar[tuple[str, ...]] = ("shadow", "apply")
-    """What --give-back cannot be combined with."""
+    """Options that --give-back cannot be combined with."""
     caps: ClassVar[tuple[str, ...]] = ("power_w", "budget")
-    """What states the watts, of which there is one."""
+    """Options that state the watts, of which one may be given."""
 
     shadow: bool = False
     apply: bool = False
@@ -102,17 +102,17 @@ class ClusterRounds(ABC):
 
     @property
     def changes(self) -> bool:
-        """Whether the cluster is changed."""
+        """True if the cluster is changed."""
         return self.apply or self.give_back
 
     @property
     def single(self) -> bool:
-        """Whether there is one round only."""
+        """True if there is only one round."""
         return self.once or self.snapshot is not None
 
     @property
     def decided(self) -> dict[str, Any]:
-        """What the policies of all schedulers say."""
+        """Fields that the policies of all schedulers have in common."""
         return {
             "objective": self.objective,
             "every_s": self.every,
@@ -122,7 +122,7 @@ class ClusterRounds(ABC):
         }
 
     def run(self) -> int:
-        """Do rounds until a signal ends them; the exit code."""
+        """Run rounds until a signal ends them, and return the exit code."""
         from wattsched.adapters.rounds import UnansweredError, require_work
 
         self.require_sense()
@@ -190,19 +190,19 @@ class ClusterRounds(ABC):
             raise BadInput(f"{first}: cannot be combined with {second}, which states the watts")
 
     def made_budget(self, **limits: Any) -> Budget:
-        """The cap, from where it was said to be."""
+        """Return the cap, read from where the options say it is."""
         from wattsched.adapters.budget import Budget
 
         return Budget(self.power_w, self.budget, **limits)
 
     @abstractmethod
     def policy(self) -> Any:
-        """How rounds are decided and done."""
+        """Return the policy by which rounds are decided and done."""
 
     @abstractmethod
     def stated_names(self, rounds: Any) -> list[Stated]:
-        """Names that are stated of the cluster, and those that it has."""
+        """Return the names that are stated of the cluster, and those that it has."""
 
     @abstractmethod
     def rounds(self, policy: Any, budget: Budget, journal: Journal, stack: ExitStack) -> RoundLoop[Any]:
-        """Rounds on the cluster; what they need is held while the stack is."""
+        """Return the rounds on the cluster; the stack holds what they need."""

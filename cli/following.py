@@ -155,7 +155,7 @@ def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
 
 
 def _together(jobs: Mapping[Any, str]) -> Iterator[tuple[str, str]]:
-    """Jobs and their reasons; of many that have the same one the first names, and how many others."""
+    """Yield jobs and their reasons; many jobs with the same reason are one entry of three names."""
     counts, told = Counter(jobs.values()), set[str]()
     for name, how in jobs.items():
         if counts[how] <= _MANY:

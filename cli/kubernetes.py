@@ -34,7 +34,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @dataclass(frozen=True)
 class KubernetesRounds(ClusterRounds):
-    """How rounds on Kubernetes are decided, and what comes of them.
+    """Options of ``wattsched kubernetes``, and what it does in its own way.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class KubernetesRounds(ClusterRounds):
             require_extra("--extender", "serve")
 
     def policy(self) -> Policy:
-        """How rounds are decided and done; pods of the scheduler that is not ours ask an extender."""
+        """Return the policy of rounds; with an extender, pods of the default scheduler are ours."""
         from wattsched.adapters.kubernetes.loop import Policy
         from wattsched.adapters.kubernetes.options import KubernetesOptions
         from wattsched.adapters.options import stated_in
@@ -112,19 +112,19 @@ class KubernetesRounds(ClusterRounds):
 
     @cached_property
     def api(self) -> Api:
-        """The cluster's own."""
+        """Client of the API server."""
         from wattsched.adapters.kubernetes.api import Api
 
         return Api(self.kubeconfig)
 
     def stated_names(self, rounds: Rounds) -> list[Stated]:
-        """Names that are stated of the cluster, and those that it has."""
+        """Return the names that are stated of the cluster, and those that it has."""
         from wattsched.adapters.kubernetes.site import stated_names
 
         return stated_names(rounds.seen(), rounds.policy.options)
 
     def made_budget(self, **limits: Any) -> Budget:
-        """The cap, from where it was said to be."""
+        """Return the cap, read from where the options say it is."""
         from wattsched.adapters.budget import Budget
         from wattsched.adapters.kubernetes.api import KubernetesError
         from wattsched.instances.errors import InputError
@@ -144,7 +144,7 @@ class KubernetesRounds(ClusterRounds):
         return Budget(file=f"ConfigMap {self.config_map}", source=source, **limits)
 
     def rounds(self, policy: Policy, budget: Budget, journal: Journal, stack: ExitStack) -> Rounds:
-        """Rounds on the cluster, watched, with its Lease and the extender held while the stack is."""
+        """Return the rounds on the cluster; the stack holds its watches, Lease and extender."""
         from wattsched.adapters.kubernetes import snapshot
         from wattsched.adapters.kubernetes.actions import Actions
         from wattsched.adapters.kubernetes.announcing import Announcing

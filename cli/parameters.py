@@ -332,7 +332,7 @@ def option_name(parameter: str) -> str:
 
 
 def descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a function, or of a class and those it is made of, says on each parameter."""
+    """Return what the docstring of a function, or of a class and its bases, says on each parameter."""
     told: dict[str, str] = {}
     if isinstance(function, type) and function.__base__ is not None:
         told |= descriptions(function.__base__)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SlurmRounds(ClusterRounds):
-    """How rounds on Slurm are decided, and what comes of them.
+    """Options of ``wattsched slurm``, and what it does in its own way.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class SlurmRounds(ClusterRounds):
             refuse_given(("recount",), "needs --apply: in shadow mode Slurm is asked for nothing")
 
     def policy(self) -> Policy:
-        """How rounds are decided and done."""
+        """Return the policy by which rounds are decided and done."""
         from wattsched.adapters.options import stated_in
         from wattsched.adapters.slurm.loop import Policy
         from wattsched.adapters.slurm.options import Ours, SiteOptions
@@ -76,7 +76,7 @@ class SlurmRounds(ClusterRounds):
         )
 
     def stated_names(self, rounds: Rounds) -> list[Stated]:
-        """Names that are stated of the cluster, and those that it has."""
+        """Return the names that are stated of the cluster, and those that it has."""
         from wattsched.adapters.slurm.site import stated_names
         from wattsched.adapters.slurm.snapshot import accounting
 
@@ -84,7 +84,7 @@ class SlurmRounds(ClusterRounds):
         return stated_names(rounds.seen(), rounds.policy.options, rounds.policy.ours, known)
 
     def rounds(self, policy: Policy, budget: Budget, journal: Journal, stack: ExitStack) -> Rounds:
-        """Rounds on the cluster; the lease is held while the stack is."""
+        """Return the rounds on the cluster; the stack holds the lease."""
         from wattsched.adapters.slurm import snapshot
         from wattsched.adapters.slurm.actions import Actions
         from wattsched.adapters.slurm.lease import Lease, identity_of

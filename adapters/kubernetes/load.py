@@ -268,7 +268,7 @@ def load_of(
 
 
 def _jobs(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
-    """Jobs by name, each with its pods."""
+    """Group pods into jobs, by name."""
     found = defaultdict[str, list[KubePod]](list)
     for pod in pods:
         found[job_key(pod)].append(pod)

@@ -76,7 +76,7 @@ class Rounds(RoundLoop[Report]):
     # -- looking -----------------------------------------------------------------------------------------
 
     def seen(self) -> Site:
-        """The cluster as it is now."""
+        """Return the cluster as it is now."""
         return read(self._snapshot(), self.policy.options.gpu_label)
 
     def look(self) -> Load:

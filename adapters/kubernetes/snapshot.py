@@ -93,5 +93,5 @@ def _host_ports(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _some(found: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Fields of an object that say something."""
+    """Return those fields of an object that are not empty."""
     return {name: value for name in names if (value := found.get(name)) not in (None, {}, [])}

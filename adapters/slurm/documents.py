@@ -161,7 +161,7 @@ class _Groups(Answer):
 
 
 class NumberedRow(Answer):
-    """The number and the state of a job; a row of ``squeue --json`` without them says of no job anything."""
+    """Number and state of a job: a row of ``squeue --json`` without them is no job."""
 
     job_id: int
     job_state: Words

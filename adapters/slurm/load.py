@@ -30,17 +30,17 @@ class Running:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Its GPUs, by node."""
+        """Count its GPUs by node."""
         return {node: len(gpus) for node, gpus in self.gpus.items()}
 
     @property
     def kept(self) -> Kept:
-        """What it has of the quotas of its account."""
+        """Return what it uses of the quotas of its account."""
         return Kept(self.job.account, self.launch.gpus, self.launch.power_w)
 
     @property
     def node_w(self) -> dict[str, float]:
-        """What its GPUs of each node draw."""
+        """Return the watts that its GPUs draw, by node."""
         each_w = self.launch.power_w / self.launch.gpus
         return {node: each_w * len(gpus) for node, gpus in self.gpus.items()}
 
@@ -105,7 +105,7 @@ class Load(Drawing):
 
     @property
     def node_w(self) -> dict[str, float]:
-        """What each node draws."""
+        """Return the watts that each node draws."""
         found = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
         for running in self.ours.values():
             for node, watts in running.node_w.items():
@@ -119,7 +119,7 @@ class Load(Drawing):
 
     @property
     def foreign_node_w(self) -> dict[str, float]:
-        """What GPUs of other people's jobs draw beyond idling, by node."""
+        """Return what GPUs of other people's jobs draw beyond idling, by node."""
         kinds = {name: self.site.nodes[name] for name in self.others}
         each_w = {name: self._most_w(node) - self.idle_w(node) for name, node in kinds.items()}
         return {name: len(gpus) * each_w[name] for name, gpus in self.others.items()}
@@ -170,7 +170,7 @@ class Load(Drawing):
         return later
 
     def added_by_node(self, launch: Launch) -> dict[str, float]:
-        """What a start adds on each node to what its GPUs draw when they are idle."""
+        """Return what a start adds on each node to what its GPUs draw when they are idle."""
         each_w, nodes = launch.power_w / launch.gpus, self.site.nodes
         return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
 

@@ -77,7 +77,7 @@ class Rounds(RoundLoop[Report]):
     # -- looking -----------------------------------------------------------------------------------------
 
     def seen(self) -> Site:
-        """The cluster as it is now."""
+        """Return the cluster as it is now."""
         return read(self._snapshot(self.budget.clock()))
 
     def look(self) -> Load:

@@ -219,7 +219,7 @@ def read(snapshot: Snapshot) -> Site:
 
 
 def _jobs(queue: QueuedRows) -> tuple[dict[int, SlurmJob], list[str]]:
-    """Jobs by number, and notes on rows that have no number or no state, and are left out."""
+    """Return jobs by number, and notes on rows that are left out, without number or state."""
     notes = {
         place: note for place, row in enumerate(queue.jobs) if (note := _unnamed(place, row, queue.meta))
     }
@@ -230,7 +230,7 @@ def _jobs(queue: QueuedRows) -> tuple[dict[int, SlurmJob], list[str]]:
 
 
 def _unnamed(place: int, row: Any, meta: Any) -> str:
-    """Why a row says nothing of any job; '' where it does."""
+    """Return the note on a row without a number or a state; '' for any other."""
     try:
         part_of(NumberedRow, row, f"squeue --json: jobs[{place}]", meta)
     except InputError as error:
