@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
@@ -42,6 +42,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     policy : Policy
     budget : Budget
     journal : Journal
+    look : callable
+        Takes a snapshot.
+    actions : callable, optional
+        Makes the actions on a journal; needed to apply.
 
     Attributes
     ----------
@@ -55,19 +59,30 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     scheduler: ClassVar[str]
     """Name of our session in the journal."""
+    report: ClassVar[Callable[[], Any]]
+    """Begins a report."""
     job: ClassVar[str] = ""
     """What names of jobs are preceded by."""
 
     policy: Any
     actions: Any
 
-    def __init__(self, policy: Policy, budget: Budget, journal: Journal) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        budget: Budget,
+        journal: Journal,
+        look: Callable[..., Any],
+        actions: Callable[[RecordedSession], Any] | None = None,
+    ) -> None:
         self.policy, self.budget, self.journal, self.stop = policy, budget, journal, Event()
+        self._snapshot = look
         there = self.scheduler in journal.sessions()
         self.session: RecordedSession = (
             journal.open(self.scheduler) if there else journal.create(self.scheduler, {"cluster": _NOTHING})
         )
         self.session.goes_on = True  # the cap is kept also where nothing can be written
+        self.actions = actions(self.session) if actions is not None and policy.apply else None
         self._records: dict[str, Mapping[str, Any]] = {}
 
     def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
@@ -93,7 +108,7 @@ class RoundLoop(ABC, Generic[ReportT]):
             For answers, options or budgets that cannot be used.
         """
         load, cap = self.look(), self.budget.cap()
-        report = self.report()
+        report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
         looked, load = load, self._kept(load, cap, report)
@@ -290,12 +305,12 @@ class RoundLoop(ABC, Generic[ReportT]):
     # -- what each scheduler does in its own way ---------------------------------------------------------
 
     @abstractmethod
-    def report(self) -> ReportT:
-        """Begin a report."""
-
-    @abstractmethod
     def key(self, name: str) -> Any:
         """Our name of a job that a session has."""
+
+    @abstractmethod
+    def seen(self) -> Any:
+        """Return the cluster as it is now."""
 
     @abstractmethod
     def look(self) -> Any:
@@ -336,6 +351,10 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def start_job(self, start: Any, load: Any, cap_w: float, report: ReportT) -> str:
         """Start a job and count it, if there is room and it is not too much; '' or why it is postponed."""
+
+    @abstractmethod
+    def give_back(self) -> dict[Any, str]:
+        """Leave our jobs to the scheduler, and return them, with why where it refused."""
 
     @abstractmethod
     def end_round(self, load: Any, report: ReportT) -> None:

@@ -160,13 +160,15 @@ class StatedOptions(Strict):
         ]
         return said.model_copy(update={"options": said.options.model_copy(update={"power_w": watts})})
 
-    def absent(self, there: Collection[str]) -> dict[str, list[str]]:
-        """Power domains with members that are not among the nodes and groups of the cluster, and these."""
-        found = {
-            domain.name: [name for name in domain.members if name not in there]
-            for domain in self.power_domains
-        }
-        return {domain: members for domain, members in found.items() if members}
+    def absent(self, there: Collection[str], group: str) -> list[str]:
+        """Return notes on members of power domains that the cluster does not have."""
+        found = [(domain.name, {*domain.members} - {*there}) for domain in self.power_domains]
+        return [
+            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
+            f"GPUs and no {group} now, and count as nothing"
+            for domain, members in found
+            if members
+        ]
 
     def domains_there(self, there: Collection[str]) -> list[dict[str, Any]]:
         """Power domains as clusters have them, with the members that are there."""
@@ -185,8 +187,8 @@ def _rows(table: OptionTable, kind_of: Callable[[str], str]) -> Iterator[tuple[t
     return zip(keys, table.power_w, strict=True)
 
 
-_NAMED = 5
-"""So many are named in a note."""
+_NAMED, _NOTES = 5, 8
+"""So many are named in a note, and so many alike are noted in a round."""
 
 StatedT = TypeVar("StatedT", bound=StatedOptions)
 
@@ -207,6 +209,12 @@ def some(names: Iterable[str]) -> str:
     first = sorted(names)
     more = f" and {len(first) - _NAMED} more" if len(first) > _NAMED else ""
     return ", ".join(f"'{name}'" for name in first[:_NAMED]) + more
+
+
+def first_of(notes: Collection[str]) -> list[str]:
+    """Return the first of some notes, and how many more there are."""
+    more = len(notes) - _NOTES
+    return [*notes][:_NOTES] + [f"and {more:,} more"] * (more > 0)
 
 
 def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
@@ -240,6 +248,15 @@ def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> Opti
     """One option on each of some GPU types, for a job that says nothing: GPUs at the most that they draw."""
     watts = [gpus * options.max_power_w(kind) for kind in kinds]
     return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
+
+
+def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:
+    """Return a job that has run, with the work that is left and what stopping it would lose.
+
+    Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
+    """
+    work = record.get("remaining_work", 1.0)
+    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
 
 
 class Expansion:

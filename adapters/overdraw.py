@@ -52,10 +52,32 @@ class Drawing:
     ----------
     under : mapping of str to collection of str
         Nodes that draw through each power domain.
+    node_w : mapping of str to float
+        What each node draws.
+    foreign_node_w : mapping of str to float
+        What GPUs of jobs that are not ours draw beyond idling, by node.
     """
 
     options: Any
     under: Any
+    node_w: Any
+    foreign_node_w: Any
+
+    @property
+    def power_w(self) -> float:
+        """Return the watts that everything draws."""
+        return float(sum(self.node_w.values()))
+
+    @property
+    def drawn_w(self) -> dict[str, float]:
+        """Return the watts drawn under each cap."""
+        found = self.by_cap(self.node_w)
+        return found | {one.name: found[one.name] + one.reserved_w for one in self.options.power_domains}
+
+    @property
+    def foreign_w(self) -> dict[str, float]:
+        """Return what GPUs of jobs that are not ours draw beyond idling, under each cap."""
+        return self.by_cap(self.foreign_node_w)
 
     def by_cap(self, node_w: Mapping[str, float]) -> dict[str, float]:
         """Watts of nodes, added up under each cap."""

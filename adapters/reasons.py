@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from wattsched.adapters.tenants import Kept
+from wattsched.adapters.plan import Kept
+from wattsched.adapters.rounds import Plan
 from wattsched.inputs import listed
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.report.wording import count
@@ -23,7 +25,7 @@ class Left:
     free : list of int
         Free GPUs of each node that takes jobs.
     caps : dict of str to tuple of float
-        Watts that are drawn below each cap that its nodes are under, and that cap.
+        What draws through each cap that its nodes are under, '' for the site: its watts, and the cap.
     first : list of str
         Jobs that start there.
     """
@@ -45,6 +47,46 @@ class Need:
     gpus: int
     times: int
     added_w: float
+
+
+def left_of(
+    load: Any,
+    cap_w: float,
+    pools: Mapping[str, str],
+    free: Mapping[str, int],
+    starts: Iterable[tuple[str, Iterable[str]]],
+) -> dict[str, Left]:
+    """Return the GPUs and watts that the starts of a round leave in each pool.
+
+    Parameters
+    ----------
+    load : Drawing
+        When the starts have been done.
+    pools : mapping of str to str
+        Pool of each node.
+    free : mapping of str to int
+        Free GPUs of the nodes that take jobs.
+    starts : iterable of tuple
+        Name of each job that starts, and its nodes.
+    """
+    drawn_w, found = load.drawn_w, dict[str, Left]()
+    caps = {node: {"": (drawn_w[""], cap_w)} for node in pools}
+    for domain in load.options.power_domains:
+        for node in caps.keys() & set(load.under[domain.name]):
+            caps[node][f"'{domain.name}'"] = drawn_w[domain.name], domain.power_cap_w
+    for node, pool in pools.items():
+        left = found.setdefault(pool, Left(caps=caps[node]))
+        left.free += [free[node]] if node in free else []
+    for name, nodes in starts:
+        for pool in {pools[node] for node in nodes}:
+            found[pool].first.append(name)
+    return found
+
+
+def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the jobs told to a session that neither run nor are started by a plan."""
+    starting = {str(start.name) for start in plan.starts}
+    return [job for job in jobs if "current" not in job and job["name"] not in starting]
 
 
 def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> str:
@@ -84,28 +126,33 @@ def _too_few(need: Need, left: Mapping[str, Left]) -> str:
 
 
 def _over(need: Need, left: Left) -> tuple[float, str] | None:
-    """By how many watts an option is over the first cap that it does not keep, and how that reads."""
+    """By how many watts the first cap that an option does not keep would be broken, and how that reads."""
     for name, (drawn_w, cap_w) in left.caps.items():
-        if (needs_w := drawn_w + need.added_w) > cap_w:
-            return needs_w - cap_w, f"needs {_unlike(needs_w, cap_w, name)}"
+        if (then_w := drawn_w + need.added_w) > cap_w:
+            then, cap = _unlike(then_w, cap_w)
+            return then_w - cap_w, f"{name or 'the site'} would draw {then} with it, of a cap of {cap}"
     return None
 
 
-def _unlike(power_w: float, most_w: float, name: str) -> str:
-    """Two amounts in kilowatts, with as many digits as tell them apart."""
-    digits = next((n for n in (1, 2, 3) if f"{power_w / 1e3:.{n}f}" != f"{most_w / 1e3:.{n}f}"), 6)
-    return f"{power_w / 1e3:,.{digits}f} kW, the {name} is {most_w / 1e3:,.{digits}f} kW"
+def _unlike(*powers_w: float) -> list[str]:
+    """Format amounts in kilowatts, with as many digits as tell them apart."""
+    told = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
+    return next((texts for texts in told if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w])
 
 
-def why_over_quota(needs: Iterable[Need], name: str, tenant: Tenant, kept: Iterable[Kept]) -> str:
-    """How what a tenant's jobs have leaves too little for another one; empty where it does not.
+def why_over_quota(
+    needs: Iterable[Need], name: str | None, tenants: Mapping[str, Tenant], kept: Iterable[Kept]
+) -> str:
+    """How what a tenant's jobs have leaves too little for another one; empty where there is no tenant.
 
     Parameters
     ----------
     kept : iterable of Kept
         What jobs have that go on or start, of all tenants.
     """
-    own = [one for one in kept if one.tenant == name]
+    if name is None:
+        return ""
+    tenant, own = tenants[name], [one for one in kept if one.tenant == name]
     gpus, power_w = sum(one.gpus for one in own), sum(one.power_w for one in own)
     fewest = min((need.gpus * need.times for need in needs), default=0)
     if tenant.gpus is not None and gpus + fewest > tenant.gpus + (tenant.borrow_gpus or 0):

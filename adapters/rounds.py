@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from wattsched.adapters.quarantine import why
 from wattsched.instances.errors import InputError
@@ -68,6 +68,9 @@ class Report:
         What else an operator should know.
     """
 
+    also_done: ClassVar[Mapping[str, str]] = {}
+    """Other actions on jobs, and the attribute that has the jobs."""
+
     number: int = 0
     time_s: float = 0.0
     running: int = 0
@@ -96,6 +99,13 @@ class Report:
         """Say once of jobs that were not stopped why."""
         told = [f"{kind}{name} was not stopped: {why}" for name, why in jobs.items()]
         self.notes += [note for note in told if note not in self.notes]
+
+    @property
+    def jobs(self) -> dict[str, dict[Any, str]]:
+        """Return the jobs by what is done to them."""
+        own = {what: getattr(self, name) for what, name in self.also_done.items()}
+        done = {"start": self.started, "stop": self.stopped}
+        return {**done, **own, "postpone": self.postponed, "wait": self.waiting}
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -150,16 +160,17 @@ def tell(
     jobs: list[dict[str, Any]],
     *,
     cap_w: float,
-    objective: str,
-    round_s: float,
-    change_cost: float,
-    tenants: Mapping[str, Any],
-    carbon_g_per_kwh: float | None,
+    **site: Any,
 ) -> dict[str, str]:
     """Tell a session of everything as it is now, instead of all that it had.
 
     A job that cannot be understood is taken out of `jobs` where it waits; one that runs is told as what it
     was launched as. Where not even that can be told it is taken out, too, and is others' load.
+
+    Parameters
+    ----------
+    **site
+        What else a session is told of its site, as the objective.
 
     Returns
     -------
@@ -173,15 +184,8 @@ def tell(
     """
     if before := session.session.to_instance().by_column().names:
         session.remove(before)
-    site: dict[str, Any] = {
-        "power_w": None if math.isinf(cap_w) else max(cap_w, 1e-3),
-        "objective": objective,
-        "round_s": round_s,
-        "change_cost": change_cost,
-        "tenants": tenants,
-        "carbon_g_per_kwh": carbon_g_per_kwh,
-    }
-    session.update(cluster=cluster, **site)
+    power_w = None if math.isinf(cap_w) else max(cap_w, 1e-3)
+    session.update(cluster=cluster, power_w=power_w, **site)
     left_out, by_name = dict(_refused(session, jobs)), {job["name"]: job for job in jobs}
     launched = [_as_launched(by_name[name]) for name in left_out if "current" in by_name[name]]
     untold = dict(_refused(session, launched))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,22 +30,14 @@ _COLUMNS = 80
 _LASTING = ("postpone", "wait")
 """What is said of jobs that lasts from round to round; all else is done once."""
 
+_MANY, _NAMED = 20, 3
+"""Jobs with the same reason of which each has a line, and those that are named where they are more."""
+
 _LOG = 10_000
 """Columns where standard error is a log, of which a line is one thing that happened."""
 
-ReportT = TypeVar("ReportT", bound="Report")
 Jobs = Mapping[str, Mapping[Any, str]]
 """What is done -> to which jobs, and how."""
-
-
-def require_sense(shadow: bool, do_apply: bool, journal: str | None, snapshot: str | None) -> None:
-    """Refuse options that do not go together."""
-    if shadow == do_apply:
-        raise BadInput("give one of --shadow, which changes nothing, and --apply")
-    if do_apply and snapshot is not None:
-        raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
-    if do_apply and journal is None:
-        raise BadInput("--apply needs --journal FILE, which keeps what was done")
 
 
 @contextmanager
@@ -93,19 +86,13 @@ def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]
         yield RoundMetrics(app.state.service.metrics).note
 
 
-metrics_at = click.option(
-    "--metrics", metavar="[HOST:]PORT", help="Figures of the rounds for Prometheus, at /metrics."
-)
-
-
 def follow(
-    rounds: Iterable[ReportT | Exception],
-    jobs_of: Callable[[ReportT], Jobs],
+    rounds: Iterable[Report | Exception],
     *,
     once: bool,
     as_json: bool,
     do_apply: bool,
-    note: Callable[[ReportT | Exception], None] = lambda _: None,
+    note: Callable[[Report | Exception], None] = lambda _: None,
 ) -> int:
     """Tell of each round, and what it did to which jobs; the exit code.
 
@@ -119,7 +106,7 @@ def follow(
     from wattsched.adapters.measured import notify
     from wattsched.instances.errors import InputError
 
-    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, Mapping[Any, str]]()
+    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, dict[Any, str]]()
     for told in rounds:
         note(told)
         notify()
@@ -131,7 +118,7 @@ def follow(
             document: dict[str, Any] = {"error": str(told), "alarms": [str(told)]}
         else:
             code = 0
-            jobs = dict(jobs_of(told))
+            jobs = told.jobs
             notes = [note for note in told.notes if note not in noted]
             news = {} if as_json else _news(jobs, before, do_apply)
             alarms = [alarm for alarm in told.alarms if alarm not in alarmed]
@@ -167,6 +154,18 @@ def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
     }
 
 
+def _together(jobs: Mapping[Any, str]) -> Iterator[tuple[str, str]]:
+    """Yield jobs and their reasons; many jobs with the same reason are one entry of three names."""
+    counts, told = Counter(jobs.values()), set[str]()
+    for name, how in jobs.items():
+        if counts[how] <= _MANY:
+            yield str(name), how
+        elif how not in told:
+            told.add(how)
+            first = [str(one) for one, why in jobs.items() if why == how][:_NAMED]
+            yield f"{', '.join(first)} and {counts[how] - _NAMED:,} others", how
+
+
 def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list[str]) -> None:
     """A line on standard error, and what is to be known besides."""
     from wattsched.report.terminal import console, line
@@ -196,8 +195,8 @@ def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list
         "".join(f"{'; ' if i == 0 else ', '}{part}" for i, part in enumerate(filter(None, about))),
     )
     for what, some in news.items():
-        for name, how in some.items():
-            line(out, f"{what} {name}: {how}", indent=2)
+        for names, how in _together(some):
+            line(out, f"{what} {names}: {how}", indent=2)
     for alarm in alarms:
         line(out, ("ALARM", "bold red"), f": {alarm}", indent=2)
     for note in notes:

@@ -272,14 +272,13 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     )
 
 
-journal_quota = click.option(
-    "--journal-quota",
-    type=Number(above=0),
-    default=1000.0,
-    show_default=True,
-    metavar="MB",
-    help="Megabytes that the journal may have; from four fifths on older rounds are given up.",
-)
+JOURNAL_QUOTA: dict[str, Any] = {
+    "type": Number(above=0),
+    "default": 1000.0,
+    "show_default": True,
+    "metavar": "MB",
+    "help": "Megabytes that the journal may have; from four fifths on older rounds are given up.",
+}
 """Option of the commands that write a journal."""
 
 
@@ -333,10 +332,12 @@ def option_name(parameter: str) -> str:
 
 
 def descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the description of each parameter in a function's docstring."""
+    """Return the description of each parameter in the docstring of a function, or of a class and its bases."""
+    told: dict[str, str] = {}
+    if isinstance(function, type) and function.__base__ is not None:
+        told |= descriptions(function.__base__)
     _, _, section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
     section = re.split(r"\n\n?\w+\n-+\n", section)[0]
-    told: dict[str, str] = {}
     for match in re.finditer(r"^(\w[\w, ]*?)(?: :.*)?\n((?:    .*\n?)+)", section, flags=re.MULTILINE):
         text = " ".join(match[2].split()).replace("`", "")
         told |= dict.fromkeys(match[1].split(", "), text)

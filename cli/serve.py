@@ -14,7 +14,7 @@ import click
 from wattsched.cli.failures import BadInput, reason
 from wattsched.cli.files import stray_output_to_stderr
 from wattsched.cli.outputs import Command, require_extra
-from wattsched.cli.parameters import Whole, filling, journal_quota, refuse_given
+from wattsched.cli.parameters import JOURNAL_QUOTA, Whole, filling, refuse_given
 from wattsched.report.wording import printable
 from wattsched.serve.limits import Limits
 
@@ -52,7 +52,7 @@ DEFAULT_PORT = 8765
     show_default=True,
     help="Newest rounds that the journal keeps.",
 )
-@journal_quota
+@click.option("--journal-quota", **JOURNAL_QUOTA)
 @filling("limits", Limits)
 def command(
     journal_file: str,

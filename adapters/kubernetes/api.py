@@ -95,6 +95,15 @@ class Api:
         except ValueError as error:
             raise KubernetesError(f"the API server answers no JSON: {echo(error, '', 200)}") from None
 
+    def call_or_none(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """As `call`; None for what is not there."""
+        try:
+            return self.call(method, *arguments)
+        except KubernetesError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def _answer(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Ask, and once more with what the configuration says now if the server does not know us."""
         from kubernetes import client
@@ -183,12 +192,7 @@ class Api:
         KubernetesError
             As `call`.
         """
-        try:
-            found: dict[str, Any] = self.call(self.core.read_namespaced_pod, name, namespace)
-        except KubernetesError as error:
-            if error.status == 404:
-                return None
-            raise
+        found: dict[str, Any] | None = self.call_or_none(self.core.read_namespaced_pod, name, namespace)
         return found
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:

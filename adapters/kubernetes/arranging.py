@@ -8,12 +8,12 @@ from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
 from wattsched.adapters.kubernetes.options import KubeJob, complete
-from wattsched.adapters.kubernetes.plan import Round, Start
+from wattsched.adapters.kubernetes.plan import Start
 from wattsched.adapters.kubernetes.reading import KubePod
 from wattsched.adapters.kubernetes.room import Room
-from wattsched.adapters.reasons import Left, Need, why_over_quota, why_waiting
+from wattsched.adapters.plan import Kept, Round
+from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.tenants import Kept
 
 
 def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
@@ -41,21 +41,22 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
     """Why jobs that were told to the session are not among the starts of a plan."""
     load = round.load
-    later, starting = load.after(plan.stops), {start.job.name for start in plan.starts}
+    later, tenants = load.after(plan.stops), load.options.tenants
     for start in plan.starts:
         placed(start, later)
-    room, left, tenants = Room(later), _left(later, plan, cap_w), load.options.tenants
+    pools = {node: pool for node, pool in load.pools.of_node.items() if pool in load.pools.sample}
+    free = {name: later.free(node) for name, node in later.site.nodes.items() if node.ready}
+    starts = [(start.job.name, {one.node for one in start.bindings}) for start in plan.starts]
+    room, left = Room(later), left_of(later, cap_w, pools, free, starts)
     staying = [one for one in round.jobs if "current" in one and one["name"] not in plan.stops]
     gone_on = [(one.get("tenant"), one["current"]["gpus"], one["options"]["power_w"][0]) for one in staying]
     begun = [(load.options.tenant_of(one.job.pods[0]), one.job.gpus, one.power_w) for one in plan.starts]
     kept = [*round.kept, *(Kept(tenant, *used) for tenant, *used in (*gone_on, *begun) if tenant)]
     found = dict[str, str]()
-    for record in round.jobs:
-        if "current" in record or record["name"] in starting:
-            continue
-        job, tenant = complete(load.waiting[record["name"]]), record.get("tenant")
+    for record in undecided(plan, round.jobs):
+        job = complete(load.waiting[record["name"]])
         needs = list(_needs(record, job, later))
-        quota = why_over_quota(needs, tenant, tenants[tenant], kept) if tenant else ""
+        quota = why_over_quota(needs, record.get("tenant"), tenants, kept)
         if not quota and len(job.pods) > 1:
             quota = "its nodes would not be whole"
         open_to = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
@@ -74,23 +75,6 @@ def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Nee
         added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * later.pools.idle_w[pool])
     for pool, more_w in added_w.items():
         yield Need(pool, job.pods[0].gpus, len(job.pods), more_w)
-
-
-def _left(later: Load, plan: Plan, cap_w: float) -> dict[str, Left]:
-    """What there is in each pool when the plan has been carried out."""
-    above = {"cap": (later.power_w, cap_w)}
-    caps = {one.name: (later.domain_w(one.name), one.power_cap_w) for one in later.options.power_domains}
-    found = {
-        pool: Left(caps=above | {f"cap of '{name}'": caps[name] for name in later.domains_of(node.name)})
-        for pool, node in later.pools.sample.items()
-    }
-    for node in later.site.nodes.values():
-        if node.ready and (pool := later.pools.of_node[node.name]) in found:
-            found[pool].free.append(later.free(node))
-    for start in plan.starts:
-        for pool in {later.pools.of_node[one.node] for one in start.bindings}:
-            found[pool].first.append(start.job.name)
-    return found
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:

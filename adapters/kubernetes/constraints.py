@@ -109,17 +109,6 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
     odd: str = ""
 
-    @property
-    def keys(self) -> set[str]:
-        """Labels that it looks at."""
-        found = {key for key, _ in self.selector}
-        return found | {one.key for term in self.terms or () for one in term.labels or ()}
-
-    @property
-    def names_nodes(self) -> bool:
-        """Whether it looks at the names of nodes."""
-        return any(term.fields for term in self.terms or ())
-
     def allow(self, name: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> bool:
         """Whether a node will do."""
         if any(labels.get(key) != value for key, value in self.selector):

@@ -98,12 +98,7 @@ class Lease(HeldLease):
             self._write(found, {"leaseDurationSeconds": 1})
 
     def _found(self) -> Any:
-        try:
-            return self.api.call(self.api.leases.read_namespaced_lease, self.name, self.namespace)
-        except KubernetesError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
+        return self.api.call_or_none(self.api.leases.read_namespaced_lease, self.name, self.namespace)
 
     def _write(self, found: Any, spec: Mapping[str, Any]) -> None:
         """Make it, or replace it if it still is as it was found."""

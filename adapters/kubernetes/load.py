@@ -75,6 +75,8 @@ class Load(Drawing):
         These pods.
     node_w : dict of str to float
         What each node draws.
+    foreign_node_w : dict of str to float
+        How much of it GPUs of pods that are not ours draw beyond idling.
     soon_w : dict of str to float
         How much of it pods that are about to go take with them.
     """
@@ -99,32 +101,12 @@ class Load(Drawing):
     _added_w: dict[str, float] = field(default_factory=dict)
     _room: dict[str, dict[str, float]] = field(default_factory=dict)
     under: dict[str, list[str]] = field(default_factory=dict)
-    _foreign_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    foreign_node_w: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def running(self) -> int:
         """Jobs of ours that have nodes."""
         return len(self.ours | self.announced)
-
-    @property
-    def power_w(self) -> float:
-        """What everything draws."""
-        return sum(self.node_w.values())
-
-    def domain_w(self, domain: str) -> float:
-        """What is drawn through a power domain."""
-        reserved_w = {one.name: one.reserved_w for one in self.options.power_domains}[domain]
-        return reserved_w + sum(self.node_w[node] for node in self.under[domain])
-
-    @property
-    def drawn_w(self) -> dict[str, float]:
-        """What is drawn under each cap; that of the site has no name."""
-        return {"": self.power_w} | {domain: self.domain_w(domain) for domain in self.under}
-
-    @property
-    def foreign_w(self) -> dict[str, float]:
-        """What GPUs of pods that are not ours draw beyond idling, under each cap."""
-        return self.by_cap(self._foreign_w)
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -148,10 +130,6 @@ class Load(Drawing):
     def after(self, stops: Iterable[str]) -> Load:
         """The same when jobs have stopped, and what is leaving has left."""
         return self.without([*self.leaving, *(pod for name in stops for pod in self.ours[name].pods)])
-
-    def domains_of(self, node: str) -> list[str]:
-        """Power domains that a node is in."""
-        return [domain for domain, nodes in self.under.items() if node in nodes]
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""
@@ -270,37 +248,34 @@ def load_of(
         load.under[domain.name] = [
             node.name for node in site.nodes.values() if members & {node.name, *groups_above(node, options)}
         ]
-    present: dict[str, list[KubePod]] = defaultdict(list)
+    present = list[KubePod]()
     for pod in site.pods.values():
         if pod.present and pod.node in site.nodes:
             _count_present(load, pod, present, launches.of(pod) if ours(pod) else None)
-    load.ours = {name: _job(name, pods) for name, pods in present.items()}
-    announced: dict[str, list[KubePod]] = defaultdict(list)
+    load.ours = _jobs(present)
     for uid, one in held.items():
         if one.node in site.nodes:
             load.coming.append(Binding(site.pods[uid], one.node, _sound(one.launch, load.idle_w(one.node))))
             load.take(load.coming[-1])
-            announced[job_key(site.pods[uid])].append(site.pods[uid])
-    load.announced = {name: _job(name, pods) for name, pods in announced.items()}
-    missing: dict[str, list[KubePod]] = defaultdict(list)
-    for pod in waiting:
-        missing[job_key(pod)].append(pod)
-    jobs = {name: _job(name, pods) for name, pods in missing.items()}
+    load.announced = _jobs(one.pod for one in load.coming)
+    jobs = _jobs(waiting)
     load.late = {name: job for name, job in jobs.items() if name in load.ours}
     load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
     for name, job in load.late.items():
-        coming = [held[pod.uid].node for pod in announced.get(name, ())]
+        coming = [one.node for one in load.coming if job_key(one.pod) == name]
         _join(load, job, load.ours[name], coming)
     return load
 
 
-def _job(name: str, pods: list[KubePod]) -> KubeJob:
-    return KubeJob(name, tuple(sorted(pods, key=lambda pod: pod.name)))
+def _jobs(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
+    """Group pods into jobs, by name."""
+    found = defaultdict[str, list[KubePod]](list)
+    for pod in pods:
+        found[job_key(pod)].append(pod)
+    return {name: KubeJob(name, tuple(sorted(of, key=lambda pod: pod.name))) for name, of in found.items()}
 
 
-def _count_present(
-    load: Load, pod: KubePod, present: dict[str, list[KubePod]], launch: Launch | None
-) -> None:
+def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Launch | None) -> None:
     node = load.site.nodes[pod.node]
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
@@ -314,10 +289,10 @@ def _count_present(
         load.soon_w[pod.node] += added_w
         load.leaving.append(pod)
     elif launch is not None and not pod.leaving:
-        present[job_key(pod)].append(pod)
+        present.append(pod)
         load.launches[pod.uid] = launch
     if launch is None and not pod.leaving:
-        load._foreign_w[pod.node] += added_w
+        load.foreign_node_w[pod.node] += added_w
 
 
 def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from wattsched.adapters import rounds
-from wattsched.adapters.budget import Budget, Cap
-from wattsched.adapters.kubernetes.actions import Actions
+from wattsched.adapters.budget import Cap
 from wattsched.adapters.kubernetes.arranging import arranged, placed, queued
 from wattsched.adapters.kubernetes.load import Binding, Load, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
-from wattsched.adapters.kubernetes.plan import Round, Start, plan_of, round_of
-from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, read
-from wattsched.adapters.kubernetes.snapshot import Snapshot
+from wattsched.adapters.kubernetes.plan import Start, plan_of, round_of
+from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
 from wattsched.adapters.loop import RoundLoop
+from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
 from wattsched.serve.database import JournalError
-from wattsched.serve.journal import Journal
-from wattsched.serve.recorded import RecordedSession
 
 _ATTEMPTS = 4
 """Decisions at most, after the first one, until one moves nothing, and all that it starts has room."""
@@ -58,47 +56,34 @@ class Report(rounds.Report):
         Pods that were bound after others of their gang, and where.
     """
 
+    also_done: ClassVar[Mapping[str, str]] = {"join": "joined"}
+
     joined: dict[str, str] = field(default_factory=dict)
 
 
 class Rounds(RoundLoop[Report]):
-    """Rounds on one cluster.
-
-    Parameters
-    ----------
-    policy, budget, journal
-        As `RoundLoop` has them.
-    look : callable
-        Takes a snapshot, such as that of a `Mirror`.
-    actions : callable, optional
-        Makes the actions on a journal; needed to apply.
-    """
+    """Rounds on one cluster."""
 
     scheduler = "kubernetes"
     report = Report
 
-    def __init__(
-        self,
-        policy: Policy,
-        budget: Budget,
-        journal: Journal,
-        look: Callable[[], Snapshot],
-        actions: Callable[[RecordedSession], Actions] | None = None,
-    ) -> None:
-        super().__init__(policy, budget, journal)
-        self._snapshot = look
-        self.actions = actions(self.session) if actions is not None and policy.apply else None
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         if self.actions is not None and self.actions.looks_at_volumes:
-            options = policy.options.model_copy(update={"claims_on_any_node": True})
-            self.policy = replace(policy, options=options)
+            options = self.policy.options.model_copy(update={"claims_on_any_node": True})
+            self.policy = replace(self.policy, options=options)
 
     # -- looking -----------------------------------------------------------------------------------------
+
+    def seen(self) -> Site:
+        """Return the cluster as it is now."""
+        return read(self._snapshot(), self.policy.options.gpu_label)
 
     def look(self) -> Load:
         """Who uses which GPU now."""
         if self.actions is not None:
             self.actions.wait_until_seen()
-        site = read(self._snapshot(), self.policy.options.gpu_label)
+        site = self.seen()
         held = self.actions.held(site) if self.actions is not None else {}
         launches = self.actions.launches if self.actions is not None else None
         return load_of(site, self.policy.options, self.policy.ours, held, launches)
@@ -144,13 +129,12 @@ class Rounds(RoundLoop[Report]):
 
     def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
         """What the session decides, and can be done; None where there is no decision."""
-        plan = self._solved(round, report)
-        for attempt in range(_ATTEMPTS):
-            if plan is None or not self._mended(plan, round, cap_w, last=attempt == _ATTEMPTS - 1):
+        for left in reversed(range(_ATTEMPTS + 1)):
+            if (decision := self.solve(round, report)) is None:
+                return None
+            plan = plan_of(round, decision)
+            if not left or not self._mended(plan, round, cap_w, last=left == 1):
                 break
-            plan = self._solved(round, report)
-        if plan is None:
-            return None
         starts, roomless = arranged(plan, round.load)
         report.note_not_stopped(round.guarded)
         plan = replace(plan, starts=starts)
@@ -165,7 +149,8 @@ class Rounds(RoundLoop[Report]):
 
     def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
         """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
-        if guarded := self._guarded(plan.stops, round):
+        if guarded := self.refused(plan.stops, round.load):
+            round.guarded.update(guarded)
             self._pin(guarded, round)
             self.tell(round, cap_w)
             return True
@@ -199,17 +184,6 @@ class Rounds(RoundLoop[Report]):
             return {}
         return {name: why for name in stops if (why := self.actions.guarded(load.ours[name]))}
 
-    def _guarded(self, stops: Mapping[str, str], round: Round) -> dict[str, str]:
-        """The same; the round has them from now on."""
-        refused = self.refused(stops, round.load)
-        round.guarded.update(refused)
-        return refused
-
-    def _solved(self, round: Round, report: Report) -> Plan | None:
-        """What a decision asks for; None where there is none."""
-        decision = self.solve(round, report)
-        return None if decision is None else plan_of(round, decision)
-
     # -- doing -------------------------------------------------------------------------------------------
 
     def stop_job(self, name: str, why: str, load: Load) -> str:
@@ -238,8 +212,7 @@ class Rounds(RoundLoop[Report]):
 
     def give_back(self) -> dict[str, str]:
         """Take what we wrote off all pods; of which, and why not."""
-        pods = read(self._snapshot(), self.policy.options.gpu_label).pods.values()
-        found: dict[str, str] = self.actions.give_back(pods)
+        found: dict[str, str] = self.actions.give_back(self.seen().pods.values())
         return found
 
     def end_round(self, load: Load, report: Report) -> None:

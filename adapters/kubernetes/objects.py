@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from wattsched.adapters.kubernetes.constraints import Taint, Toleration
 from wattsched.instances.errors import shown
+
+ItemT = TypeVar("ItemT")
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
 _SUFFIXES = {
@@ -50,14 +52,15 @@ def _none_is_empty(value: Any) -> Any:
     return {} if value is None else value
 
 
-def nothing_for_null(value: Any) -> Any:
-    """An empty list where the API says null."""
+def _nothing_for_null(value: Any) -> Any:
     return [] if value is None else value
 
 
 Quantity = Annotated[float, BeforeValidator(quantity), Field(allow_inf_nan=False)]
 Resources = Annotated[dict[str, Quantity], BeforeValidator(_none_is_empty)]
 Texts = Annotated[dict[str, str], BeforeValidator(_none_is_empty)]
+Several = Annotated[list[ItemT], BeforeValidator(_nothing_for_null)]
+"""A list, empty where the API says null."""
 Moment = Annotated[float | None, BeforeValidator(_time_s)]
 
 
@@ -65,12 +68,6 @@ class KubeObject(BaseModel):
     """A part of an object of the API; what else it has is not looked at."""
 
     model_config = ConfigDict(extra="ignore")
-
-
-class Owner(KubeObject):
-    """What an object belongs to."""
-
-    controller: bool | None = None
 
 
 class Metadata(KubeObject):
@@ -83,7 +80,6 @@ class Metadata(KubeObject):
     annotations: Texts = {}
     creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
     deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
-    owners: Annotated[list[Owner], BeforeValidator(nothing_for_null), Field(alias="ownerReferences")] = []
 
 
 class Needs(KubeObject):
@@ -104,11 +100,8 @@ class Container(KubeObject):
     """Container of a pod."""
 
     resources: Needs = Needs()
-    ports: Annotated[list[Port], BeforeValidator(nothing_for_null)] = []
+    ports: Several[Port] = []
     restart: Annotated[str | None, Field(alias="restartPolicy")] = None
-
-
-Containers = Annotated[list[Container], BeforeValidator(nothing_for_null)]
 
 
 class Volume(KubeObject):
@@ -123,19 +116,17 @@ class PodSpec(KubeObject):
 
     node: Annotated[str | None, Field(alias="nodeName")] = None
     scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
-    containers: Containers = []
-    first: Annotated[Containers, Field(alias="initContainers")] = []
+    containers: Several[Container] = []
+    first: Annotated[Several[Container], Field(alias="initContainers")] = []
     overhead: Resources = {}
-    claims: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="resourceClaims")] = []
-    gates: Annotated[list[Any], BeforeValidator(nothing_for_null), Field(alias="schedulingGates")] = []
+    claims: Annotated[Several[Any], Field(alias="resourceClaims")] = []
+    gates: Annotated[Several[Any], Field(alias="schedulingGates")] = []
     limit_s: Annotated[float | None, Field(alias="activeDeadlineSeconds")] = None
     selector: Annotated[Texts, Field(alias="nodeSelector")] = {}
     affinity: Any = None
-    spread: Annotated[
-        list[Any], BeforeValidator(nothing_for_null), Field(alias="topologySpreadConstraints")
-    ] = []
-    tolerations: Annotated[list[Toleration], BeforeValidator(nothing_for_null)] = []
-    volumes: Annotated[list[Volume], BeforeValidator(nothing_for_null)] = []
+    spread: Annotated[Several[Any], Field(alias="topologySpreadConstraints")] = []
+    tolerations: Several[Toleration] = []
+    volumes: Several[Volume] = []
 
 
 class PodStatus(KubeObject):
@@ -157,7 +148,7 @@ class NodeSpec(KubeObject):
     """What an administrator says of a node."""
 
     unschedulable: bool | None = None
-    taints: Annotated[list[Taint], BeforeValidator(nothing_for_null)] = []
+    taints: Several[Taint] = []
 
 
 class Condition(KubeObject):
@@ -172,7 +163,7 @@ class NodeStatus(KubeObject):
 
     allocatable: Resources = {}
     capacity: Resources = {}
-    conditions: Annotated[list[Condition], BeforeValidator(nothing_for_null)] = []
+    conditions: Several[Condition] = []
 
 
 class Node(KubeObject):

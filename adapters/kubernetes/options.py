@@ -420,13 +420,12 @@ def pools_of_site(
     view = PoolView({}, {}, {}, divided(plain, claims, together=together, free=free), {}, {})
     for name, pool in view.of_node.items():
         kind, node = kinds[name], site.nodes[name]
+        view.members[pool] = view.members.get(pool, frozenset()) | {name}
         if pool not in view.kind:
             view.kind[pool], view.size[pool] = kind, node.gpus
             view.idle_w[pool] = options.gpu_type(kind).idle_power_w
             if options.knows(kind):
                 view.sample[pool] = node
-    for name, pool in view.of_node.items():
-        view.members[pool] = view.members.get(pool, frozenset()) | {name}
     return view
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from wattsched.adapters.kubernetes.load import Binding, Load
@@ -22,12 +22,11 @@ from wattsched.adapters.kubernetes.options import (
 )
 from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.kubernetes.room import Room, with_room
-from wattsched.adapters.kubernetes.site import domains_there
-from wattsched.adapters.options import OF_MODELS, Expansion
+from wattsched.adapters.options import OF_MODELS, Expansion, under_way
+from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan, start_text
-from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.session_decision import SessionDecision
@@ -56,34 +55,6 @@ class Start:
         for one in self.bindings:
             gpus[one.node] += one.launch.gpus
         return start_text(gpus, self.bindings[0].launch, self.power_w)
-
-
-@dataclass(frozen=True)
-class Round:
-    """What a session is told, and which jobs that wait it is not told of, and why.
-
-    Attributes
-    ----------
-    kept : list of Kept
-        What jobs of tenants have that no decision stops.
-    clock : Clock
-        The time that the decision has.
-    guarded : dict of str to str
-        Jobs whose eviction would be refused, and why; they are not to be stopped.
-    """
-
-    load: Load
-    cluster: dict[str, Any]
-    jobs: list[dict[str, Any]]
-    left_out: dict[str, str]
-    kept: list[Kept]
-    clock: Clock = field(default_factory=Clock)
-    guarded: dict[str, str] = field(default_factory=dict)
-
-    def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
-        """What is left of the quotas of namespaces, in a round of so many seconds."""
-        options = self.load.options
-        return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 
 
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
@@ -178,7 +149,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
             each_w = record["options"]["power_w"][0] / record["options"]["gpus"][0]
             own[node] += gpus
             own_w[node] += gpus * (each_w - load.idle_w(node))
-    nodes, groups = list[dict[str, Any]](), dict[str, dict[str, Any]]()
+    nodes, groups = list[dict[str, Any]](), dict[str, str | None]()
     next_free = dict[str, int]()
     for node in load.site.nodes.values():
         fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
@@ -196,8 +167,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
         row |= {"unavailable": list(range(shut))} if shut else {}
         if above := groups_above(node, load.options):
             row["parent"] = above[-1]
-            for name, parent in zip(above, [None, *above], strict=False):
-                groups[name] = {"name": name, "level": "group"} | ({"parent": parent} if parent else {})
+            groups |= dict(zip(above, [None, *above], strict=False))
         next_free[node.name] = shut
         nodes.append(row)
     for record in records:
@@ -205,15 +175,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
             begin = next_free[node]
             next_free[node] += len(numbers)
             record["current"]["nodes"][node] = list(range(begin, next_free[node]))
-    kinds = sorted(set(load.pools.kind.values()))
-    return {
-        "name": "kubernetes",
-        "gpu_types": {kind: load.options.gpu_type(kind).model_dump(exclude_unset=True) for kind in kinds},
-        "nodes": nodes,
-        "groups": list(groups.values()),
-        "power_domains": domains_there(load.site, load.options),
-        "capacity": "nodes",
-    }
+    return cluster_row("kubernetes", load.options, set(load.pools.kind.values()), nodes, groups, "group")
 
 
 def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
@@ -233,22 +195,12 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
     power_w = sum(load.launches[pod.uid].power_w for pod in job.pods)
     table = {"gpus": [job.gpus], "pool": [pool], "power_w": [power_w], "rate": [launch.rate]}
     table |= {name: [value] for name, value in launch.settings.items()}
-    ran_s, work = max(0.0, load.site.time_s - job.begun_s), said.get("remaining_work", 1.0)
-    each = job.pods[0].gpus
-    return {
-        # Who states restart_s goes on from a checkpoint. All others begin anew.
-        "restart_s": ran_s,
-        **{name: value for name, value in said.items() if name not in OF_MODELS},
-        "options": table,
-        "pools": [pool],
-        "remaining_work": max(0.01 * work, work - launch.rate * ran_s),
-        "current": {
-            "gpus": job.gpus,
-            "pool": pool,
-            "nodes": {node: list(range(each * pods)) for node, pods in on_nodes.items()},
-            **launch.settings,
-        },
-    }
+    each, settings = job.pods[0].gpus, launch.settings
+    nodes = {node: list(range(each * pods)) for node, pods in on_nodes.items()}
+    record = {name: value for name, value in said.items() if name not in OF_MODELS}
+    record |= {"options": table, "pools": [pool]}
+    record |= {"current": {"gpus": job.gpus, "pool": pool, "nodes": nodes, **settings}}
+    return under_way(record, max(0.0, load.site.time_s - job.begun_s), launch.rate)
 
 
 def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
@@ -263,20 +215,16 @@ def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Compare a decision with what runs."""
     load = round.load
-    records = {record["name"]: record for record in round.jobs}
-    option = dict(zip(decision.ids, decision.option.tolist(), strict=True))
     starts, stops, moved, decided = list[Start](), _stuck(load), list[str](), set[str]()
-    for row in decision.assignments:
-        record, nodes = records[row.job], {node: len(gpus) for node, gpus in row.nodes.items()}
+    for row, record, place, nodes in assigned(round.jobs, decision):
         decided.add(row.job)
         held = record.get("current")
         if held is None:
-            starts.append(
-                _start(complete(load.waiting[row.job]), nodes, record["options"], option[row.job], load)
-            )
+            starts.append(_start(complete(load.waiting[row.job]), nodes, record["options"], place, load))
         elif nodes != {node: len(gpus) for node, gpus in held["nodes"].items()}:
             moved.append(row.job)
-    stops |= {name: "is to wait" for name, one in records.items() if "current" in one and name not in decided}
+    running = [record["name"] for record in round.jobs if "current" in record]
+    stops |= {name: "is to wait" for name in running if name not in decided}
     stops = {name: why for name, why in stops.items() if name not in round.guarded}
     return Plan(starts, stops, round.left_out | dict(decision.reasons), moved)
 

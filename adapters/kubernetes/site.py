@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import UNLABELLED, KubeNode, KubePod, Site
 from wattsched.adapters.names import Stated
-from wattsched.adapters.options import some
-
-MOST_NOTES = 8
-"""Pods that are noted in a round."""
+from wattsched.adapters.options import first_of, some
 
 
 def usable(site: Site, options: KubernetesOptions) -> Site:
@@ -29,12 +25,8 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
             strange[node.product].append(name)
     pods, told = _seated(site)
     notes = told + [_unknown_watts(product, names, options) for product, names in strange.items()]
-    for domain, members in options.absent(_there(site, options)).items():
-        labels = " and ".join(options.rack_labels) or "rack_labels"
-        notes.append(
-            f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with "
-            f"GPUs and no value of {labels} now, and count as nothing"
-        )
+    labels = " and ".join(options.rack_labels) or "rack_labels"
+    notes += options.absent(_there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
 
 
@@ -57,7 +49,7 @@ def _seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
             pods[pod.uid] = replace(pod, gpus=had)
             why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
             notes.append(f"{pod.key} {why}: counts as {had}")
-    return pods, notes[:MOST_NOTES] + [f"and {len(notes) - MOST_NOTES:,} more"] * (len(notes) > MOST_NOTES)
+    return pods, first_of(notes)
 
 
 def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
@@ -70,11 +62,6 @@ def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
         Stated("namespaces of the site's file", options.namespaces, seen, fault=False),
         Stated("tenants of the site's file", tenants, seen, fault=False),
     ]
-
-
-def domains_there(site: Site, options: KubernetesOptions) -> list[dict[str, Any]]:
-    """Power domains as clusters have them, with the members that are there."""
-    return options.domains_there(_there(site, options))
 
 
 def _there(site: Site, options: KubernetesOptions) -> set[str]:

@@ -67,41 +67,31 @@ def save(path: str | Path, snapshot: Snapshot) -> None:
 
 
 def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {
-        part: {
-            name: value
-            for name in names
-            if (value := (found.get(part) or {}).get(name)) not in (None, {}, [])
-        }
-        for part, names in _KEPT.items()
-    }
-    metadata, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+    kept = {part: _some(found.get(part) or {}, *names) for part, names in _KEPT.items()}
+    metadata, spec, status = (found.get(part) or {} for part in _KEPT)
     annotations = metadata.get("annotations") or {}
-    if own := {name: text for name, text in annotations.items() if name.startswith("wattsched.io/")}:
-        kept["metadata"]["annotations"] = own
+    if own := [name for name in annotations if name.startswith("wattsched.io/")]:
+        kept["metadata"]["annotations"] = _some(annotations, *own)
     for name in ("containers", "initContainers"):
         if spec.get(name):
             kept["spec"][name] = [
-                {field: one[field] for field in ("name", "resources", "restartPolicy") if one.get(field)}
-                | _host_ports(one)
-                for one in spec[name]
+                _some(one, "name", "resources", "restartPolicy") | _host_ports(one) for one in spec[name]
             ]
     kinds = ("persistentVolumeClaim", "ephemeral")
     volumes = spec.get("volumes") or []
-    if any(one.get(kind) is not None for one in volumes for kind in kinds):
-        kept["spec"]["volumes"] = [
-            {kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes
-        ]
-    ready = [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]
-    if ready:
-        kept["status"]["conditions"] = [{name: one.get(name) for name in ("type", "status")} for one in ready]
+    volumes = [{kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes]
+    if any(volumes):
+        kept["spec"]["volumes"] = volumes
+    if ready := [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]:
+        kept["status"]["conditions"] = [_some(one, "type", "status") for one in ready]
     return kept
 
 
 def _host_ports(container: Mapping[str, Any]) -> dict[str, Any]:
-    ports = [
-        {name: port[name] for name in ("hostPort", "protocol") if port.get(name)}
-        for port in container.get("ports") or []
-        if port.get("hostPort")
-    ]
-    return {"ports": ports} if ports else {}
+    ports = [port for port in container.get("ports") or [] if port.get("hostPort")]
+    return {"ports": [_some(port, "hostPort", "protocol") for port in ports]} if ports else {}
+
+
+def _some(found: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return those fields of an object that are not empty."""
+    return {name: value for name in names if (value := found.get(name)) not in (None, {}, [])}

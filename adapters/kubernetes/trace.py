@@ -7,9 +7,17 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from wattsched.adapters.kubernetes.objects import KubeObject, Moment, Texts, nothing_for_null
+from wattsched.adapters.kubernetes.objects import (
+    Condition,
+    KubeObject,
+    Metadata,
+    Moment,
+    PodStatus,
+    Several,
+    Texts,
+)
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
@@ -48,24 +56,11 @@ class _Container(KubeObject):
     state: _State = _State()
 
 
-class _PodStatus(KubeObject):
-    phase: str | None = None
-    start_s: Annotated[Moment, Field(alias="startTime")] = None
-    containers: Annotated[
-        list[_Container], BeforeValidator(nothing_for_null), Field(alias="containerStatuses")
-    ] = []
+class _PodStatus(PodStatus):
+    containers: Annotated[Several[_Container], Field(alias="containerStatuses")] = []
 
 
-class _Metadata(KubeObject):
-    name: str
-    namespace: str = "default"
-    labels: Texts = {}
-    creation_s: Annotated[Moment, Field(alias="creationTimestamp")] = None
-
-
-class _Condition(KubeObject):
-    type: str
-    status: str
+class _Condition(Condition):
     reason: str | None = ""
     moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
 
@@ -93,18 +88,18 @@ class _Admission(KubeObject):
 
 
 class _WorkloadStatus(KubeObject):
-    conditions: Annotated[list[_Condition], BeforeValidator(nothing_for_null)] = []
+    conditions: Several[_Condition] = []
     admission: _Admission | None = None
 
 
 class _Workload(KubeObject):
-    metadata: _Metadata
+    metadata: Metadata
     spec: _WorkloadSpec = _WorkloadSpec()
     status: _WorkloadStatus = _WorkloadStatus()
 
 
 class _Status(KubeObject):
-    metadata: _Metadata
+    metadata: Metadata
     status: _PodStatus = _PodStatus()
 
 
@@ -193,6 +188,8 @@ def recorded(
 
     Parameters
     ----------
+    items : sequence of mapping
+        Of `items_of`.
     now_s : float
         When the objects were asked for: what runs then counts until then.
     stand_ins : mapping of str to str, optional
@@ -205,7 +202,11 @@ def recorded(
     """
     once = _once(items)
     by_kind: dict[str, list[Any]] = {kind: [one for one in once if one["kind"] == kind] for kind in KINDS}
-    labels = (one for one in GPU_LABELS if any(_labelled(node, one) for node in by_kind["Node"]))
+    labels = (
+        one
+        for one in GPU_LABELS
+        if any(one in (node["metadata"].get("labels") or ()) for node in by_kind["Node"])
+    )
     label = next(labels, GPU_LABELS[0])
     nodes = read({"time": now_s, "nodes": by_kind["Node"], "pods": []}, label).nodes
     found = Recorded()
@@ -220,31 +221,18 @@ def _once(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Each object once, though several lists have it: as it was last, but rather one that has ended."""
     known: dict[object, Mapping[str, Any]] = {}
     for item in items:
-        metadata = item.get("metadata")
-        named = metadata if isinstance(metadata, dict) else {"uid": id(item)}
-        key = item["kind"], str(named.get("uid") or (named.get("namespace"), named.get("name")))
+        named = item["metadata"]
+        key = item["kind"], named.get("uid") or (named.get("namespace"), named["name"])
         if key not in known or _has_ended(item) or not _has_ended(known[key]):
             known[key] = item
     return list(known.values())
 
 
 def _has_ended(item: Mapping[str, Any]) -> bool:
-    status = item.get("status")
-    if not isinstance(status, dict):
-        return False
-    conditions = status.get("conditions")
-    finished = ("Finished", "True")
-    return status.get("phase") in ("Succeeded", "Failed") or any(
-        (one.get("type"), one.get("status")) == finished
-        for one in (conditions if isinstance(conditions, list) else [])
-        if isinstance(one, dict)
-    )
-
-
-def _labelled(node: Mapping[str, Any], label: str) -> bool:
-    metadata = node.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    return isinstance(labels, dict) and label in labels
+    status = item.get("status", {})
+    conditions = status.get("conditions") if item["kind"] == "Workload" else ()
+    finished = any((one["type"], one["status"]) == ("Finished", "True") for one in conditions or ())
+    return finished or status.get("phase") in ("Succeeded", "Failed")
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:

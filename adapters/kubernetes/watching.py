@@ -25,8 +25,6 @@ class Watched:
         By uid.
     version : str
         Of the last event; empty where all have to be listed.
-    lists : int
-        How often all were listed.
     error : KubernetesError, optional
         Why the watch does not stand now.
     """
@@ -36,7 +34,6 @@ class Watched:
     changed: threading.Condition
     objects: dict[str, Any] = field(default_factory=dict)
     version: str = ""
-    lists: int = 0
     error: KubernetesError | None = field(
         default_factory=lambda: KubernetesError("the API server has not answered yet")
     )
@@ -65,7 +62,7 @@ class Watched:
         found, version = self.api.listed(self.method)
         with self.changed:
             self.objects = {one["metadata"]["uid"]: one for one in found}
-            self.version, self.lists = version, self.lists + 1
+            self.version = version
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         kind, found = event.get("type"), event.get("object") or {}

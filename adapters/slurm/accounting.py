@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Any
+from typing import TypeVar
 
 from wattsched.adapters.slurm.documents import AccountedRow, AccountedRows, TresRow, document_in, names_in
 from wattsched.adapters.slurm.inventory import gpus_in
@@ -23,6 +23,8 @@ NEEDED = ("JobID", "State", "Submit", "Start")
 ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
 
 JSON = "sacct --json"
+
+ValueT = TypeVar("ValueT")
 
 _NEVER = frozenset(["", "Unknown", "None", "N/A", "Invalid"])
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -149,7 +151,7 @@ def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
     return known[0] if known else None
 
 
-def _hosts(text: str | None) -> list[str]:
+def _hosts(text: str) -> list[str]:
     return [] if text in _NEVER else names_in(text)
 
 
@@ -174,7 +176,9 @@ def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
-        own_j = read.optional("ConsumedEnergyRaw", _amount) or read.optional("ConsumedEnergy", _amount)
+        own_j = read.optional("ConsumedEnergyRaw", _in_cell(amount)) or read.optional(
+            "ConsumedEnergy", _in_cell(amount)
+        )
         if not step:
             last[id] = len(found)
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
@@ -226,7 +230,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
     told = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(told, _gpus_told) or (0, frozenset())
+    gpus, kinds = read.optional(told, _in_cell(_gpus)) or (0, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -239,7 +243,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         gpus=gpus,
         gpu_types=kinds,
         energy_j=None,
-        nodes=tuple(read.optional("NodeList", _node_list) or ()),
+        nodes=tuple(read.optional("NodeList", _in_cell(_hosts)) or ()),
     )
 
 
@@ -263,22 +267,13 @@ def _elapsed_s(row: Row, column: str) -> float:
     return found
 
 
-def _amount(row: Row, column: str) -> float:
-    try:
-        return amount(row.text(column))
-    except ValueError as error:
-        raise row.fault(column, str(error)) from None
+def _in_cell(read: Callable[[str], ValueT]) -> Callable[[Row, str], ValueT]:
+    """Read a cell, whose line and column are told with what is wrong with it."""
 
+    def read_cell(row: Row, column: str) -> ValueT:
+        try:
+            return read(row.cells[column].strip())
+        except ValueError as error:
+            raise row.fault(column, str(error)) from None
 
-def _gpus_told(row: Row, column: str) -> tuple[int, frozenset[str]]:
-    try:
-        return _gpus(row.cells[column].strip())
-    except ValueError as error:
-        raise row.fault(column, str(error)) from None
-
-
-def _node_list(row: Row, column: str) -> list[Any]:
-    try:
-        return _hosts(row.cells[column].strip())
-    except ValueError as error:
-        raise row.fault(column, str(error)) from None
+    return read_cell

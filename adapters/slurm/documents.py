@@ -160,11 +160,16 @@ class _Groups(Answer):
     sinfo: list[_Group]
 
 
-class QueuedRow(Answer):
-    """A job of ``squeue --json``; without the fields that have no default nothing can be decided on it."""
+class NumberedRow(Answer):
+    """Number and state of a job: a row of ``squeue --json`` without them is no job."""
 
     job_id: int
     job_state: Words
+
+
+class QueuedRow(NumberedRow):
+    """A job of ``squeue --json``; without the fields that have no default nothing can be decided on it."""
+
     partition: Text
     comment: Comment
     admin_comment: Comment

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from wattsched.adapters.overdraw import Drawing, Stoppable
+from wattsched.adapters.plan import Kept
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
 from wattsched.adapters.slurm.site import behind, usable
-from wattsched.topology.cluster import PowerDomain
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,22 @@ class Running:
     def site_nodes(self) -> list[SlurmNode]:
         """Its nodes."""
         return [self.site.nodes[node] for node in self.gpus]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count its GPUs by node."""
+        return {node: len(gpus) for node, gpus in self.gpus.items()}
+
+    @property
+    def kept(self) -> Kept:
+        """Return what it uses of the quotas of its account."""
+        return Kept(self.job.account, self.launch.gpus, self.launch.power_w)
+
+    @property
+    def node_w(self) -> dict[str, float]:
+        """Return the watts that its GPUs draw, by node."""
+        each_w = self.launch.power_w / self.launch.gpus
+        return {node: each_w * len(gpus) for node, gpus in self.gpus.items()}
 
 
 @dataclass
@@ -72,13 +88,13 @@ class Load(Drawing):
         """Watts of one idle GPU of a node."""
         return self.options.gpu_type(node.gpu_type).idle_power_w
 
+    def _most_w(self, node: SlurmNode) -> float:
+        return self.options.max_power_w(node.gpu_type)
+
     def reserved_w(self, node: SlurmNode) -> float:
         """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
-        most_w = self.options.max_power_w(node.gpu_type)
-        total_w = most_w * len(self.others.get(node.name, ()))
-        for running in self.leaving.values():
-            each_w = running.launch.power_w / max(1, running.launch.gpus)
-            total_w += each_w * len(running.gpus.get(node.name, ()))
+        total_w = self._most_w(node) * len(self.others.get(node.name, ()))
+        total_w += sum(one.node_w.get(node.name, 0.0) for one in self.leaving.values())
         idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
         return total_w + self.idle_w(node) * idle
 
@@ -88,31 +104,13 @@ class Load(Drawing):
         return len(self.ours)
 
     @property
-    def power_w(self) -> float:
-        """What everything draws."""
-        total_w = sum(running.launch.power_w for running in self.ours.values())
-        return total_w + sum(map(self._unled_w, self.site.nodes.values()))
-
-    def domain_w(self, domain: PowerDomain) -> float:
-        """What is drawn behind a power domain: of a job of ours the part of its GPUs that are there."""
-        inside = behind(self.site, domain)
-        total_w = domain.reserved_w + sum(self._unled_w(self.site.nodes[node]) for node in inside)
+    def node_w(self) -> dict[str, float]:
+        """Return the watts that each node draws."""
+        found = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
         for running in self.ours.values():
-            gpus = sum(len(running.gpus.get(node, ())) for node in inside)
-            total_w += running.launch.power_w * gpus / running.launch.gpus
-        return total_w
-
-    @property
-    def drawn_w(self) -> dict[str, float]:
-        """What is drawn under each cap; that of the site has no name."""
-        node_w = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
-        for running in self.ours.values():
-            for node, gpus in running.gpus.items():
-                node_w[node] += running.launch.power_w * len(gpus) / running.launch.gpus
-        found = self.by_cap(node_w)
-        for domain in self.options.power_domains:
-            found[domain.name] += domain.reserved_w
-        return found | {"": self.power_w}
+            for node, watts in running.node_w.items():
+                found[node] += watts
+        return found
 
     @cached_property
     def under(self) -> dict[str, list[str]]:
@@ -120,16 +118,11 @@ class Load(Drawing):
         return {domain.name: behind(self.site, domain) for domain in self.options.power_domains}
 
     @property
-    def foreign_w(self) -> dict[str, float]:
-        """What GPUs of other people's jobs draw beyond idling, under each cap."""
-        nodes = self.site.nodes
-        most_w = {name: self.options.max_power_w(nodes[name].gpu_type) for name in self.others}
-        return self.by_cap(
-            {
-                name: len(gpus) * (most_w[name] - self.idle_w(nodes[name]))
-                for name, gpus in self.others.items()
-            }
-        )
+    def foreign_node_w(self) -> dict[str, float]:
+        """Return what GPUs of other people's jobs draw beyond idling, by node."""
+        kinds = {name: self.site.nodes[name] for name in self.others}
+        each_w = {name: self._most_w(node) - self.idle_w(node) for name, node in kinds.items()}
+        return {name: len(gpus) * each_w[name] for name, gpus in self.others.items()}
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -176,12 +169,8 @@ class Load(Drawing):
             later.take(job, launch)
         return later
 
-    def added_w(self, launch: Launch) -> float:
-        """What a start adds to what its GPUs draw when they are idle."""
-        return sum(self.added_by_node(launch).values())
-
     def added_by_node(self, launch: Launch) -> dict[str, float]:
-        """The same by node."""
+        """Return what a start adds on each node to what its GPUs draw when they are idle."""
         each_w, nodes = launch.power_w / launch.gpus, self.site.nodes
         return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from wattsched.adapters import rounds
-from wattsched.adapters.budget import Budget, Cap
+from wattsched.adapters.budget import Cap
 from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.overdraw import left_w, too_much
+from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Round, Start, plan_of, round_of
-from wattsched.adapters.slurm.queued import queued, unclear
-from wattsched.adapters.slurm.reading import SlurmJob, read
-from wattsched.adapters.slurm.snapshot import Snapshot
+from wattsched.adapters.slurm.plan import Start, plan_of, queued, round_of, unclear
+from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
-from wattsched.serve.journal import Journal
-from wattsched.serve.recorded import RecordedSession
 
 _SETTLE_S, _LOOK_S = 20.0, 0.5
 """How long a round waits for the jobs that it stopped to leave, and how often it looks."""
@@ -60,46 +57,32 @@ class Report(rounds.Report):
         Released jobs that were taken back, and why; in shadow mode what would be.
     """
 
+    also_done: ClassVar[Mapping[str, str]] = {"hold again": "held_again"}
+
     held_again: dict[int, str] = field(default_factory=dict)
 
 
 class Rounds(RoundLoop[Report]):
-    """Rounds on one cluster.
-
-    Parameters
-    ----------
-    policy, budget, journal
-        As `RoundLoop` has them.
-    actions : callable
-        Makes the actions on a journal.
-    look : callable
-        Takes a snapshot, such as `snapshot.take`.
-    """
+    """Rounds on one cluster; `look` takes the time, as `snapshot.take` does."""
 
     scheduler, job = "slurm", "job "
     report = Report
 
-    def __init__(
-        self,
-        policy: Policy,
-        budget: Budget,
-        journal: Journal,
-        actions: Callable[[RecordedSession], Actions],
-        look: Callable[[float], Snapshot],
-    ) -> None:
-        super().__init__(policy, budget, journal)
-        self._snapshot = look
-        self.actions = actions(self.session) if policy.apply else None
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._mislaid_since_s = math.inf
         self._stopped: dict[int, SlurmJob] = {}
         self._aside: dict[int, tuple[float, str]] = {}
 
     # -- looking -----------------------------------------------------------------------------------------
 
+    def seen(self) -> Site:
+        """Return the cluster as it is now."""
+        return read(self._snapshot(self.budget.clock()))
+
     def look(self) -> Load:
         """Who uses which GPU now."""
-        site = read(self._snapshot(self.budget.clock()))
-        return load_of(site, self.policy.options, self.policy.ours)
+        return load_of(self.seen(), self.policy.options, self.policy.ours)
 
     def look_after(self, report: Report) -> Load:
         """The same when the jobs that were stopped have left, or after a while."""
@@ -214,8 +197,7 @@ class Rounds(RoundLoop[Report]):
 
     def give_back(self) -> dict[int, str]:
         """Leave our jobs to Slurm; which, and why not."""
-        jobs = read(self._snapshot(self.budget.clock())).jobs.values()
-        found: dict[int, str] = self.actions.give_back(jobs, self.policy.ours)
+        found: dict[int, str] = self.actions.give_back(self.seen().jobs.values(), self.policy.ours)
         return found
 
     def end_round(self, load: Load, report: Report) -> None:

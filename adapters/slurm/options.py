@@ -17,6 +17,7 @@ from wattsched.adapters.options import (
     StatedOptions,
     merged,
     plain_table,
+    under_way,
     with_table,
 )
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
@@ -24,6 +25,7 @@ from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
@@ -111,8 +113,7 @@ class Launch(Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """Clock, power limit and batch size, those that there are."""
-        fields = {"frequency_mhz", "power_limit_w", "batch_size"}
-        return self.model_dump(include=fields, exclude_none=True)
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
 def launch_of(job: SlurmJob) -> Launch | None:
@@ -218,7 +219,9 @@ def record_of(
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)
     if held is not None:
-        record = _after(record, job, held, max(0.0, site.time_s - job.start_s) if job.running else 0.0)
+        table, ran_s = record["options"], max(0.0, site.time_s - job.start_s) if job.running else 0.0
+        rate = table["rate"][-1] if "rate" in table else 1.0 / table["completion_s"][-1]
+        record = under_way(record, ran_s, rate)
     record["preemptible"] = held is None or (record["preemptible"] and job.requeue)
     return record
 
@@ -301,13 +304,3 @@ def _with_own(rows: dict[str, Any], columns: Mapping[str, Any], held: Launch) ->
     if set(own) != set(rows):  # its table was another when it was released
         return {name: [value] for name, value in own.items()}
     return {name: [*rows[name], own[name]] for name in rows}
-
-
-def _after(record: dict[str, Any], job: SlurmJob, held: Launch, ran_s: float) -> dict[str, Any]:
-    """What is left of a running job: its table's rate tells the work done; what stopping it would lose.
-
-    Who states ``restart_s`` goes on from a checkpoint. All others would begin anew.
-    """
-    table, work = record["options"], record.get("remaining_work", 1.0)
-    rate = table["rate"][-1] if "rate" in table else 1.0 / table["completion_s"][-1]
-    return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}

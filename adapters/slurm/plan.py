@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from wattsched.adapters.options import Expansion
+from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
+from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan, start_text
-from wattsched.adapters.slurm.inventory import SlurmNode, pool_of
+from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
 from wattsched.adapters.slurm.load import Load, Running
 from wattsched.adapters.slurm.options import (
     Launch,
@@ -21,12 +24,14 @@ from wattsched.adapters.slurm.options import (
     record_of,
     said_of,
 )
-from wattsched.adapters.slurm.reading import Site, SlurmJob
+from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.adapters.slurm.site import behind
-from wattsched.adapters.tenants import Kept, left_for
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
+
+_UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
+_NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"
 
 
 def cluster_of(
@@ -47,18 +52,18 @@ def cluster_of(
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []
-    own, staying_w = dict[str, set[int]](), defaultdict[str, float](float)
+    own, staying_w = defaultdict[str, set[int]](set), defaultdict[str, float](float)
     for number, running in load.ours.items():
         for name, gpus in running.gpus.items():
             if number in apart:
-                staying_w[name] += running.launch.power_w * len(gpus) / running.launch.gpus
+                staying_w[name] += running.node_w[name]
             else:
-                own.setdefault(name, set()).update(gpus)
+                own[name].update(gpus)
     for node in site.nodes.values():
         # Without a CPU it takes no job, whatever GPUs are free.
         shut = not node.takes_jobs or node.name in kept or node.free_cpus < 1
         taken = set(range(node.gpus)) - set(load.free(node.name))
-        mine = own.get(node.name, set())
+        mine = own[node.name]
         unavailable = set(range(node.gpus)) - mine if shut else taken - mine
         reserved_w = load.reserved_w(node) + staying_w[node.name]
         if shut and node.takes_jobs:
@@ -69,16 +74,8 @@ def cluster_of(
         row |= {"parent": site.above[node.name]} if node.name in site.above else {}
         row |= {"pool": pools[node.name]}
         nodes.append(row)
-    switches = [{"name": name, "level": "switch", "parent": parent} for name, parent in site.switches.items()]
     kinds = {node.gpu_type for node in site.nodes.values()}
-    return {
-        "name": "slurm",
-        "gpu_types": {kind: options.gpu_type(kind).model_dump(exclude_unset=True) for kind in sorted(kinds)},
-        "nodes": nodes,
-        "groups": [{k: v for k, v in switch.items() if v is not None} for switch in switches],
-        "power_domains": options.domains_there({*site.nodes, *site.switches}),
-        "capacity": "nodes",
-    }
+    return cluster_row("slurm", options, kinds, nodes, site.switches, "switch")
 
 
 def reserved(site: Site, ahead_s: float) -> frozenset[str]:
@@ -95,31 +92,6 @@ def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
         for node in behind(site, domain):
             pools[node] += f"/{domain.name}"
     return pools
-
-
-@dataclass(frozen=True)
-class Round:
-    """What a session is told, and which jobs that wait it is not told of, and why.
-
-    Attributes
-    ----------
-    kept : list of Kept
-        What jobs of tenants have that no decision stops.
-    clock : Clock
-        The time that the decision has.
-    """
-
-    load: Load
-    cluster: dict[str, Any]
-    jobs: list[dict[str, Any]]
-    left_out: dict[int, str]
-    kept: list[Kept]
-    clock: Clock = field(default_factory=Clock)
-
-    def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
-        """What is left of the quotas of accounts, in a round of so many seconds."""
-        options = self.load.options
-        return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 
 
 @dataclass
@@ -207,16 +179,11 @@ def round_of(
         with alone(job.id, left_out):
             _require_ready(job, site, aside or {})
             hosts = places.of(job)
-            if job.id in load.ours:
-                allowed[job.id] = (hosts - reserved(site, job.limit_s)) or hosts
-                clock.require_time()
-                said[job.id] = said_of(job, options)
-                continue
-            claim = places.claim(job, hosts)
+            claim = None if job.id in load.ours else places.claim(job, hosts)
+            allowed[job.id] = claim.hosts if claim else (hosts - reserved(site, job.limit_s)) or hosts
             clock.require_time()
             said[job.id] = said_of(job, options)
-            allowed[job.id] = claim.hosts
-            claims.append(claim)
+            claims += [claim] if claim else []
     pools = divided(
         pools_by_node(site, options),
         claims,
@@ -242,12 +209,11 @@ def round_of(
         with alone(number, left_out):
             look_at(site.jobs[number], said[number])
     # What runs and cannot be understood any more is what it was launched as.
-    for number in [number for number in decidable if number not in records]:
-        with alone(number, left_out):
-            look_at(site.jobs[number], said_of(site.jobs[number], options, believe=False))
     for number, running in decidable.items():
         if number not in records:
             records[number] = _running_record(running, None, pools, ())
+            with alone(number, left_out):
+                look_at(running.job, said_of(running.job, options, believe=False))
     jobs = [records[number] for number in (*decidable, *users) if number in records]
     reasons = {job.id: left_out[job.id] for job in waiting if job.id in left_out}
     return Round(load, cluster, jobs, reasons, _under_quotas(jobs, load), clock)
@@ -255,20 +221,14 @@ def round_of(
 
 def _under_quotas(jobs: list[dict[str, Any]], load: Load) -> list[Kept]:
     """Make jobs those of the tenants that their accounts are; what is used by jobs that cannot be stopped."""
-    kept = []
+    tenants, staying = load.options.tenants, dict(load.ours)
     for record in jobs:
         number = int(record["name"])
-        account = load.site.jobs[number].account
-        if account not in load.options.tenants:
-            continue
         if record["preemptible"] or "current" not in record:
-            record["tenant"] = account
-        else:
-            kept.append(Kept(account, record["current"]["gpus"], load.ours[number].launch.power_w))
-    told = {int(record["name"]) for record in jobs}
-    staying = [one for number, one in load.ours.items() if number not in told]
-    kept += [Kept(one.job.account, one.launch.gpus, one.launch.power_w) for one in staying]
-    return [one for one in kept if one.tenant in load.options.tenants]
+            staying.pop(number, None)
+            if (account := load.site.jobs[number].account) in tenants:
+                record["tenant"] = account
+    return [one.kept for one in staying.values() if one.job.account in tenants]
 
 
 def _require_ready(job: SlurmJob, site: Site, aside: Mapping[int, str]) -> None:
@@ -335,14 +295,12 @@ class Start:
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Compare a decision with what runs."""
     site, ours = round.load.site, round.load.ours
-    tables = {job["name"]: job["options"] for job in round.jobs}
-    option = dict(zip(decision.ids, decision.option.tolist(), strict=True))
     starts, stops, decided = list[Start](), dict[int, str](), set[int]()
-    for row in decision.assignments:
-        number, nodes = int(row.job), {node: len(gpus) for node, gpus in row.nodes.items()}
+    for row, record, place, nodes in assigned(round.jobs, decision):
+        number = int(row.job)
         decided.add(number)
         running = ours.get(number)
-        if running is not None and nodes == {node: len(gpus) for node, gpus in running.gpus.items()}:
+        if running is not None and nodes == running.counts:
             continue
         if running is not None:
             same = row.gpus == running.launch.gpus
@@ -352,12 +310,55 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
             run=job.restarts + (running is not None),
             released_s=site.time_s,
             nodes=nodes,
-            power_w=tables[row.job]["power_w"][option[row.job]],
+            power_w=record["options"]["power_w"][place],
             asked_nodes=sorted(job.needs.nodes),
             **row.model_dump(include={"gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size"}),
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.
-    told = {int(name) for name in tables} - decided - round.left_out.keys()
+    told = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
     stops |= {number: "waits" for number in ours if number in told}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
+
+
+def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
+    """Why jobs that were told to the session are not among the starts of a plan."""
+    later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
+    nodes, tenants = round.cluster["nodes"], later.options.tenants
+    free = {row["name"]: len({*later.free(row["name"])} - {*row.get("unavailable", ())}) for row in nodes}
+    starts = [(f"job {start.job.id}", start.launch.nodes) for start in plan.starts]
+    left = left_of(later, cap_w, {row["name"]: row["pool"] for row in nodes}, free, starts)
+    sizes = {row["pool"]: row["gpus"] for row in nodes}
+    kept = [one.kept for one in later.ours.values() if one.job.account in tenants]
+    found = dict[int, str]()
+    for record in undecided(plan, round.jobs):
+        needs = list(_needs(record, sizes, later))
+        quota = why_over_quota(needs, record.get("tenant"), tenants, kept)
+        found[int(record["name"])] = why_waiting(needs, left, quota)
+    return found
+
+
+def unclear(site: Site, ours: Ours) -> dict[int, str]:
+    """Jobs that wait and seem to be meant for us, and why they are not decided on."""
+    found = dict[int, str]()
+    for job in site.jobs.values():
+        if not job.pending:
+            continue
+        if ours.has(job) and not job.held and not job.admin_comment:
+            found[job.id] = _UNHELD
+        elif not ours.has(job) and job.held and MARK in job.comment.lower():
+            found[job.id] = _NO_COMMENT
+    return found
+
+
+def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
+    """What the options of a job ask of its pools, those that take the least watts of their GPUs."""
+    table, least_w = record["options"], dict[tuple[int, str], float]()
+    for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
+        least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)
+    for (gpus, named), power_w in least_w.items():
+        idle_w = gpus * later.options.gpu_type(gpu_type_of(named)).idle_power_w
+        for pool in record["pools"]:
+            if named in (pool, gpu_type_of(pool)):
+                each = min(gpus, sizes[pool])
+                yield Need(pool, each, gpus // each, power_w - idle_w)

@@ -10,8 +10,16 @@ from math import inf
 from typing import Any
 
 from wattsched.adapters.allowed import MOST_CHARACTERS
+from wattsched.adapters.options import first_of
 from wattsched.adapters.quarantine import why
-from wattsched.adapters.slurm.documents import QueuedRow, QueuedRows, document_in, names_in, part_of
+from wattsched.adapters.slurm.documents import (
+    NumberedRow,
+    QueuedRow,
+    QueuedRows,
+    document_in,
+    names_in,
+    part_of,
+)
 from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.needs import Needs
 from wattsched.adapters.slurm.snapshot import Snapshot
@@ -194,18 +202,42 @@ def read(snapshot: Snapshot) -> Site:
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:
             raise ValueError(f"scontrol show partition: {echo(snapshot['partitions'], '', 200) or 'nothing'}")
+        jobs, notes = _jobs(queue)
         return Site(
             time_s=time_s,
             nodes=nodes,
-            jobs={job.id: job for job in (_any_job(*row, queue.meta) for row in enumerate(queue.jobs))},
+            jobs=jobs,
             reservations=list(_reservations(snapshot["reservations"])),
             switches=switches,
             above=above,
             partitions={p["PartitionName"]: names_in(p.get("Nodes", "")) for p in partitions},
             closed={p["PartitionName"]: s for p in partitions if (s := p.get("State", "UP")) not in _RUN},
+            notes=notes,
         )
     except ValueError as error:
         raise InputError([f"Slurm's answer cannot be read: {error}"]) from None
+
+
+def _jobs(queue: QueuedRows) -> tuple[dict[int, SlurmJob], list[str]]:
+    """Return jobs by number, and notes on rows that are left out, without number or state."""
+    notes = {
+        place: note for place, row in enumerate(queue.jobs) if (note := _unnamed(place, row, queue.meta))
+    }
+    if len(notes) == len(queue.jobs):
+        notes = {}  # it is no queue, and its first row says so
+    rows = ((place, row) for place, row in enumerate(queue.jobs) if place not in notes)
+    return {job.id: job for job in (_any_job(*row, queue.meta) for row in rows)}, first_of(notes.values())
+
+
+def _unnamed(place: int, row: Any, meta: Any) -> str:
+    """Return the note on a row without a number or a state; '' for any other."""
+    try:
+        part_of(NumberedRow, row, f"squeue --json: jobs[{place}]", meta)
+    except InputError as error:
+        known = row if isinstance(row, dict) else {}
+        named = " ".join(echo(known[key]) for key in ("job_id", "name") if known.get(key)) or "the row"
+        return f"{error.source}: {error.faults[0]}; {named} is left out"
+    return ""
 
 
 def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:

@@ -28,11 +28,7 @@ def usable(site: Site, options: SiteOptions) -> Site:
         if not known:
             strange[node.gpu_type].append(name)
     notes = [_unknown(kind, names, options) for kind, names in strange.items()]
-    notes += [
-        f"power_domains of the site's file: the members {some(members)} of '{domain}' are no node with GPUs "
-        "and no switch now, and count as nothing"
-        for domain, members in options.absent({*site.nodes, *site.switches}).items()
-    ]
+    notes += options.absent({*site.nodes, *site.switches}, "switch")
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
 
 

@@ -271,7 +271,7 @@ def crowded(comments: list[dict[str, Any]], site: dict[str, Any], deadline_s: fl
     policy = Policy(Ours(), SiteOptions.model_validate(site), deadline_s=deadline_s)
     with Journal(folder / "journal") as journal:
         rounds = Rounds(
-            policy, Budget(12_000.0), journal, Actions, lambda _: {**snapshot, "jobs": json.dumps(document)}
+            policy, Budget(12_000.0), journal, lambda _: {**snapshot, "jobs": json.dumps(document)}, Actions
         )
         begun = time.monotonic()
         return rounds.round(), time.monotonic() - begun

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.adapters.options import StatedOptions
-from wattsched.adapters.tenants import Kept, left_for
+from wattsched.adapters.plan import Kept, left_for
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.sizing.tenants import quotas_of

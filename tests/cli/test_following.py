@@ -23,7 +23,7 @@ def test_notes_are_printed_when_they_are_new_and_are_all_in_json(
     """None is a round without an answer."""
     told = [UnansweredError("no") if some is None else Report(1, notes=some, alarms=some) for some in rounds]
     capsys.readouterr()
-    follow(told, lambda _: {}, once=False, as_json=True, do_apply=True)
+    follow(told, once=False, as_json=True, do_apply=True)
     printed = capsys.readouterr()
     before, expected = list[str](), list[str]()
     for some in rounds:
@@ -57,11 +57,25 @@ def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(
     capsys: pytest.CaptureFixture[str], report: Report
 ) -> None:
     capsys.readouterr()
-    jobs = {"start": dict.fromkeys(range(123), "a"), "stop": {}}
-    follow([report], lambda _: jobs, once=True, as_json=False, do_apply=False)
+    report.started = dict.fromkeys(range(123), "a")
+    follow([report], once=True, as_json=False, do_apply=False)
     line = capsys.readouterr().err.splitlines()[0]
     small = report.number < 10**5 and max(report.running, report.queued) < 10**4
     watts = (report.power_w, report.planned_w or 0.0, report.cap_w or 0.0)
     assert len(line) <= 80 or not (small and max(watts) < 999_990)
     assert f"{report.power_w / 1000:,.2f}" in line
     assert report.planned_w is None or f"-> {report.planned_w / 1000:,.2f}" in line
+
+
+def test_many_jobs_with_the_same_reason_have_one_line_and_are_all_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    waiting = (
+        {7: "needs 8 GPUs"} | dict.fromkeys(range(100, 121), "late") | dict.fromkeys(range(20, 40), "few")
+    )
+    follow([Report(1, waiting=waiting)], once=True, as_json=False, do_apply=True)
+    _, *lines = (line.strip() for line in capsys.readouterr().err.splitlines())
+    few = [f"wait {number}: few" for number in range(20, 40)]
+    assert lines == ["wait 7: needs 8 GPUs", "wait 100, 101, 102 and 18 others: late", *few]
+    follow([Report(1, waiting=waiting)], once=True, as_json=True, do_apply=True)
+    assert json.loads(capsys.readouterr().out)["waiting"] == {str(name): why for name, why in waiting.items()}

@@ -24,7 +24,7 @@ from wattsched.adapters.kubernetes.loop import Report
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.kubernetes.watching import Mirror
 from wattsched.cli.following import follow
-from wattsched.cli.kubernetes import command, jobs_of
+from wattsched.cli.kubernetes import command
 from wattsched.serve.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,7 +181,7 @@ def report(**jobs: Any) -> Report:
 
 def followed(*reports: Report, do_apply: bool, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     """Lines about jobs, of each round."""
-    assert follow(reports, jobs_of, once=False, as_json=False, do_apply=do_apply) == 0
+    assert follow(reports, once=False, as_json=False, do_apply=do_apply) == 0
     lines = capsys.readouterr().err.splitlines()
     heads = [at for at, line in enumerate(lines) if line.startswith("round 1")] + [len(lines)]
     return [[line.strip() for line in lines[at + 1 : end]] for at, end in pairwise(heads)]

@@ -158,7 +158,7 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
     snapshot = load(Path(__file__).resolve().parents[2] / "examples" / "slurm.json")
     budget, policy = Budget(power_w=60_000.0), Policy(Ours(), SiteOptions(), apply=True)
     with Journal(tmp_path / "j.db") as journal:
-        rounds = Rounds(policy, budget, journal, Actions, lambda _: snapshot)
+        rounds = Rounds(policy, budget, journal, lambda _: snapshot, Actions)
         assert not any("nothing starts" in alarm for alarm in rounds.round().alarms)
         asked.clear()
         with full_disk():
@@ -168,6 +168,7 @@ def test_the_cap_is_kept_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monk
             assert report.stopped
             assert [command[1] for command in asked if command[1] == "requeuehold"]
             actions = rounds.actions
+            assert actions is not None
             with pytest.raises(JournalError, match="cannot be used"):
                 actions._done("1-start", {"action": "start"}, ("scontrol", "release"))
             assert not [command for command in asked if "release" in command]

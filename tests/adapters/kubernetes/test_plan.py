@@ -23,7 +23,7 @@ from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
-from wattsched.adapters.tenants import Kept
+from wattsched.adapters.plan import Kept
 
 
 def site_of(fields: dict[str, Any]) -> KubernetesOptions:
@@ -105,7 +105,7 @@ def test_the_draw_is_what_the_engine_says_and_within_the_caps(
     load = after(site, plan, options)
     assert load.power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
     assert load.power_w <= cap_w + 1e-6
-    assert not rack_w or load.domain_w("feed") <= rack_w + 1e-6
+    assert not rack_w or load.drawn_w["feed"] <= rack_w + 1e-6
 
 
 @given(st.integers(0, 16), st.booleans())
@@ -366,4 +366,4 @@ def test_members_of_power_domains_that_are_gone_are_told_and_draw_nothing(
     assert not gone or all(word in told for word in ("'feed'", "site's file", "topology.kubernetes.io/rack"))
     assert decision.solved
     plan = plan_of(round, decision)
-    assert after(left, plan, options).domain_w("feed") <= 5_000.0 + 1e-6
+    assert after(left, plan, options).drawn_w["feed"] <= 5_000.0 + 1e-6

@@ -368,8 +368,8 @@ FEED = {"name": "feed", "members": ["n0", "n1"], "power_cap_w": IDLE_W + 8 * USE
     ("gpus", "power_w", "options", "told"),
     [
         (7, 1e5, {}, "needs 7 GPUs on one node, 1 is free; "),
-        (5, IDLE_W + 8 * USED_W, {}, "needs 4.7 kW, the cap is 4.0 kW; "),
-        (5, 1e5, {"power_domains": [FEED]}, "needs 4.7 kW, the cap of 'feed' is 4.0 kW; "),
+        (5, IDLE_W + 8 * USED_W, {}, "the site would draw 4.7 kW with it, of a cap of 4.0 kW; "),
+        (5, 1e5, {"power_domains": [FEED]}, "'feed' would draw 4.7 kW with it, of a cap of 4.0 kW; "),
         (5, 1e5, {"tenants": {"t": {"gpus": 9}}}, "needs 5 GPUs, the quota of 't' is 9, and 5 are used; "),
     ],
 )
@@ -393,7 +393,7 @@ def test_where_idle_nodes_draw_more_than_the_cap_nothing_starts_and_it_is_told(c
     cluster.budget.power_w = IDLE_W - 1
     report = cluster.rounds().round()
     assert (report.started, report.reason) == ({}, "optimal")
-    assert report.waiting == {"t/one": "needs 1.6 kW, the cap is 1.2 kW"}
+    assert report.waiting == {"t/one": "the site would draw 1.6 kW with it, of a cap of 1.2 kW"}
     assert "nothing more can be done" in " ".join(report.alarms)
 
 

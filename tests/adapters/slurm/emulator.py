@@ -63,7 +63,7 @@ class SlurmWorld(World):
         feed = {"name": "feed", "members": list(FEED), "power_cap_w": self.feed_w}
         options = {"power_domains": [feed], "base_power_w": BASE_W, "tables": TABLES}
         policy = Policy(Ours(), SiteOptions.model_validate(options), apply=True, every_s=30.0)
-        return Rounds(policy, budget, self.journal, Actions, take)
+        return Rounds(policy, budget, self.journal, take, Actions)
 
     # -- commands ----------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ def test_slurm_counts_anew_what_it_has_mislaid_for_long(
 
     policy = Policy(Ours(), SiteOptions(), recount_s=recount_s, apply=True)
     with Journal(tmp_path / "journal") as journal:
-        rounds = Rounds(policy, Budget(power_w=20_000.0), journal, Noted, look)
+        rounds = Rounds(policy, Budget(power_w=20_000.0), journal, look, Noted)
         told = []
         for second in (0, 10, 20, 30, 40, 50):
             shown.append({**mislaid, "time": str(float(SNAPSHOT["time"]) + second)})

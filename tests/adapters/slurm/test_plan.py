@@ -379,7 +379,7 @@ def test_a_job_behind_several_caps_stops_for_any_of_them(feed_w: float, cap_w: f
     budget = Budget(cap_w)
     budget.stand_at(SITE.time_s)
     with Journal(tmp_path / "journal") as journal:
-        rounds = Rounds(policy, budget, journal, lambda _: None, lambda _: SNAPSHOT)
+        rounds = Rounds(policy, budget, journal, lambda _: SNAPSHOT, lambda _: None)
         report = rounds.round()
     assert set(report.stopped) == {NUMBERS["large"]}
     assert report.planned_w is not None

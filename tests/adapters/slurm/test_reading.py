@@ -90,11 +90,21 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, text: str) -> None:
         load(tmp_path / "file.json")
 
 
-def test_a_job_without_a_number_or_a_state_is_no_reason_to_go_on_without_it() -> None:
+@pytest.mark.parametrize("fields", [{"job_id": "many"}, {"job_id": None}, {"job_state": 3}])
+def test_a_row_without_a_number_or_a_state_is_left_out_with_a_note(fields: dict[str, object]) -> None:
     document = json.loads(SNAPSHOT["jobs"])
-    document["jobs"][0]["job_id"] = "many"
-    with pytest.raises(InputError, match=r"jobs\[0\]: job_id"):
-        read({**SNAPSHOT, "jobs": json.dumps(document)})
+    number, name = document["jobs"][0]["job_id"], document["jobs"][0]["name"]
+    document["jobs"][0] |= fields
+    site = read({**SNAPSHOT, "jobs": json.dumps(document)})
+    assert site.jobs.keys() == read(SNAPSHOT).jobs.keys() - {number}
+    (note,) = site.notes
+    assert note.startswith(f"squeue --json: jobs[0]: {next(iter(fields))}: "), note
+    assert note.endswith(f"'{name}' is left out")
+
+
+def test_a_queue_in_which_no_row_has_a_number_is_none() -> None:
+    with pytest.raises(InputError, match=r"jobs\[0\]: .*job_id: is missing"):
+        read({**SNAPSHOT, "jobs": json.dumps({"jobs": [{}, {"name": "one"}, 3]})})
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def rounds(cluster: Any, folder: Path) -> Iterator[Rounds]:
     """Rounds that act, with a journal."""
     policy = Policy(Ours(), SiteOptions.model_validate(trusting()), apply=True, start_s=5.0)
     with Journal(folder / "journal") as journal:
-        yield Rounds(policy, Budget(4_000.0), journal, lambda of: Actions(of, folder / "settings"), look)
+        yield Rounds(policy, Budget(4_000.0), journal, look, lambda of: Actions(of, folder / "settings"))
 
 
 def submit(cluster: Any, script: str, said: dict[str, Any], *options: str) -> int:
@@ -126,7 +126,7 @@ def test_another_process_of_ours_goes_on_where_one_was_killed(
     assert session.begin_action("cut off", {"action": "start"})
     rounds.journal.close()
     with Journal(folder / "journal") as journal:
-        other = Rounds(rounds.policy, rounds.budget, journal, lambda of: Actions(of), look)
+        other = Rounds(rounds.policy, rounds.budget, journal, look, lambda of: Actions(of))
         report = wait_for(lambda: now().jobs[number].running) and other.round()
         assert (report.started, report.stopped, report.running) == ({}, {}, 1)
         assert "1 actions were cut off" in " ".join(report.notes)
@@ -184,7 +184,9 @@ def test_why_a_job_waits_is_in_its_admin_comment_until_it_starts(cluster: Any, r
     def said(number: int) -> Any:
         return json.loads(now().jobs[number].admin_comment)["wattsched"]
 
-    assert re.fullmatch(r"needs 1\.\d+ kW, the cap is 1\.\d+ kW", said(scarce)["waits"])
+    assert re.fullmatch(
+        r"the site would draw 1\.\d+ kW with it, of a cap of 1\.\d+ kW", said(scarce)["waits"]
+    )
     assert said(typo) == {"waits": "wieght: is not a known field"}
     assert "no JSON object with the key 'wattsched'" in said(other)["waits"]
     # Released by an administrator in spite of us it is left alone, as without what we said.
