@@ -6,7 +6,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Each of two processes computes in one thread, as the commands do; one file's tests stay together while they can.
 TESTED := OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal
 PACKAGES := engine formulations solvers topology perfmodels instances verification comparisons replay library serve adapters cli
-SOURCES := $(shell find $(PACKAGES) -type f -not -name '*.pyc')
 CODE := $(PACKAGES) tests docs/hooks examples $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
@@ -31,10 +30,10 @@ lint: $(VENV)/tools $(VENV)/package  ## Style, format, and imports that run one 
 imports: $(VENV)/tools $(VENV)/package  ## Draw which part imports which, as a graph for Graphviz
 	@cd $(VENV) && bin/import-linter drawgraph wattsched --show-import-totals
 
-types: $(VENV)/tools $(VENV)/package  ## Types of the installed package
-	cd $(VENV) && bin/mypy --config-file ../pyproject.toml --cache-dir .mypy_cache -p wattsched
+types: $(VENV)/tools $(VENV)/package  ## Types of the package
+	MYPYPATH=src $(BIN)/mypy --cache-dir $(VENV)/.mypy_cache -p wattsched
 
-unit: $(VENV)/tools $(VENV)/package  ## Quick tests, against the installed package: TESTS='tests/cli -k solve' for some
+unit: $(VENV)/tools $(VENV)/package  ## Quick tests: TESTS='tests/cli -k solve' for some
 	$(TESTED) -m 'not slow' $(TESTS)
 
 jitter: $(VENV)/tools $(VENV)/package  ## The tests that ask solvers, with other last digits: SEED=2 for others again
@@ -68,18 +67,18 @@ $(BIN)/python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, found " + sys.version)'
 	"$(PYTHON)" -m venv $(VENV)
 
-# A regular install, renewed when a source file changes.
-$(VENV)/package: $(BIN)/python pyproject.toml constraints.txt $(SOURCES)
+# An editable install: it sees the folders of the checkout by the links in src/wattsched.
+$(VENV)/package: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing wattsched into $(VENV)"
-	@$(PIP) install -c constraints.txt .
+	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/bench: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing the peers for benchmarks into $(VENV)"
-	@$(PIP) install -c constraints.txt '.[bench]'
+	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@touch $@
 
 $(VENV)/tools: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing the tools for development into $(VENV)"
-	@$(PIP) install -c constraints.txt '.[dev]'
+	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@

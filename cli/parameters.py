@@ -332,7 +332,7 @@ def option_name(parameter: str) -> str:
 
 
 def descriptions(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the description of each parameter in the docstring of a function, or of a class and its bases."""
+    """Return the description of each parameter in a docstring: of a function, or of a class and its bases."""
     told: dict[str, str] = {}
     if isinstance(function, type) and function.__base__ is not None:
         told |= descriptions(function.__base__)

@@ -15,8 +15,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from strategies.browser import Browser, chromium
-from strategies.effort import CHECK, examples
+
+from tests.strategies.browser import Browser, chromium
+from tests.strategies.effort import CHECK, examples
 
 # Machines are shared: slowness is no failure.
 # `make test` tries the same examples every time, `make check` new ones.

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.trust import EVERYTHING
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
-from adapters.kubernetes import test_plan as kube
-from adapters.slurm import test_plan as slurm
+from tests.adapters.kubernetes import test_plan as kube
+from tests.adapters.slurm import test_plan as slurm
+from tests.adapters.trust import EVERYTHING
+from tests.strategies.effort import examples
 from wattsched.adapters import options as adapter_options
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.options import KubernetesOptions

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from adapters.histories import World, history
-from adapters.kubernetes.emulator import KubernetesWorld
-from adapters.slurm.emulator import patched
+
+from tests.adapters.histories import World, history
+from tests.adapters.kubernetes.emulator import KubernetesWorld
+from tests.adapters.slurm.emulator import patched
+from tests.strategies.effort import examples
 
 FIRST = int(os.environ.get("WATTSCHED_FIRST", 0))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("WATTSCHED_HISTORIES", 10)))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("WATTSCHED_HISTORIES", examples(10))))
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])

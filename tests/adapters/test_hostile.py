@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import wattsched
-from adapters import hostile_kinds as kinds
-from adapters.kubernetes import test_plan as kube
-from adapters.slurm import test_plan as slurm
+from tests.adapters import hostile_kinds as kinds
+from tests.adapters.kubernetes import test_plan as kube
+from tests.adapters.slurm import test_plan as slurm
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import plan_of as kube_plan_of
 from wattsched.adapters.kubernetes.plan import round_of as kube_round_of

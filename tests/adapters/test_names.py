@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.kubernetes.test_plan import SNAPSHOT as KUBE
-from adapters.slurm.test_plan import SNAPSHOT as SLURM
-from cli.conftest import run
 
+from tests.adapters.kubernetes.test_plan import SNAPSHOT as KUBE
+from tests.adapters.slurm.test_plan import SNAPSHOT as SLURM
+from tests.cli.conftest import run
 from wattsched.adapters.kubernetes import site as kube_site
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read as kube_read

@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from adapters.histories import EACH_W
-from adapters.slurm.emulator import SlurmWorld, patched
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.adapters.histories import EACH_W
+from tests.adapters.slurm.emulator import SlurmWorld, patched
 from wattsched.adapters.overdraw import Stoppable, stops_to_fit
 from wattsched.adapters.slurm.options import SiteOptions
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.adapters.sia import GoodputPolicy
 
 GPUS = {"small": 2, "big": 4}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from brute_force.sizing import optimum
-from brute_force.sizing_decisions import Judge
 
 import wattsched
+from tests.brute_force.sizing import optimum
+from tests.brute_force.sizing_decisions import Judge
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing import by_kind
 from wattsched.instances.sizing.instance import Instance

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from brute_force.sizing_places import (
+from tests.brute_force.sizing_places import (
     Gpu,
     Kind,
     capacity_of,
@@ -23,7 +23,6 @@ from brute_force.sizing_places import (
     next_power,
     structural_blocks,
 )
-
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.topology.cluster import Node

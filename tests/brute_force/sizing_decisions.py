@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from brute_force.sizing import (
+from tests.brute_force.sizing import (
     _value,
     counted_j,
     decided,
@@ -18,8 +18,8 @@ from brute_force.sizing import (
     sleepers,
     within_quota_alone,
 )
-from brute_force.sizing_moves import displaced
-from brute_force.sizing_places import (
+from tests.brute_force.sizing_moves import displaced
+from tests.brute_force.sizing_places import (
     Gpu,
     Kind,
     capacity_of,
@@ -28,7 +28,6 @@ from brute_force.sizing_places import (
     next_power,
     structural_blocks,
 )
-
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job, OptionTable

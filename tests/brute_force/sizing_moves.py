@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import combinations, product
 
-from brute_force.sizing import (
+from tests.brute_force.sizing import (
     _better,
     _current_kind,
     _free,
@@ -19,8 +19,7 @@ from brute_force.sizing import (
     within_budgets,
     within_quotas,
 )
-from brute_force.sizing_places import Gpu, Kind, capacity_of, fit, kinds, next_power, structural_blocks
-
+from tests.brute_force.sizing_places import Gpu, Kind, capacity_of, fit, kinds, next_power, structural_blocks
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import Job
 

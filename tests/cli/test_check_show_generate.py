@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from strategies.forgeries import restated
 
 import wattsched
+from tests.strategies.forgeries import restated
 from wattsched.cli.failures import ON_TRUST
 
 from .conftest import DEMO

@@ -15,6 +15,7 @@ def completed(words: str) -> list[str]:
     return [line.partition(",")[2] for line in told.stdout.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "offered"),
     [

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.adapters.rounds import Report, UnansweredError
 from wattsched.cli.following import follow
 

@@ -164,6 +164,7 @@ def test_a_refused_export_leaves_the_old_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path, monkeypatch):
     names = ("round.json", "model.mps", "answer.sol", "result.json")
     instance, model, answer, result = (tmp_path / name for name in names)

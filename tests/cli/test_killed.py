@@ -61,6 +61,7 @@ def moments() -> Iterator[object]:
             yield pytest.param(command, ending, after_s, marks=marks, id=f"{command}-{ending.name}-{after_s}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "ending", "after_s"), list(moments()))
 def test_what_a_signal_leaves(
     inputs: Path, tmp_path: Path, command: str, ending: signal.Signals, after_s: float

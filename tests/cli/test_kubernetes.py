@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.conftest import wattsched
 from click.testing import Result
-from docs.markdown import blocks_of
 
+from tests.cli.conftest import wattsched
+from tests.docs.markdown import blocks_of
 from wattsched.adapters.kubernetes.api import Api
 from wattsched.adapters.kubernetes.loop import Report
 from wattsched.adapters.kubernetes.snapshot import load
@@ -147,6 +147,7 @@ def test_where_there_is_no_cluster_it_is_said(tmp_path: Path) -> None:
     assert "no configuration of a cluster" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["--extender", "80000"], ["--extender", "0.0.0.0:1"], []], ids=str)
 def test_what_fails_beside_the_watches_ends_cleanly(server: Server, options: list[str]) -> None:
     journal = server.folder / "journal"
@@ -220,6 +221,7 @@ def test_the_running_loop_tells_of_jobs(server: Server) -> None:
     assert sum(line.startswith("  start default/bert: GPUs") for line in lines) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"), [("secret\n", ""), ("sec\nret\n", "one line"), ("s\u00e9cret", "one line")]
 )
@@ -233,6 +235,7 @@ def test_a_token_is_taken_from_a_file_and_never_printed(server: Server, text: st
     assert "ret" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

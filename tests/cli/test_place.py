@@ -77,6 +77,7 @@ def test_json_holds_the_mean_curves(place: Run) -> None:
         assert both["random"][name] == pytest.approx(means, abs=2e-6)
 
 
+@pytest.mark.slow
 def test_no_policy_beats_the_bound(place: Run) -> None:
     policies = ("fgd", "pwr", "bid", "bid-reserve", "random")
     result = place("--json", "--seeds", "1-3", "--policy", ",".join(policies), "--bound-gap", "0.001")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from strategies.forgeries import restated
 
+from tests.strategies.forgeries import restated
 from wattsched.cli.failures import ON_TRUST
 
 Run = Callable[..., Result]

@@ -52,6 +52,7 @@ def test_nothing_heavy_is_imported_for_help_and_version():
     assert wattsched("--version").stdout == f"wattsched {package.__version__}\n"
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself():
     for name in COMMANDS:
         done = wattsched(name, "--help")
@@ -59,6 +60,7 @@ def test_every_command_explains_itself():
         assert done.stdout.startswith(f"Usage: wattsched {name}") or "Usage:" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["schema"], ["solve", str(DEMO)], ["show", str(DEMO)]], ids=" ".join
 )

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from strategies.browser import LOOKS, violations
-from strategies.pages import Page
 
+from tests.strategies.browser import LOOKS, violations
+from tests.strategies.pages import Page
 from wattsched.report.html.chart import Series, chart
 
 from .conftest import DEMO

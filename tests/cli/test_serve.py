@@ -90,6 +90,7 @@ def test_stops_cleanly(tmp_path: Path, ending: int) -> None:
         assert len(journal.open("s").session) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) -> None:
     """Within a second, long before those that were given to prove it; the journal is whole."""

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from adapters.trust import trusting
-from cli.conftest import wattsched
 from click.testing import Result
+
+from tests.adapters.trust import trusting
+from tests.cli.conftest import wattsched
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "examples" / "slurm.json"
 SITE = SNAPSHOT.with_name("slurm-site.json")

@@ -1,5 +1,5 @@
 """Benchmarks write tables of the documentation, so their loader is wanted here, too."""
 
-from benchmarks.conftest import load_script
+from tests.benchmarks.conftest import load_script
 
 __all__ = ["load_script"]

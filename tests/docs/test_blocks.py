@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.markdown import Block, blocks_of, commands_of, first_difference
 from pydantic import TypeAdapter
 
+from tests.docs.markdown import Block, blocks_of, commands_of, first_difference
 from wattsched.adapters.budget import Caps
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.slurm.options import SiteOptions
@@ -65,7 +65,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if (seed := request.config.getoption("--jitter")) is not None:
         begin = tools / "jittered.py"
         begin.write_text(
-            f"import sys\nsys.path[0] = {str(ROOT / 'tests')!r}\nfrom conftest import changed_digits\n"
+            f"import sys\nsys.path[0] = {str(ROOT)!r}\nfrom tests.conftest import changed_digits\n"
             f"from wattsched.cli import main\nif __name__ == '__main__':\n    with changed_digits({seed}):\n"
             "        main(prog_name='wattsched')\n"
         )
@@ -82,6 +82,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return work
 
 
+@pytest.mark.slow
 @pages
 def test_examples_run(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {"__name__": page.stem}

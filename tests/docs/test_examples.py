@@ -128,6 +128,7 @@ CHANGES = (
 """What may be wrong with a decision, or other than it was."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "entry",
     [

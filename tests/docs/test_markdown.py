@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from docs.markdown import blocks_of, commands_of, first_difference
+
+from tests.docs.markdown import blocks_of, commands_of, first_difference
 
 PRINTED = """Weighted completion time
   21,210 s  optimal, gap 0 %

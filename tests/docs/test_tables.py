@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from docs.markdown import first_difference
+
+from tests.docs.markdown import first_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "tables"

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from strategies.effort import examples
-from strategies.instances import small_instances
-from strategies.placement import windows
-from strategies.sharing import sharing_instances
-from strategies.shifting import tiny
 
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances
+from tests.strategies.placement import windows
+from tests.strategies.sharing import sharing_instances
+from tests.strategies.shifting import tiny
 from wattsched import formulations, solve, verification
 from wattsched.documents import check, read_instance, read_result, verdict_on
 from wattsched.formulations.model import UnsuitableError

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.agreement import pays_moves
-from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
-from strategies.priced import with_objective
 
+from tests.brute_force.agreement import pays_moves
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
+from tests.strategies.priced import with_objective
 from wattsched import generate, solve
 from wattsched.documents import verdict_on
 from wattsched.engine import model_of

@@ -304,6 +304,7 @@ def test_what_a_formulation_raises_besides_is_not_taken_for_a_lack_of_memory(
         wattsched.solve(generate("uniform", jobs=5, seed=1))
 
 
+@pytest.mark.slow
 def test_the_points_of_a_frontier_share_one_limit() -> None:
     limits: list[float] = []
 

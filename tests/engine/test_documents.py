@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from strategies.replay import cluster_of, linear, trace_by_hand
 
 import wattsched
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.cli import main
 from wattsched.instances.sizing.instance import Budgets
 from wattsched.replay.jobs.bound.clairvoyant import clairvoyant

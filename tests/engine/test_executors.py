@@ -153,6 +153,7 @@ def test_a_run_whose_worker_is_lost_is_done_again(cluster: DaskExecutor, tmp_pat
     assert len(list(tmp_path.glob("1-*"))) == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_cluster_and_the_comparison_goes_on_later(
     cluster: DaskExecutor, files: list[str]
 ) -> None:

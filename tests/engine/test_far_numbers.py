@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from brute_force import placement, shifting
-from strategies.shifting import tiny
-from strategies.windows import random_window
 
 import wattsched
+from tests.brute_force import placement, shifting
+from tests.strategies.shifting import tiny
+from tests.strategies.windows import random_window
 from wattsched.documents import instance_of, verdict_on
 from wattsched.result import Result
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.shifting import WHICH, outcomes
-from strategies.shifting import tiny
 
 import wattsched
+from tests.brute_force.shifting import WHICH, outcomes
+from tests.strategies.shifting import tiny
 from wattsched.documents import instance_of
 from wattsched.instances.shifting.instance import HorizonBudgets
 from wattsched.tradeoffs import ParetoResult, Tradeoff, verdict_on_pareto

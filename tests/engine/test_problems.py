@@ -44,6 +44,7 @@ def hold(instance: Any, result: Result) -> None:
     assert verdict.faults == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["auto", "highs"])
 def test_answers_hold(instance: Any, solver: str) -> None:
     for formulation in find_problem(instance.problem).formulations:

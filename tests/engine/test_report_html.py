@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from strategies.pages import Page
 
 import wattsched
+from tests.strategies.pages import Page
 from wattsched.plot.style import FILLS
 from wattsched.report.html import page as html
 from wattsched.report.html.chart import Series, chart
@@ -147,6 +147,7 @@ def test_tables_sort_and_show_where_a_job_is_by_keyboard_alone(browser, tmp_path
     assert not browser.messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_paper_is_white(browser, tmp_path, theme) -> None:
     page = browser.opened(address(tmp_path), theme=theme)
@@ -155,6 +156,7 @@ def test_paper_is_white(browser, tmp_path, theme) -> None:
     assert contrast(f"#{bytes(map(int, re.findall(r'[0-9]+', ink))).hex()}", "#ffffff") >= 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "y"),
     [

@@ -107,6 +107,7 @@ def found(source):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, found) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
     traces = source.traces(cluster)
@@ -130,6 +131,7 @@ def test_every_run_keeps_to_its_budget_and_is_counted_to_the_same_end(source, fo
             assert power_w is None or run.budget_used()[0].max() <= 1.0 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pacing", ["price", "none"])
 def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
     cluster = homogeneous_cluster(2, 8, "A100")
@@ -152,6 +154,7 @@ def test_budgets_are_spent_as_asked_for(source, pacing) -> None:
         savings(source, cluster, pacing="often")
 
 
+@pytest.mark.slow
 def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
     for one in found.policies:
         if one.energy is None:
@@ -161,6 +164,7 @@ def test_amounts_follow_from_the_part_that_is_saved(found) -> None:
     assert any(one.energy is not None for one in found.policies)
 
 
+@pytest.mark.slow
 def test_a_policy_that_keeps_the_mean_only_without_a_budget_saves_what_it_does_then(source) -> None:
     """No budget that is tried keeps it: what is said is of the policy, not of the budgets."""
     cluster = homogeneous_cluster(2, 8, "A100")
@@ -174,6 +178,7 @@ def test_a_policy_that_keeps_the_mean_only_without_a_budget_saves_what_it_does_t
     assert one.energy.mean >= 1.0 - free.energy
 
 
+@pytest.mark.slow
 def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> None:
     """Though only budgets around the mean are tried, beginning at one that may be far from it by then."""
     cluster = homogeneous_cluster(2, 8, "A100")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.sessions import CLUSTER, TABLE, options_of, session
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.sessions import CLUSTER, TABLE, options_of, session
 from wattsched import Coded, InputError, Session
 from wattsched.session_decision import MODELLED, UNDECIDED, WAITS
 from wattsched.topology.cluster import Cluster

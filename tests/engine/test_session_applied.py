@@ -6,8 +6,8 @@ import pickle
 from typing import Any
 
 import pytest
-from strategies.sessions import TABLE
 
+from tests.strategies.sessions import TABLE
 from wattsched import InputError, Session
 
 CLUSTER = {

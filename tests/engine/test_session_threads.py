@@ -9,9 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
-from strategies.sessions import TABLE, options_of, session
 
 import wattsched
+from tests.strategies.sessions import TABLE, options_of, session
 from wattsched import Session
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Decision

@@ -44,6 +44,7 @@ def answer(instance: Instance, executor: Any) -> dict[str, Any]:
     return {name: value for name, value in result.model_dump().items() if name != "time_s"}
 
 
+@pytest.mark.slow
 def test_the_answer_is_that_of_one_process_also_when_a_worker_is_lost(
     cluster: DaskExecutor, large: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_lost_value_is_made_again_and_its_call_repeated(cluster: DaskExecutor,
     assert kept.each(abs) == [0, 1]
 
 
+@pytest.mark.slow
 def test_by_command(large: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_json("round.json", large)
@@ -109,6 +111,7 @@ def test_by_command(large: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert here.stdout == spread.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["uniform", "shifting"])
 def test_what_is_not_solved_in_shards(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

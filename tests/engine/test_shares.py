@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from strategies.effort import examples
 
 import wattsched
+from tests.strategies.effort import examples
 from wattsched.shares import TimeShares, shares_of
 from wattsched.verification.time_shares import check_shares
 

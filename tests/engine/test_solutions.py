@@ -84,6 +84,7 @@ def case(request: pytest.FixtureRequest):
     return instance, names, best
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*generated columns only")
 @pytest.mark.parametrize("form", ["mps", "lp"])
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -102,6 +103,7 @@ def test_what_others_find_is_checked_and_as_good(case, solver: str, form: str, t
     assert result.proven_gap is not None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*generated columns only")
 def test_one_choice_that_is_missing_is_refused_with_its_row(case, tmp_path: Path) -> None:
     instance, names, best = case

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import small_instances
 
 import wattsched
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances
 from wattsched import engine, steps
 from wattsched.documents import instance_of
 from wattsched.formulations.program import Program

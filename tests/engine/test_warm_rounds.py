@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.agreement import solve_by_kind
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.decisions import decisions
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, sleeping, small_instances
-from strategies.priced import OBJECTIVE, with_objective
 
 import wattsched
 import wattsched.solvers.by_kind as solved_by_kind
+from tests.brute_force.agreement import solve_by_kind
+from tests.strategies.decisions import decisions
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from tests.strategies.priced import OBJECTIVE, with_objective
 from wattsched.formulations.sizing import configurations
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force.agreement import moves_cost
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import small_instances, tables
 
+from tests.brute_force.agreement import moves_cost
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances, tables
 from wattsched.executors import SerialExecutor
 from wattsched.formulations.kinds import KindProgram, passes, shards
 from wattsched.formulations.sizing import by_kind, matching, mckp

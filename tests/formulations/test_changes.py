@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.agreement import solve_by_kind
-from brute_force.sizing import optimum
-from brute_force.sizing_moves import optimum_with_moves
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+from tests.brute_force.agreement import solve_by_kind
+from tests.brute_force.sizing import optimum
+from tests.brute_force.sizing_moves import optimum_with_moves
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.decision import Decision

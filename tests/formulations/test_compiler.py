@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyomo.contrib.solver.common.factory import SolverFactory
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.program import Program
 from wattsched.solvers.registry import get

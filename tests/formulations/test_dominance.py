@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import small_instances
 
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances
 from wattsched.formulations.sizing.budgets import budget_rows
 from wattsched.formulations.sizing.columns import undominated
 from wattsched.formulations.sizing.data import expand

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from brute_force.agreement import pays_moves
-from brute_force.sizing import optimum
-from docs.markdown import blocks_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+from tests.brute_force.agreement import pays_moves
+from tests.brute_force.sizing import optimum
+from tests.docs.markdown import blocks_of
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError

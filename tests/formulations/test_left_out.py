@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import brute_force.sizing as brute_force
 import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
+import tests.brute_force.sizing as brute_force
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.generators import generate
@@ -199,6 +199,7 @@ def test_a_round_of_nobody_else_is_empty() -> None:
         assert (found.termination.reason, found.objective, found.decision.waiting) == ("optimal", 0.0, ["j0"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["uniform", "hetero"])
 def test_large_rounds_leave_jobs_out_and_begin_the_next_one(family: str) -> None:
     every = generate(family, jobs=12_000, seed=5)

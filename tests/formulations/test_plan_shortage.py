@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from brute_force import sharing as sharing_brute_force
-from brute_force import shifting as shifting_brute_force
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
-from strategies.shifting import tiny as tiny_shifting
 
+from tests.brute_force import sharing as sharing_brute_force
+from tests.brute_force import shifting as shifting_brute_force
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
+from tests.strategies.shifting import tiny as tiny_shifting
 from wattsched import solve
 from wattsched.instances.sharing.instance import SharingInstance
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.agreement import moves_cost
-from brute_force.sizing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import small_instances
 
+from tests.brute_force.agreement import moves_cost
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances
 from wattsched.formulations.sizing.data import options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options

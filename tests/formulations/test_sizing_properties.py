@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import small_instances
 
+from tests.strategies.effort import examples
+from tests.strategies.instances import small_instances
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.data import expand, without_options

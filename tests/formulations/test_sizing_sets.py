@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.agreement import moves_cost
-from brute_force.sizing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets
 
 import wattsched
+from tests.brute_force.agreement import moves_cost
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
@@ -118,6 +118,7 @@ def pairs(jobs: int, gpus: int, power_w: float) -> Instance:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["price", "highs", "auto"])
 def test_large_rounds_share(solver: str) -> None:
     """Beyond the sizes that `price` leaves to HiGHS."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, sleeping, small_instances
 
 import wattsched
+from tests.brute_force.agreement import require_optimum, solve_by_kind
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.sizing.sleeping import part_sizes
@@ -185,6 +185,7 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         wattsched.solve(round_of(cluster_of("nodes", 1.0), 1), formulation=f"{own}:formulate")
 
 
+@pytest.mark.slow
 def test_the_quick_rule_wakes_nodes_under_a_cap() -> None:
     """To wake a node saves nothing by itself."""
     shares = []

@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from brute_force.sizing import optimum
 
 import wattsched
+from tests.brute_force.sizing import optimum
 from wattsched.documents import instance_of, verdict_on
 
 UNITS = (1e-300, 1e-100, 1e-30, 1e-15, 1e-12, 1e-10, 1e-8, 1e-5, 1e-3)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.agreement import require_optimum, solve_by_kind
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+from tests.brute_force.agreement import require_optimum, solve_by_kind
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision

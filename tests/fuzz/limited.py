@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.readers import READERS, Reader
-from fuzz.valid_files import valid_files
+from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.valid_files import valid_files
 
 MOST_S = 20.0
 MOST_MIB = 400
@@ -98,13 +98,14 @@ class Child:
             self._process = None
 
     def _started(self) -> Any:
-        here = Path(__file__).resolve().parent.parent
+        here = Path(__file__).resolve().parents[2]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
         command = [
             sys.executable,
             "-P",
             "-c",
-            f"import sys; sys.path.append({str(here)!r}); from fuzz.limited import main; main(sys.argv[1])",
+            f"import sys; sys.path.append({str(here)!r})\n"
+            "from tests.fuzz.limited import main; main(sys.argv[1])",
             str(self._valid),
         ]
         return subprocess.Popen(

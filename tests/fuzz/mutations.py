@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fuzz.attacks import LONG, NUMBERS, WORDS, marked, unmarked
+from tests.fuzz.attacks import LONG, NUMBERS, WORDS, marked, unmarked
 
 CHANGES = (1, 1, 1, 2, 5)
 """Of a file: with one, it is often still read."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.valid_files import INSTANCES, valid_files
+from tests.fuzz.valid_files import INSTANCES, valid_files
 
 
 @dataclass(frozen=True)

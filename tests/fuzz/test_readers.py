@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuzz.attacks import attacks, spoilt_values
-from fuzz.limited import Child, write_valid_files
-from fuzz.mutations import mutated
-from fuzz.readers import READERS, Reader
-from fuzz.valid_files import valid_files
+
+from tests.fuzz.attacks import attacks, spoilt_values
+from tests.fuzz.limited import Child, write_valid_files
+from tests.fuzz.mutations import mutated
+from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.valid_files import valid_files
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "12"))
 LONG = "FUZZ_SECONDS" in os.environ
@@ -53,11 +54,13 @@ def judge(
         pytest.fail(f"{reader.file}, {what}: {'; '.join(verdict.faults)}; the file is {kept}")
 
 
+@pytest.mark.slow
 def test_valid_files_are_read(child: Child, tmp_path: Path) -> None:
     for reader in READERS:
         judge(child, reader, "valid", valid_files()[reader.file], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [reader.file for reader in READERS] if LONG else HOSTILE)
 def test_attacks_are_refused(file: str, child: Child, tmp_path: Path) -> None:
     reader = next(reader for reader in READERS if reader.file == file)
@@ -65,6 +68,7 @@ def test_attacks_are_refused(file: str, child: Child, tmp_path: Path) -> None:
         judge(child, reader, what, content, tmp_path, commands=LONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.file)
 def test_hostile_values_are_refused(reader: Reader, child: Child, tmp_path: Path) -> None:
     spoilt = list(spoilt_values(reader.file, valid_files()[reader.file]))
@@ -73,6 +77,7 @@ def test_hostile_values_are_refused(reader: Reader, child: Child, tmp_path: Path
         judge(child, reader, what, content, tmp_path)
 
 
+@pytest.mark.slow
 def test_mutations_are_read_or_refused(child: Child, tmp_path: Path) -> None:
     end, seed = time.monotonic() + SECONDS, SEED
     while time.monotonic() < end:

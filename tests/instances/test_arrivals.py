@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement import task_tables
 
+from tests.strategies.placement import task_tables
 from wattsched.instances.placement.tables import TaskTable
 from wattsched.replay.placement.stream import arrival_order, node_order
 

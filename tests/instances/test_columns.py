@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from pydantic import ValidationError
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.documents import instance_of
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import csv_text_cell, read_json, write_atomically, write_json

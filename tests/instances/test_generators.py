@@ -33,6 +33,7 @@ def test_registry() -> None:
     assert "racks" in options_of("hetero")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("jobs", [1, 3, 50, 5000])
 def test_rounds_are_valid_feasible_and_reproducible(family: str, jobs: int, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_sets_are_pairs_that_draw_less_than_apart(jobs: int, tmp_path: Path) -> 
     assert check(instance, everybody_waits(instance)).faults == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_hundred_thousand_jobs_are_generated(family: str) -> None:
     instance = generate(family, jobs=100_000)

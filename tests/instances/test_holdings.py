@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import assume, given, settings
-from strategies.effort import examples
-from strategies.instances import instances_with_sets
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets
 from wattsched.instances.digest import digest_of
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
 from wattsched.instances.sizing.holdings import Holdings

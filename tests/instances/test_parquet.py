@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance

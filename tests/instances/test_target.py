@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement import task_tables
 
+from tests.strategies.placement import task_tables
 from wattsched.instances.placement.tables import TaskTable, target_workload
 from wattsched.instances.traces.openb import read_tasks
 

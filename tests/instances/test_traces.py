@@ -61,6 +61,7 @@ def test_openb_nodes_have_the_published_counts_and_watts(openb: Cluster, data_di
     assert full + 445_320 == 1_474_110
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "file"),
     [
@@ -84,6 +85,7 @@ def test_the_busiest_hour_of_real_traces(form: str, file: str, data_dir: Path, o
     assert document_text(round_at(trace, "busiest", openb, seed=1)) != document_text(instance)
 
 
+@pytest.mark.slow
 def test_published_totals(data_dir: Path) -> None:
     philly = READ["philly"](data_dir / "philly-2017" / "philly_jobs.csv.gz")
     assert len(philly) == 82_247

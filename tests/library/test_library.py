@@ -90,6 +90,7 @@ def test_what_is_shipped_is_small() -> None:
     assert sum(file.stat().st_size for file in ROOM.glob("*.*") if file.suffix in (".json", ".zip")) < 2e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_small_instances_are_made_again_and_their_proofs_hold(name: str) -> None:
     found = verified(entries()[name], shipped()[name])

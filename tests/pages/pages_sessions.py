@@ -6,8 +6,8 @@ Comments in quotation marks are sentences of that page. Nothing of the package i
 import copy
 import random
 
-from pages_sizing import SETTINGS, Round
-from sizing_rounds import OBJECTIVES, a_cluster, a_table, as_columns, number, some, tenants
+from tests.pages.pages_sizing import SETTINGS, Round
+from tests.pages.sizing_rounds import OBJECTIVES, a_cluster, a_table, as_columns, number, some, tenants
 
 COLUMNS = ("gpus", "pool", "rate", "power_w", "frequency_mhz", "power_limit_w", "batch_size")
 BUDGETS = ("power_w", "energy_j", "carbon_g", "least_goodput", "scope")

@@ -7,7 +7,7 @@ are sentences of these pages. Nothing of the package is imported.
 import math
 from dataclasses import dataclass
 
-from pages_cluster import Cluster, within
+from tests.pages.pages_cluster import Cluster, within
 
 SETTINGS = ("frequency_mhz", "power_limit_w", "batch_size")
 

@@ -7,8 +7,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from pages_cluster import TOLERATED, Pool, power_of_two
-from pages_sizing import SETTINGS, Choice, Round, worst_or_sum
+from tests.pages.pages_cluster import TOLERATED, Pool, power_of_two
+from tests.pages.pages_sizing import SETTINGS, Choice, Round, worst_or_sum
 
 
 @dataclass

@@ -1,9 +1,8 @@
 """Answers and checks of `placement` against the brute force that was written from its page."""
 
-from pages import pages_answers as pages
-from pages import pages_placement as brute
-
 import wattsched
+from tests.pages import pages_answers as pages
+from tests.pages import pages_placement as brute
 from wattsched.instances.placement.instance import PlacementInstance
 
 EXACT = [(f, s) for s in ("auto", "highs", "price") for f in ("patterns", "assignment")] + [

@@ -5,22 +5,20 @@ PAGES_CASES=1000 PAGES_SEED=7 pytest tests/pages/test_pages_sessions.py is a cam
 
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-
-import wattsched
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pages_cluster import UnclearError
-from pages_sessions import History, Told, change_of, places
-from pages_sizing import Round
-from pages_sizing_search import Search
 from test_pages_sizing import compare
 
-CASES, SEED = int(os.environ.get("PAGES_CASES", "25")), int(os.environ.get("PAGES_SEED", "0"))
+import wattsched
+from tests.pages.pages_cluster import UnclearError
+from tests.pages.pages_sessions import History, Told, change_of, places
+from tests.pages.pages_sizing import Round
+from tests.pages.pages_sizing_search import Search
+from tests.strategies.effort import examples
+
+CASES, SEED = int(os.environ.get("PAGES_CASES", examples(25))), int(os.environ.get("PAGES_SEED", "0"))
 CALLS = 25
 
 

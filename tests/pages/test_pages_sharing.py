@@ -3,10 +3,9 @@
 from functools import partial
 from math import ceil
 
-from pages import pages_answers as pages
-from pages import pages_sharing as brute
-
 import wattsched
+from tests.pages import pages_answers as pages
+from tests.pages import pages_sharing as brute
 from wattsched.instances.sharing.instance import SharingInstance
 
 EXACT = [("patterns", solver) for solver in ("auto", "highs", "cpsat", "price")] + [("matching", "auto")]

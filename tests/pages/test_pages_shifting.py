@@ -5,10 +5,11 @@ from functools import partial
 from itertools import pairwise
 from math import ceil
 
-from pages import pages_answers as pages
-from pages import pages_shifting as brute
+import pytest
 
 import wattsched
+from tests.pages import pages_answers as pages
+from tests.pages import pages_shifting as brute
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.tradeoffs import verdict_on_pareto
 
@@ -143,5 +144,6 @@ def frontier_faults(got, front, gap, points):
     return faults + [f"{b} after {a}" for a, b in pairs if not (a[0] < b[0] and a[1] > b[1])]
 
 
+@pytest.mark.slow
 def test_frontiers_are_those_of_the_page():
     pages.examine_all(25, examine_frontier)

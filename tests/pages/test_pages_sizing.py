@@ -7,20 +7,17 @@ import json
 import math
 import os
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
 import wattsched
+from tests.pages.pages_cluster import UnclearError
+from tests.pages.pages_sizing import Round
+from tests.pages.pages_sizing_search import Search
+from tests.pages.sizing_rounds import a_round, tighten
+from tests.strategies.effort import examples
 
-sys.path.insert(0, str(Path(__file__).parent))
-from pages_cluster import UnclearError
-from pages_sizing import Round
-from pages_sizing_search import Search
-from sizing_rounds import a_round, tighten
-
-CASES, SEED = int(os.environ.get("PAGES_CASES", "150")), int(os.environ.get("PAGES_SEED", "0"))
+CASES, SEED = int(os.environ.get("PAGES_CASES", examples(150))), int(os.environ.get("PAGES_SEED", "0"))
 WAYS = (
     ("mckp", "auto"),
     ("mckp", "auto"),

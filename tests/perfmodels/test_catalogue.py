@@ -103,6 +103,7 @@ def source_measurements(script, data, profile) -> Measurements:
     return read_measurements(path, where=dict(zip(("dataset", "network"), model.zeus, strict=True)))
 
 
+@pytest.mark.slow
 @BY_NAME
 def test_predictions_are_within_the_stated_error_of_the_data(catalogue_script, data_dir, profile):
     if profile.fit_error is None or profile.task == "serving":
@@ -157,6 +158,7 @@ def test_the_zeus_trade_off_of_deepspeech2_on_v100():
     assert 16 <= c.batch_size[leanest] <= 48
 
 
+@pytest.mark.slow
 def test_the_catalogue_is_what_its_script_makes(catalogue_script, data_dir):
     """Fits are held against each other where they were measured: elsewhere their parameters are free."""
     again = {(p.model, p.gpu_type): p for p in catalogue_script.fit_catalogue(data_dir)}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.profiles import CLOCKED, LIMITED
 
+from tests.strategies.profiles import CLOCKED, LIMITED
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements
 from wattsched.perfmodels.power import PowerModel

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.perfmodels.throughput import StatisticalEfficiency, fit_noise_scale
 
 

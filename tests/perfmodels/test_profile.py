@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.perfmodels.power import FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.perfmodels.throughput import Throughput, overlapped_time_s
 
 seconds = st.floats(0.0, 10.0)

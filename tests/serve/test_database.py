@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched import InputError
 from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal

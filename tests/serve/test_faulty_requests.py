@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
+
+from tests.strategies.effort import examples
 
 from .conftest import Client
 from .victim import CLUSTER, DOCUMENT, TABLE

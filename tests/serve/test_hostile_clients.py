@@ -25,6 +25,7 @@ from .victim import DOCUMENT, jobs
 SOLVE = "/v1/sessions/s/solve"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -142,6 +143,7 @@ def test_bodies_that_do_not_come_keep_nobody_out(
         assert b" 408 " in opened[-1].recv(1000)
 
 
+@pytest.mark.slow
 def test_whether_it_lives_is_answered_in_a_crowd(serve: Serve, tmp_path: Path) -> None:
     """Where every connection has work, others are told so at once."""
     limits = Limits(workers=4, connections=8, per_address=4)

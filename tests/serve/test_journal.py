@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
 import wattsched
+from tests.strategies.effort import examples
 from wattsched import InputError
 from wattsched.serve import recorded as recorded_module
 from wattsched.serve.database import JournalError
@@ -129,6 +129,7 @@ def test_reopened_is_as_it_was(
         assert again.solve(deadline_s=10.0).number == (0 if last is None else last.number) + 1
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """Nothing that was acknowledged is lost, and the journal opens."""
     path, random_moment = tmp_path / "j.db", random.Random(1)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds

@@ -173,6 +173,7 @@ def occupy(ask: Client) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_a_deadline_holds_in_the_queue(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db", Limits(workers=1), routers=[occupying()]) as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)
@@ -186,6 +187,7 @@ def test_a_deadline_holds_in_the_queue(serve: Serve, tmp_path: Path) -> None:
         assert ask("GET", "/v1/sessions/s/rounds")[1]["rounds"] == []
 
 
+@pytest.mark.slow
 def test_a_decision_may_be_late_by_a_little(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ def test_a_decision_may_be_late_by_a_little(
         assert ask("POST", "/v1/sessions/s/solve", gone)[1]["options"].keys() == {"b"}
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_and_keeps_what_it_promised(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db", Limits(workers=1, queue=3), routers=[occupying()]) as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)

@@ -16,10 +16,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from docs.markdown import blocks_of
-from strategies.browser import Browser
 
 import wattsched
+from tests.docs.markdown import blocks_of
+from tests.strategies.browser import Browser
 from wattsched import plot
 
 ROOT = Path(__file__).resolve().parents[2]

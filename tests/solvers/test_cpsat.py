@@ -10,8 +10,8 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import cpsat
 from wattsched.solvers.cpsat import free_places

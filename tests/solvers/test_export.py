@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import highs
 from wattsched.solvers.export import to_lp, to_mps

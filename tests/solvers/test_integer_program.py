@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import cpsat, highs
 from wattsched.solvers.integer_program import UnboundedError, integer_relaxation

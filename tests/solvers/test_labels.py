@@ -104,6 +104,7 @@ def test_other_programs_are_left_to_others(change):
     assert labels.solve(dataclasses.replace(program, **change(program)), EXACT) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [0.3, 0.6, 0.9])
 def test_several_rows_against_all_points(others):
     feasible_programs = 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Program
 from wattsched.solvers import core, dual, highs, neighbourhoods, price
 from wattsched.solvers.lp import solve_lp
@@ -91,6 +91,7 @@ def program_of(cost: FloatArray, uses: FloatArray, capacity: FloatArray, start: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_random_programs(block, dual_by):
     first = 50 * block + (dual_by == "cutting planes")
@@ -124,6 +125,7 @@ def branching(monkeypatch):
     return looked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_branching_finds_the_optimum_of_random_programs(block, branching):
     for seed in range(1000 + 15 * block, 1015 + 15 * block):
@@ -136,6 +138,7 @@ def test_branching_finds_the_optimum_of_random_programs(block, branching):
     assert len(branching) > 30
 
 
+@pytest.mark.slow
 def test_points_that_neighbourhoods_find_lead_to_the_optimum(branching, monkeypatch):
     monkeypatch.setattr(price, "_MOST_COLUMNS", 0)
     monkeypatch.setattr(core, "MOST_ROWS", 0)
@@ -243,6 +246,7 @@ def test_costs_of_any_size_are_solved_to_the_same_gap(knapsack):
         assert solution.objective - solution.bound <= 1e-5 * abs(solution.objective)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 2])
 def test_strongly_correlated_jobs_are_counted(rows):
     """Every job saves the same per use and a constant more: no split of a job raises the bound."""

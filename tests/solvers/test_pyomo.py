@@ -98,6 +98,7 @@ def test_a_gap_that_nobody_was_asked_for_implies_no_bound(monkeypatch):
     assert answer.bound <= program.objective(np.tile([0.0, 1.0], 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_costs_that_differ_in_the_sixth_digit_are_told_apart(name, seed):
     """CBC leaves out what is not better by 1e-5, unless it is told."""
@@ -165,6 +166,7 @@ def test_the_second_run_is_asked_for_what_is_missing(knapsack, monkeypatch):
     assert solution.termination == Termination("feasible", "time", "cbc stopped: out of time")
 
 
+@pytest.mark.slow
 def test_temporary_files_go_with_the_killed_solver(name, knapsack, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     worker = Worker()

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Intervals, Line, Program
 from wattsched.solvers import registry
 from wattsched.solvers.solution import Limits
@@ -78,6 +78,7 @@ def test_same_answer_twice(solver, knapsack):
     assert np.array_equal(first.x, second.x)
 
 
+@pytest.mark.slow
 def test_time_limit_is_honoured(solver, knapsack):
     program = knapsack(400, 30, pools=3, seed=1)
     before = time.monotonic()

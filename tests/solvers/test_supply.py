@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.solvers import highs, price, supply
 from wattsched.solvers.registry import get

@@ -140,6 +140,7 @@ def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Asked]) -> i
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("growth", "full", "share"), [(0.0, False, 1.0), (0.4, False, 0.99), (0.0, True, 0.97), (0.5, True, 0.93)]
 )

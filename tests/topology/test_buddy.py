@@ -69,6 +69,7 @@ def packer(blocks: set[Gpus], free: Gpus) -> Callable[[tuple[int, ...]], bool]:
     return lambda sizes: packs(tuple(sorted(sizes, reverse=True)), everything)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_rows_admit_exactly_what_can_be_packed(random_cluster: ClusterMaker, chunk: int) -> None:
     rng = random.Random(f"theorem {chunk}")

@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from brute_force.sizing_places import can_share
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.brute_force.sizing_places import can_share
+from tests.strategies.effort import examples
 from wattsched.formulations.sizing.cutting import cutting_of
 from wattsched.formulations.sizing.decisions import positions_of
 from wattsched.topology.cluster import Cluster

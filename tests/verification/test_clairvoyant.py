@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, linear, trace_by_hand
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import InputError, validated
 from wattsched.replay.jobs.bound.clairvoyant import clairvoyant

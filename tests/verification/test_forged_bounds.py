@@ -14,11 +14,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from strategies.forgeries import restated
-from strategies.replay import cluster_of, linear, trace_by_hand
-from strategies.shifting import tiny
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.forgeries import restated
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
+from tests.strategies.shifting import tiny
 from wattsched import generate, solve
 from wattsched.documents import verdict_on
 from wattsched.library import proofs
@@ -31,7 +32,7 @@ from wattsched.verification.claims import beyond_proof
 from wattsched.verification.clairvoyant import Prover, faults_of
 from wattsched.verification.report import CLAIM_TOLERANCE
 
-FORGED = int(os.environ.get("FORGED_BOUNDS", "300"))
+FORGED = int(os.environ.get("FORGED_BOUNDS", examples(300)))
 Forge = Callable[[Random], bool]
 """Forges once, and says whether that was accepted."""
 

@@ -8,9 +8,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from strategies.forgeries import FORGERIES, Forgery
-from strategies.priced import SIX, THRIFTY
 
+from tests.strategies.forgeries import FORGERIES, Forgery
+from tests.strategies.priced import SIX, THRIFTY
 from wattsched import generate, solve
 from wattsched.documents import answer_of, verdict_on
 from wattsched.instances.errors import InputError
@@ -79,6 +79,7 @@ def test_honest_answers_pass(answers: list[Answer]) -> None:
     assert {instance.problem for instance, _ in answers} == {"sizing", "shifting", "sharing", "placement"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
 def test_forged_answers_are_refused(forge: Forgery, answers: list[Answer]) -> None:
     choice, forged = Random(forge.__name__), 0

@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from benchmarks.conftest import load_script
 from kubernetes import utils
 
+from tests.benchmarks.conftest import load_script
 from wattsched.adapters.kubernetes.api import Api
 
 __all__ = ["load_script"]

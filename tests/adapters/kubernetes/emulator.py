@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from adapters.histories import FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
-
+from tests.adapters.histories import FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.api import KubernetesError

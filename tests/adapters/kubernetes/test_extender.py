@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serve.conftest import Client, served
-from serve.test_faulty_requests import JSON, damaged, encoded
 
+from tests.serve.conftest import Client, served
+from tests.serve.test_faulty_requests import JSON, damaged, encoded
 from wattsched import InputError
 from wattsched.adapters.kubernetes.extender import (
     UNSEEN,

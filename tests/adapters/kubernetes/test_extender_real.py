@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.waiting import wait_for
 from kubernetes import client, config, utils
 
+from tests.adapters.waiting import wait_for
 from wattsched.serve.tokens import add_token
 
 ROOT = Path(__file__).resolve().parents[3]

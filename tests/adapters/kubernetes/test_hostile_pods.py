@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.kubernetes.test_room import PREFIX, Cluster
 
+from tests.adapters.kubernetes.test_room import PREFIX, Cluster
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.reading import read
 

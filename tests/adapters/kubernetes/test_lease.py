@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.leases import entered_together, left_behind
 
+from tests.adapters.leases import entered_together, left_behind
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.lease import Lease
 from wattsched.instances.errors import InputError

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
 import wattsched
+from tests.adapters.trust import trusting
+from tests.strategies.effort import examples
 from wattsched.adapters.kubernetes.arranging import placed
 from wattsched.adapters.kubernetes.load import Load, load_of
 from wattsched.adapters.kubernetes.loop import Policy

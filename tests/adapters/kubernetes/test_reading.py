@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.adapters.kubernetes.load import load_of
 from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.objects import quantity

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from adapters.trust import trusting
 from kubernetes import client
 
+from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.api import Api, KubernetesError, take

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adapters.waiting import wait_for
-
+from tests.adapters.waiting import wait_for
 from wattsched.adapters.kubernetes.api import Api
 
 PREEMPTIBLE = {"wattsched.io/preemptible": "true"}

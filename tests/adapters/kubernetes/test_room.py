@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.trust import trusting
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.adapters.trust import trusting
+from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.announcing import Announcing

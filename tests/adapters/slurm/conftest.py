@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from benchmarks.conftest import load_script
-from cli.conftest import run
+
+from tests.benchmarks.conftest import load_script
+from tests.cli.conftest import run
 
 __all__ = ["load_script", "run"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from adapters.histories import BASE_W, FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
-
+from tests.adapters.histories import BASE_W, FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm import actions, loop, snapshot
 from wattsched.adapters.slurm.actions import Actions

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.waiting import wait_for
 
+from tests.adapters.waiting import wait_for
 from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.reading import marked, read
 from wattsched.adapters.slurm.snapshot import take
@@ -113,6 +113,7 @@ def test_what_a_change_makes_one_of_those_is_held_and_tagged(change: str, record
     assert found == ("0", "0" if held else "nil", expected)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PLUGINS, reason="Slurm's plugin for Lua is not installed")
 def test_a_real_slurmctld_asks_the_guard(
     load_script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch

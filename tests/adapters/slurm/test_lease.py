@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.leases import entered_together, left_behind
-from adapters.waiting import wait_for
 
+from tests.adapters.leases import entered_together, left_behind
+from tests.adapters.waiting import wait_for
 from wattsched.adapters.slurm.lease import Lease
 from wattsched.adapters.slurm.reading import LEASE, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
@@ -32,6 +32,7 @@ def made(name: str) -> Lease:
     return Lease(f"{LEASE}{name}", lambda _: None)
 
 
+@pytest.mark.slow
 def test_one_holds_it_until_it_is_given_back_and_it_keeps_no_node(cluster: Any) -> None:
     with made("a") as first:
         first.require()
@@ -47,6 +48,7 @@ def test_one_holds_it_until_it_is_given_back_and_it_keeps_no_node(cluster: Any) 
     assert LEASE not in cluster.run("scontrol", "show", "reservation")
 
 
+@pytest.mark.slow
 @once
 def test_of_many_at_the_same_moment_one_at_most_holds_it() -> None:
     several = [made(f"p{i}") for i in range(4)]
@@ -56,6 +58,7 @@ def test_of_many_at_the_same_moment_one_at_most_holds_it() -> None:
     held[0].__exit__()
 
 
+@pytest.mark.slow
 @once
 def test_what_was_left_behind_is_taken_by_itself_at_once_and_by_others_later() -> None:
     first = made("a").__enter__()
@@ -75,6 +78,7 @@ def test_what_was_left_behind_is_taken_by_itself_at_once_and_by_others_later() -
         other.require()
 
 
+@pytest.mark.slow
 @once
 def test_while_slurmctld_is_away_nothing_is_changed_and_then_it_goes_on(cluster: Any) -> None:
     with made("a") as held:
@@ -92,6 +96,7 @@ def test_while_slurmctld_is_away_nothing_is_changed_and_then_it_goes_on(cluster:
         wait_for(lambda: not refused())
 
 
+@pytest.mark.slow
 def test_a_second_process_ends_and_touches_no_job(run: Any, cluster: Any, tmp_path: Path) -> None:
     comment = json.dumps({"wattsched": {}})
     number = cluster.submit("sleep 60", "--hold", "--requeue", "--gres=gpu:1", "--comment", comment)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.trust import trusting
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
 import wattsched
+from tests.adapters.trust import trusting
+from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.options import stated_in
 from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit

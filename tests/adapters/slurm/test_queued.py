@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.slurm.test_plan import NUMBERS, TRUSTING, changed, decided, site_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.adapters.slurm.test_plan import NUMBERS, TRUSTING, changed, decided, site_of
+from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.adapters.slurm.inventory import gpus_in
 from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.trust import trusting
-from adapters.waiting import wait_for
 
+from tests.adapters.trust import trusting
+from tests.adapters.waiting import wait_for
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds
@@ -23,6 +23,8 @@ from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
 from wattsched.serve.journal import Journal
+
+pytestmark = pytest.mark.slow
 
 CLOCKED = {
     "gpus": [2, 2],

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from strategies.replay import cluster_of, linear, trace_by_hand
 
 import wattsched
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched import plot
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome

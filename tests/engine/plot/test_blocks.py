@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, linear, trace_by_hand, traces
 from wattsched import plot
 from wattsched.instances.placement.decision import PlacedTask, PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance

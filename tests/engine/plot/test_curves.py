@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
 import wattsched
+from tests.strategies.effort import examples
 from wattsched import plot
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP
@@ -137,6 +137,7 @@ def test_a_price_alone_has_its_unit_and_several_their_largest() -> None:
         plot.price_history([*results, goodput])
 
 
+@pytest.mark.slow
 def test_a_frontier_has_the_totals_of_its_points() -> None:
     axes = plot.frontier(tradeoff())
     (line,) = axes.lines

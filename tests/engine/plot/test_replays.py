@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.replay import cluster_of, linear, trace_by_hand
 
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.plot.replays import Scale, replay_figure
 from wattsched.plot.style import COLOURS, unit_of_time
 from wattsched.replay.jobs.accounts import means_over

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched import plot
 from wattsched.plot.style import COLOURS, FAINT, FILLS, HATCHES, LIMIT, NEUTRAL, PATTERNS, Fill, Look
 
@@ -88,6 +88,7 @@ def test_looks_do_not_repeat_early() -> None:
 SIZES = {"as it comes": None, "a column of a paper": (3.5, 2.6), "a slide": (12.0, 6.0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("n", [1, 5, 13])
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement_cases import context_of, nodes_of, tasks_of, whole
 
+from tests.strategies.placement_cases import context_of, nodes_of, tasks_of, whole
 from wattsched.formulations.placement.capacity import REFUSAL, CapacityPrices
 from wattsched.formulations.placement.state import Request
 from wattsched.instances.placement.tables import target_workload

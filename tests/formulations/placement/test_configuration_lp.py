@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force.placement_packing import packings, patterns
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from strategies.effort import examples
 
+from tests.brute_force.placement_packing import packings, patterns
+from tests.strategies.effort import examples
 from wattsched.formulations.placement.configuration_lp import ConfigurationLp, Hosted
 from wattsched.formulations.placement.node_types import node_types, profile_classes
 from wattsched.instances.placement.tables import NodeTable, TaskTable

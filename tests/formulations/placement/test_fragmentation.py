@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from brute_force.placement import fragments
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement import MODELS, task_tables
 
+from tests.brute_force.placement import fragments
+from tests.strategies.placement import MODELS, task_tables
 from wattsched.formulations.placement.fragmentation import Fragmentation
 from wattsched.instances.placement.tables import TargetWorkload, TaskTable, target_workload
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.placement_cases import context_of, nodes_of, share, tasks_of, whole
 
+from tests.strategies.effort import examples
+from tests.strategies.placement_cases import context_of, nodes_of, share, tasks_of, whole
 from wattsched.formulations.placement.node_values import NodeValues, Worth
 from wattsched.formulations.placement.state import Request, requests_of
 from wattsched.instances.placement.tables import target_workload

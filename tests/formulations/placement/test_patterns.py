@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force.placement import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.windows import random_window
 
+from tests.brute_force.placement import optimum
+from tests.strategies.effort import examples
+from tests.strategies.windows import random_window
 from wattsched.formulations.model import Model
 from wattsched.formulations.placement.data import Window, window_of
 from wattsched.formulations.placement.heuristics import greedy
@@ -204,6 +204,7 @@ def stopped_everywhere(instance: PlacementInstance) -> list[float]:
             return costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "asks"), [(6, 30), (20, 100)])
 def test_a_search_may_be_out_of_time_anywhere(jobs: int, asks: int) -> None:
     instance = generate("placement", jobs=jobs, seed=4)

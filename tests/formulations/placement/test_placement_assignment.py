@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from brute_force.placement import optimum
-from strategies.windows import random_window
 
+from tests.brute_force.placement import optimum
+from tests.strategies.windows import random_window
 from wattsched.documents import instance_of
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.placement import assignment, patterns

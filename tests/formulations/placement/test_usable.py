@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from strategies.placement import task_tables
-from strategies.placement_cases import share, tasks_of, whole
 
+from tests.strategies.placement import task_tables
+from tests.strategies.placement_cases import share, tasks_of, whole
 from wattsched.formulations.placement.capacity import SPREAD, UsableCapacity, share_values
 from wattsched.instances.placement.tables import TaskTable, target_workload
 

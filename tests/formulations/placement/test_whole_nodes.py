@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from strategies.placement_cases import context_of, nodes_of
 
+from tests.strategies.placement_cases import context_of, nodes_of
 from wattsched.formulations.placement.capacity import REFUSAL, WholeNodes
 
 G2_W, P100_W = 120, 225

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
 
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
 from wattsched.formulations.sharing import column_generation, patterns
 from wattsched.formulations.sharing.columns import all_columns, set_partitioning
 from wattsched.formulations.sharing.data import patterns_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.sharing import optimum
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
 
+from tests.brute_force.sharing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.sharing import matching, patterns
 from wattsched.formulations.sharing.data import patterns_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.sharing import optimum
 from hypothesis import event, given, settings
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
 
+from tests.brute_force.sharing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.patterns import build
 from wattsched.instances.sharing.instance import SharingInstance

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from brute_force.sharing import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
 
+from tests.brute_force.sharing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.shifting import optimum
-from strategies.shifting import tiny
 
+from tests.brute_force.shifting import optimum
+from tests.strategies.shifting import tiny
 from wattsched.formulations.shifting import branching
 from wattsched.formulations.shifting.branching import branch
 from wattsched.formulations.shifting.data import horizon_of

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from brute_force import shifting as brute_force
-from strategies.shifting import tiny
 
+from tests.brute_force import shifting as brute_force
+from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.cli.files import answer_text
 from wattsched.documents import verdict_on
@@ -29,6 +29,7 @@ def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, f
     return {row: -(10 ** rng.uniform(-3, 9)) for row in rows if rng.random() < 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 60))
 def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
     for seed in range(first, first + 60):
@@ -77,6 +78,7 @@ def proven() -> tuple[ShiftingInstance, Result]:
     return instance, solve(instance, time_limit=300)
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, Result]) -> None:
     instance, result = proven
     assert result.termination.reason == "infeasible"

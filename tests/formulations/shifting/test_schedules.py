@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from brute_force import shifting as brute_force
-from strategies.shifting import tiny
 
+from tests.brute_force import shifting as brute_force
+from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -177,6 +177,7 @@ def test_decisions_become_schedules_and_back() -> None:
     assert report.totals["carbon_g"] == pytest.approx(found.criteria[:, 1].sum() + horizon.standing[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-12, 1e-20, 1e-300])
 def test_an_option_that_takes_longer_than_numbers_go_changes_nothing(rate: float) -> None:
     instance = shifting_horizon(jobs=4, slots=12, seed=1)

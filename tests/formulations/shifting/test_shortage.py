@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force import shifting as brute_force
-from strategies.shifting import tiny
 
+from tests.brute_force import shifting as brute_force
+from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.shifting import schedules

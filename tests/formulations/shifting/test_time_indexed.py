@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from brute_force import shifting as brute_force
-from strategies.shifting import tiny
 
+from tests.brute_force import shifting as brute_force
+from tests.strategies.shifting import tiny
 from wattsched.formulations.shifting import time_indexed
 from wattsched.formulations.shifting.data import horizon_of
 from wattsched.instances.shifting.instance import faults_of

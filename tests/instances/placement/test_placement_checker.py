@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.placement import optimum
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.windows import random_window
 
+from tests.brute_force.placement import optimum
+from tests.strategies.windows import random_window
 from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.verification.placement import bound

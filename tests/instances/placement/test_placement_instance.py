@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from strategies.windows import random_window
 
+from tests.strategies.windows import random_window
 from wattsched.documents import instance_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.placement.instance import PlacementInstance

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perfmodels.logs.writers import (
+
+from tests.perfmodels.logs.writers import (
     BEGIN_S,
     IDLE_W,
     Job,
@@ -23,9 +24,8 @@ from perfmodels.logs.writers import (
     smi,
     zeus,
 )
-from strategies import profiles
-from strategies.effort import examples
-
+from tests.strategies import profiles
+from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.logs import read_log
 from wattsched.perfmodels.measurements import read_logged, read_measurements
@@ -116,6 +116,7 @@ def jobs_of(true: Configurations) -> tuple[list[Job], str]:
 EXPORTS = ("dcgm-exporter", "Prometheus in Kubernetes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "profile"),
     [(form, profile) for form in ("nvidia-smi", "dcgmi dmon") for profile in (CLOCKED, LIMITED)]

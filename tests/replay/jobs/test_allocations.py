@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
 
+from tests.strategies.replay import BUSY_W, IDLE_W, cluster_of, trace_by_hand
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
 from wattsched.replay.jobs.allocations import Sharing, slowdown

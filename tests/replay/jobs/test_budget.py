@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon, Sleep
@@ -88,6 +88,7 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     assert spent_again(outcome) == pytest.approx(outcome.ledger.spent, rel=1e-9, abs=1e-9 * amount)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sizing", "powerflow", "greenflow", "srtf", "elastic"])
 @pytest.mark.parametrize("per_kwh", [Carbon.constant(J_PER_KWH), WAVES], ids=["energy", "carbon"])
 def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> None:
@@ -117,6 +118,7 @@ def test_free_power_has_no_price() -> None:
     assert 0 < sizing.price.later < 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pacing", PACINGS)
 def test_a_budget_may_be_spent_when_a_free_hour_begins(pacing: Pacing) -> None:
     """Then nothing tells what a watt is worth, and jobs wait for the next period."""

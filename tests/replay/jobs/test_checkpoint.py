@@ -74,6 +74,7 @@ def same(one: Outcome, other: Outcome) -> bool:
     return all([*records, *rounds, *meters, *ledgers])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*names(), "fifo+zeus", "elastic+zeus"])
 def test_a_replay_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     """Interrupted every fifteen events, each time with a trace and a policy made anew."""

@@ -6,8 +6,8 @@ import csv
 import io
 
 import pytest
-from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand
 
+from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand
 from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import find

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
+from tests.strategies.replay import cluster_of, linear, trace_by_hand, traces
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.pools import PoolState, fragments

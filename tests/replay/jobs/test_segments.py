@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, trace_by_hand, traces
 from wattsched.replay.jobs.outcome import RECORDS, Outcome
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.outcome import Outcome
@@ -150,6 +150,7 @@ def check_sums(outcome: Outcome) -> None:
     assert min(meter.idle_j, meter.base_j) >= -1e-9 * meter.energy_j
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_the_same_replay_twice(name: str) -> None:
     trace = trace_by_hand(

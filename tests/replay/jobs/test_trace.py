@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, linear, trace_by_hand
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.job_lists import read_itp

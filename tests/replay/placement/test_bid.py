@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.placement import node_tables, task_tables
-from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
+from tests.strategies.effort import examples
+from tests.strategies.placement import node_tables, task_tables
+from tests.strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 from wattsched.formulations.placement.capacity import CapacityPrices, UsableCapacity, WholeNodes
 from wattsched.formulations.placement.node_values import NodeValues, Worth
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request, serve

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
+from tests.strategies.placement_cases import nodes_of, share, tasks_of, whole
 from wattsched.replay.placement.curves import Curves
 from wattsched.replay.placement.stream import Experiment, run_all
 
 EXPERIMENT = Experiment(nodes_of((32, 2, "T4"), (64, 8, "G2")), tasks_of(whole(1), share(300)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3, 9])
 def test_processes_change_nothing(processes: int) -> None:
     policies, seeds = ["random", "pwr"], [1, 2, 3]
@@ -103,7 +104,7 @@ def is_lost(made: Future[Curves]) -> bool:
 
 
 SCRIPT = """
-from strategies.placement_cases import nodes_of, whole, tasks_of
+from tests.strategies.placement_cases import nodes_of, whole, tasks_of
 from wattsched.replay.placement.stream import run_all
 from wattsched.replay.placement.stream import Experiment
 
@@ -114,6 +115,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_end_when_the_first_is_killed(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     path = os.pathsep.join(entry for entry in sys.path if entry)

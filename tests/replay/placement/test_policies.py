@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement import node_tables, task_tables
-from strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 
+from tests.strategies.placement import node_tables, task_tables
+from tests.strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
 from wattsched.formulations.placement.heuristics import (
     BestFit,
     DotProduct,

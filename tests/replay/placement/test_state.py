@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.placement import node_tables, task_tables
-from strategies.placement_cases import nodes_of, share, state_with, whole
 
+from tests.strategies.placement import node_tables, task_tables
+from tests.strategies.placement_cases import nodes_of, share, state_with, whole
 from wattsched.formulations.placement.state import MOST_TASKS, ClusterState, Placement, Request
 from wattsched.instances.placement.tables import NodeTable, TaskTable
 from wattsched.replay.placement.stream import requests_of

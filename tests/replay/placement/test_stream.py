@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from strategies.placement_cases import nodes_of, share, tasks_of, whole
 
+from tests.strategies.placement_cases import nodes_of, share, tasks_of, whole
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request
 from wattsched.instances.traces.openb import read_nodes, read_tasks
 from wattsched.replay.placement.curves import Curves, mean, saving_pct

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.placement import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.placement import windows
-from strategies.trees import counting_trees, disturbed
-from strategies.windows import random_window
 
+from tests.brute_force.placement import optimum
+from tests.strategies.effort import examples
+from tests.strategies.placement import windows
+from tests.strategies.trees import counting_trees, disturbed
+from tests.strategies.windows import random_window
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate

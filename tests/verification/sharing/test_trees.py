@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brute_force.sharing import optimum
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.sharing import sharing_instances
-from strategies.trees import counting_trees, disturbed
 
+from tests.brute_force.sharing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.sharing import sharing_instances
+from tests.strategies.trees import counting_trees, disturbed
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate

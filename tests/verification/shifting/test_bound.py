@@ -6,9 +6,9 @@ import math
 import random
 
 import pytest
-from brute_force.shifting import optimum
-from strategies.shifting import tiny
 
+from tests.brute_force.shifting import optimum
+from tests.strategies.shifting import tiny
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.verification.shifting import bound, least_cost
@@ -58,6 +58,7 @@ def test_bounds_hold_where_little_is_followed(monkeypatch: pytest.MonkeyPatch) -
     assert bounds[2] == pytest.approx(bounds[3], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(0, 200, 40))
 def test_high_prices_lose_the_objective_but_prove_a_bound(seed: int) -> None:
     for number in range(seed, seed + 40):

@@ -6,9 +6,9 @@ import random
 from itertools import product
 
 import pytest
-from brute_force import shifting as brute_force
-from strategies.shifting import tiny
 
+from tests.brute_force import shifting as brute_force
+from tests.strategies.shifting import tiny
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.verification.shifting.checker import check

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from brute_force.shifting import optimum, schedules
-from strategies.shifting import tiny
 
+from tests.brute_force.shifting import optimum, schedules
+from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
@@ -65,6 +65,7 @@ def least(
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("levels", "followed"), [(3, 1), (64, 4), (64, 100)])
 @pytest.mark.parametrize("seed", range(0, 300, 60))
 def test_least_costs_are_those_of_trying_everything(
@@ -170,6 +171,7 @@ def tree(rng: random.Random, instance: ShiftingInstance) -> list[dict[str, Any]]
     return nodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [2, 64])
 @pytest.mark.parametrize("seed", range(0, 200, 40))
 def test_no_decision_beats_the_bound_of_a_tree(
@@ -190,6 +192,7 @@ def test_no_decision_beats_the_bound_of_a_tree(
                 assert proof.bound <= best + 1e-9 * abs(best), number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formulation", ["schedules", "time-indexed"])
 @pytest.mark.parametrize("seed", range(0, 100, 20))
 def test_what_is_called_optimal_is_proven_in_full(seed: int, formulation: str) -> None:
@@ -207,6 +210,7 @@ def test_what_is_called_optimal_is_proven_in_full(seed: int, formulation: str) -
         assert result.objective - verdict.proof.bound <= (1e-4 + 2e-9) * abs(result.objective) + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "seed"), [(2, 4), (3, 1)])
 def test_few_jobs_under_a_tight_budget_are_solved(jobs: int, seed: int) -> None:
     """Their LP relaxation is far away: with its columns alone gaps of 15 % and 36 % remained."""

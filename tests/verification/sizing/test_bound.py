@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, sleeping, small_instances
-from strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from tests.strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 from wattsched import check, solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.program import Program

@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 
 import pytest
-from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets
-from strategies.priced import OBJECTIVE, Priced, better, priced, require_enclosed
 
 import wattsched
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets
+from tests.strategies.priced import OBJECTIVE, Priced, better, priced, require_enclosed
 from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, small_instances, tables
-from strategies.priced import Priced, priced
 
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances, tables
+from tests.strategies.priced import Priced, priced
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS, Enclosure
@@ -73,6 +73,7 @@ def _width(enclosed: Enclosure) -> Fraction:
     return enclosed.high - enclosed.low
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["uniform", "philly-like", "hetero", "sia-like"])
 @pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - set(BOTTLENECK)))
 def test_generated_rounds_are_looked_at_by_kind(family: str, objective: str) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
 
+from tests.strategies.effort import examples
 from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.digest import digest_of

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from brute_force.sizing_decisions import Judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.decisions import decisions
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, sleeping, small_instances
-from strategies.priced import OBJECTIVE, with_objective
 
+from tests.brute_force.sizing_decisions import Judge
+from tests.strategies.decisions import decisions
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from tests.strategies.priced import OBJECTIVE, with_objective
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Budgets, Instance
 from wattsched.instances.sizing.job_columns import JobColumns

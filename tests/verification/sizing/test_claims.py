@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from brute_force.sizing import optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.forgeries import restated
-from strategies.instances import small_instances
-from strategies.priced import OBJECTIVE, SIX, better, with_objective
 
 import wattsched
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.forgeries import restated
+from tests.strategies.instances import small_instances
+from tests.strategies.priced import OBJECTIVE, SIX, better, with_objective
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
@@ -91,6 +91,7 @@ def test_tampering_with_a_price_passes_only_where_the_claim_is_still_proven(
     assert not caught or excess > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 @pytest.mark.parametrize(
     ("family", "fields"),

@@ -10,13 +10,14 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from brute_force.sizing import MAXIMISED, decided, optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies.forgeries import restated
-from strategies.instances import instances_with_sets, sleeping, small_instances
 
 import wattsched
+from tests.brute_force.sizing import MAXIMISED, decided, optimum
+from tests.strategies.effort import examples
+from tests.strategies.forgeries import restated
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
 from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
@@ -24,7 +25,7 @@ from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.splits import key
 
 EACH = 20
-FORGERIES = int(os.environ.get("FORGERIES", "400"))
+FORGERIES = int(os.environ.get("FORGERIES", examples(400)))
 TERMS = 1e-9
 """What a bound may be too good by, relative to the terms that it is the sum of."""
 OBJECTIVES = ("total-completion", "goodput", "work-value", "makespan", "max-min", "energy", "proportional")

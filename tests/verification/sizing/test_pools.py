@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.instances import clusters, small_instances
 
+from tests.strategies.effort import examples
+from tests.strategies.instances import clusters, small_instances
 from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.instance import Instance

@@ -29,6 +29,7 @@ def large(objective: str = "total-completion") -> Instance:
     return instance.model_copy(update={"objective": objective})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["total-completion", "progress", "proportional", "goodput"])
 def test_the_proof_is_the_same(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "BLOCK", 30)

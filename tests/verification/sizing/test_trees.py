@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import pytest
-from brute_force.sizing import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.instances import instances_with_sets, sleeping, small_instances
-from strategies.priced import Priced, better, priced
 
+from tests.brute_force.sizing import optimum
+from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from tests.strategies.priced import Priced, better, priced
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.shifting import branching
@@ -164,6 +164,7 @@ def chain(splits: int) -> list[dict[str, Any]]:
     return [*nodes, {"prices": {}}]
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_too_deep_is_refused(demo: tuple[Instance, dict[str, Any]]) -> None:
     instance, result = demo
 
@@ -176,6 +177,7 @@ def test_a_tree_that_is_too_deep_is_refused(demo: tuple[Instance, dict[str, Any]
         assert any("below 1,000 splits; no more are read" in fault for fault in faults(chain(splits)))
 
 
+@pytest.mark.slow
 def test_a_tree_of_many_deep_leaves_is_refused(demo: tuple[Instance, dict[str, Any]]) -> None:
     instance, result = demo
     deep, wide = chain(MOST_SPLITS - 20), 2 * (MOST_SPLITS_IN_ALL // MOST_SPLITS)

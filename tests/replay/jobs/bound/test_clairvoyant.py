@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from strategies.effort import examples
-from strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, job_of, linear, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, job_of, linear, trace_by_hand, traces
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
 from wattsched.replay.jobs.accounts import Carbon, Nodes, Sleep
 from wattsched.replay.jobs.bound.clairvoyant import Parts, bound_of, clairvoyant
@@ -194,6 +194,7 @@ def test_no_schedule_of_a_tiny_trace_within_a_budget_is_below(seeds: range) -> N
     assert higher >= len(seeds) // 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in names() if name not in SHARERS])
 @given(trace=traces(), watts=st.sampled_from([None, 120.0, 400.0]), sleeps=st.booleans())
 @settings(max_examples=examples(5))
@@ -223,6 +224,7 @@ def test_times_of_a_clock_count_from_the_first_arrival(work: float) -> None:
     assert [faults_of(bound) for bound in bounds] == [[], []]
 
 
+@pytest.mark.slow
 def test_many_short_periods_are_taken_together() -> None:
     trace = trace_by_hand(cluster_of(2), *((300.0 * n, 100.0, 1, {1: 1.0}) for n in range(20)))
     idle_w = Nodes(trace.cluster, trace.pools, None, 0.0).idle_cluster_w

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, job_of, trace_by_hand
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, job_of, trace_by_hand
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.backfill import Backfill, promised

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from strategies.replay import cluster_of, linear, trace_by_hand
 
+from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of

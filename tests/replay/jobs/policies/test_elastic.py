@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.replay import cluster_of, options_of, trace_by_hand
 
+from tests.strategies.replay import cluster_of, options_of, trace_by_hand
 from wattsched.replay.jobs.policies.elastic import rank_weights, values
 
 STEPS = 60

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from strategies.effort import examples
-from strategies.replay import traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import traces
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.rounds import fastest

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, trace_by_hand, traces
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.outcome import Outcome

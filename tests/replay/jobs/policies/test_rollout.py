@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import cluster_of, linear, trace_by_hand, traces
 
+from tests.strategies.effort import examples
+from tests.strategies.replay import cluster_of, linear, trace_by_hand, traces
 from wattsched.replay.jobs.policies import rollout
 from wattsched.replay.jobs.policies.elastic import Elastic, in_time
 from wattsched.replay.jobs.policies.growth import Snapshots, seconds_saved, sidecar

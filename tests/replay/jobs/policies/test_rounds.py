@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.effort import examples
-from strategies.replay import traces
 
 import wattsched
+from tests.strategies.effort import examples
+from tests.strategies.replay import traces
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.objectives import OBJECTIVES

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies.replay import cluster_of, options_of, trace_by_hand
 
+from tests.strategies.replay import cluster_of, options_of, trace_by_hand
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from strategies.replay import IDLE_W
 
+from tests.strategies.replay import IDLE_W
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable

@@ -1,0 +1,1 @@
+../../engine/dask_clusters.py

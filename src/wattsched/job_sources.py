@@ -1,0 +1,1 @@
+../../engine/job_sources.py

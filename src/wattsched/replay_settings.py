@@ -1,0 +1,1 @@
+../../engine/replay_settings.py
