@@ -11,15 +11,12 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-import brute_force.placement
-import brute_force.sharing
-import brute_force.shifting
-import brute_force.sizing
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.brute_force import placement, sharing, shifting, sizing
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances
 from tests.strategies.placement import windows
@@ -64,16 +61,14 @@ CASES = {
             small_instances(max_jobs=3),
             st.sampled_from(sorted(problem("sizing").objectives)),
         ),
-        lambda instance: brute_force.sizing.optimum(instance, instance.objective),
+        lambda instance: sizing.optimum(instance, instance.objective),
     ),
-    "shifting": Case(st.builds(tiny, st.integers(0, 10_000)), brute_force.shifting.optimum),
+    "shifting": Case(st.builds(tiny, st.integers(0, 10_000)), shifting.optimum),
     "sharing": Case(
         sharing_instances(most_jobs=4),
-        lambda instance: brute_force.sharing.optimum(instance, instance.objective),
+        lambda instance: sharing.optimum(instance, instance.objective),
     ),
-    "placement": Case(
-        windows(), lambda instance: float(brute_force.placement.optimum(instance)), ("tasks", "nodes")
-    ),
+    "placement": Case(windows(), lambda instance: float(placement.optimum(instance)), ("tasks", "nodes")),
 }
 
 problems = pytest.mark.parametrize("name", CASES)

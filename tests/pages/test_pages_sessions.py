@@ -9,13 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from test_pages_sizing import compare
 
 import wattsched
 from tests.pages.pages_cluster import UnclearError
 from tests.pages.pages_sessions import History, Told, change_of, places
 from tests.pages.pages_sizing import Round
 from tests.pages.pages_sizing_search import Search
+from tests.pages.test_pages_sizing import compare
 from tests.strategies.effort import examples
 
 CASES, SEED = int(os.environ.get("PAGES_CASES", examples(25))), int(os.environ.get("PAGES_SEED", "0"))
