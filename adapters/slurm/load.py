@@ -225,6 +225,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
     A released job whose GPUs somebody else took is `stranded`.
     """
+    complete = not site.notes
     site = usable(site, options)
     load = Load(site, options)
     present = [job for job in site.jobs.values() if job.on_nodes]
@@ -242,7 +243,9 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
             _count(load, ours, job, _unnumbered(load, job))
     for node in site.nodes.values():
         if mislaid := node.used & set(load.free(node.name)):
-            load.mislaid[node.name] = set(mislaid)
+            # Where a row of the queue was left out, a job that nobody knows may run on them.
+            whose = load.mislaid if complete else load.others
+            whose.setdefault(node.name, set()).update(mislaid)
             load.claim({node.name: mislaid})
     for job in site.jobs.values():
         if not job.pending or job.held or not ours.has(job):

@@ -102,6 +102,17 @@ def test_a_row_without_a_number_or_a_state_is_left_out_with_a_note(fields: dict[
     assert note.endswith(f"'{name}' is left out")
 
 
+def test_gpus_of_a_row_that_is_left_out_count_at_the_most_that_they_draw() -> None:
+    whole = load_of(read(SNAPSHOT), SiteOptions(), Ours())
+    for number in whole.ours:
+        document = json.loads(SNAPSHOT["jobs"])
+        for row in document["jobs"]:
+            row |= {"job_state": 3} if row["job_id"] == number else {}
+        load = load_of(read({**SNAPSHOT, "jobs": json.dumps(document)}), SiteOptions(), Ours())
+        assert number not in load.ours
+        assert load.power_w >= whole.power_w
+
+
 def test_a_queue_in_which_no_row_has_a_number_is_none() -> None:
     with pytest.raises(InputError, match=r"jobs\[0\]: .*job_id: is missing"):
         read({**SNAPSHOT, "jobs": json.dumps({"jobs": [{}, {"name": "one"}, 3]})})
