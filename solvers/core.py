@@ -9,8 +9,8 @@ partitions with applications to the knapsack problem", 1974).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 40
 """With more rows, all of which have to be filled, sets that do are too rare."""
-SIZES = ((50, 400), (200, 4_000))
-"""Columns, and sets of each half, of one search after the other: few are often enough."""
+# Columns, and sets of each half.
+_COLUMNS, _SETS = 50, 400
 # A step is in no change more often.
 _STEPS = 64
 # Pairs that are looked at together, and at all.
@@ -36,9 +36,7 @@ def fits(program: Program) -> bool:
     return program.n_columns == program.n_choices and 0 < program.n_rows <= MOST_ROWS
 
 
-def search(
-    program: Program, lp: Solution, enough: float, sizes: Sequence[tuple[int, int]] = SIZES
-) -> FloatArray | None:
+def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
     """Look for a point that costs at most `enough`.
 
     Parameters
@@ -53,12 +51,11 @@ def search(
     core = _core(program, lp, enough)
     if core.spare < 0.0 or np.any(core.low > core.high):
         return None
-    for columns, sets in sizes:
-        if (chosen := core.cheapest(columns).search(sets)) is not None:
-            point = np.zeros(program.n_columns)
-            point[chosen] = 1.0
-            return point
-    return None
+    if (chosen := core.search()) is None:
+        return None
+    point = np.zeros(program.n_columns)
+    point[chosen] = 1.0
+    return point
 
 
 class _Sets:
@@ -72,9 +69,9 @@ class _Sets:
         How they change the rows.
     """
 
-    def __init__(self, n_rows: int, spare: float, steps: tuple[int, float] | None, most: int) -> None:
+    def __init__(self, n_rows: int, spare: float, steps: tuple[int, float] | None) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
-        self._spare, self._steps, self._most = spare, steps, most
+        self._spare, self._steps = spare, steps
         # Of every set that there ever was: the set and the change that it is made of.
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
@@ -90,8 +87,8 @@ class _Sets:
         self._count += len(origin)
         self.use = np.concatenate([self.use, self.use[origin] + use[change]])
         self.above = np.concatenate([self.above, self.above[origin] + above[change]])
-        if len(self.above) > self._most:
-            kept = np.argpartition(self.above - self._least(), self._most)[: self._most]
+        if len(self.above) > _SETS:
+            kept = np.argpartition(self.above - self._least(), _SETS)[:_SETS]
             self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
             self._spare = min(self._spare, float(self.above.max()))
 
@@ -146,26 +143,18 @@ class _Core:
     prices: FloatArray
     spare: float
 
-    def cheapest(self, most: int) -> _Core:
-        """The core of few changes."""
-        if len(self.columns) <= most:
-            return self
-        kept = np.sort(np.argpartition(self.above, most)[:most])
-        columns, group = self.columns[kept], self.group[kept]
-        return replace(self, columns=columns, group=group, above=self.above[kept], use=self.use[kept])
-
-    def search(self, most: int) -> IntArray | None:
-        """Columns of a point that costs no more than may be, by so many sets in each half."""
-        first, second = self._sets(most)
+    def search(self) -> IntArray | None:
+        """Columns of a point that costs no more than may be."""
+        first, second = self._sets()
         for left, right in self._pairs(first, second):
             if (pair := self._best(first, second, left, right)) is not None:
                 return self._changed(np.concatenate([first.members(pair[0]), second.members(pair[1])]))
         return None
 
-    def _sets(self, most: int) -> tuple[_Sets, _Sets]:
+    def _sets(self) -> tuple[_Sets, _Sets]:
         """Sets of the changes of every second group, and of the others."""
         steps, n_rows = self._steps(), len(self.low)
-        halves = _Sets(n_rows, self.spare, steps, most), _Sets(n_rows, self.spare, steps, most)
+        halves = _Sets(n_rows, self.spare, steps), _Sets(n_rows, self.spare, steps)
         begins = np.flatnonzero(np.diff(self.group, prepend=-1))
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
@@ -231,8 +220,8 @@ def _core(program: Program, lp: Solution, enough: float) -> _Core:
     change = above - above[chosen][group]
     columns = np.flatnonzero(change <= spare)
     columns = columns[chosen[group[columns]] != columns]
-    if len(columns) > (most := SIZES[-1][0]):
-        columns = columns[np.argpartition(change[columns], most)[:most]]
+    if len(columns) > _COLUMNS:
+        columns = columns[np.argpartition(change[columns], _COLUMNS)[:_COLUMNS]]
     columns = columns[np.argsort(change[columns], kind="stable")]
     use = (program.matrix[:, columns] - program.matrix[:, chosen[group[columns]]]).T.toarray()
     kept = _few_alike(np.column_stack([change[columns], use]))
