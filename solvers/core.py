@@ -23,8 +23,6 @@ MOST_ROWS = 40
 """With more rows, all of which have to be filled, sets that do are too rare."""
 # Columns, and sets of each half.
 _COLUMNS, _SETS = 50, 400
-# A step is in no change more often.
-_STEPS = 64
 # Pairs that are looked at together, and at all.
 _PAIRS, _MOST_PAIRS = 20_000, 600_000
 # Columns that do the same are listed so often.
@@ -59,7 +57,7 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
 
 
 class _Sets:
-    """Sets of changes to different groups, the cheapest ones of all that fill a row as much.
+    """Sets of changes to different groups, the cheapest ones of all.
 
     Attributes
     ----------
@@ -69,9 +67,9 @@ class _Sets:
         How they change the rows.
     """
 
-    def __init__(self, n_rows: int, spare: float, steps: tuple[int, float] | None) -> None:
+    def __init__(self, n_rows: int, spare: float) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
-        self._spare, self._steps = spare, steps
+        self._spare = spare
         # Of every set that there ever was: the set and the change that it is made of.
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
@@ -88,20 +86,9 @@ class _Sets:
         self.use = np.concatenate([self.use, self.use[origin] + use[change]])
         self.above = np.concatenate([self.above, self.above[origin] + above[change]])
         if len(self.above) > _SETS:
-            kept = np.argpartition(self.above - self._least(), _SETS)[:_SETS]
+            kept = np.argpartition(self.above, _SETS)[:_SETS]
             self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
             self._spare = min(self._spare, float(self.above.max()))
-
-    def _least(self) -> FloatArray | float:
-        """What the cheapest set is above the bound that changes a row of steps as much as each."""
-        if self._steps is None:
-            return 0.0
-        row, unit = self._steps
-        step = np.rint(self.use[:, row] / unit).astype(np.int64)
-        step -= step.min()
-        least = np.full(step.max() + 1, np.inf)
-        np.minimum.at(least, step, self.above)
-        return least[step]
 
     def members(self, i: int) -> IntArray:
         """Changes of a set."""
@@ -153,21 +140,11 @@ class _Core:
 
     def _sets(self) -> tuple[_Sets, _Sets]:
         """Sets of the changes of every second group, and of the others."""
-        steps, n_rows = self._steps(), len(self.low)
-        halves = _Sets(n_rows, self.spare, steps), _Sets(n_rows, self.spare, steps)
+        halves = _Sets(len(self.low), self.spare), _Sets(len(self.low), self.spare)
         begins = np.flatnonzero(np.diff(self.group, prepend=-1))
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
         return halves
-
-    def _steps(self) -> tuple[int, float] | None:
-        """A priced row that all changes change by whole steps, and the step; None where there is none."""
-        for row in np.flatnonzero(self.prices).tolist():
-            size = np.unique(np.abs(self.use[:, row]))
-            size = size[size > 0.0]
-            if len(size) > 0 and size[-1] <= _STEPS * size[0] and not (size % size[0]).any():
-                return row, float(size[0])
-        return None
 
     def _changed(self, changes: IntArray) -> IntArray:
         """Columns after some changes."""
