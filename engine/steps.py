@@ -298,7 +298,7 @@ def _by_solver(call: Call, program: Program | KindProgram, start: Start, share: 
     """
     call.say(f"solver '{call.solver}'")
     solver = find_solver(call.solver)
-    if (solved := solver.at_once(program, call.limits_left(share), start)) is not None:
+    if (solved := solver.at_once(program, call.limits_left(share))) is not None:
         return solved
     if not call.watched:
         with read_by(call.log), listening(call.hear if call.log else None):

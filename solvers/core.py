@@ -9,8 +9,8 @@ partitions with applications to the knapsack problem", 1974).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 40
 """With more rows, all of which have to be filled, sets that do are too rare."""
-SIZES = ((50, 400), (200, 4_000))
-"""Columns, and sets of each half, of one search after the other: few are often enough."""
-# A step is in no change more often.
-_STEPS = 64
+# Columns, and sets of each half.
+_COLUMNS, _SETS = 50, 400
 # Pairs that are looked at together, and at all.
 _PAIRS, _MOST_PAIRS = 20_000, 600_000
 # Columns that do the same are listed so often.
@@ -36,9 +34,7 @@ def fits(program: Program) -> bool:
     return program.n_columns == program.n_choices and 0 < program.n_rows <= MOST_ROWS
 
 
-def search(
-    program: Program, lp: Solution, enough: float, sizes: Sequence[tuple[int, int]] = SIZES
-) -> FloatArray | None:
+def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
     """Look for a point that costs at most `enough`.
 
     Parameters
@@ -53,16 +49,15 @@ def search(
     core = _core(program, lp, enough)
     if core.spare < 0.0 or np.any(core.low > core.high):
         return None
-    for columns, sets in sizes:
-        if (chosen := core.cheapest(columns).search(sets)) is not None:
-            point = np.zeros(program.n_columns)
-            point[chosen] = 1.0
-            return point
-    return None
+    if (chosen := core.search()) is None:
+        return None
+    point = np.zeros(program.n_columns)
+    point[chosen] = 1.0
+    return point
 
 
 class _Sets:
-    """Sets of changes to different groups, the cheapest ones of all that fill a row as much.
+    """Sets of changes to different groups, the cheapest ones of all.
 
     Attributes
     ----------
@@ -72,9 +67,9 @@ class _Sets:
         How they change the rows.
     """
 
-    def __init__(self, n_rows: int, spare: float, steps: tuple[int, float] | None, most: int) -> None:
+    def __init__(self, n_rows: int, spare: float) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
-        self._spare, self._steps, self._most = spare, steps, most
+        self._spare = spare
         # Of every set that there ever was: the set and the change that it is made of.
         self._from, self._by = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         self._number, self._count = np.zeros(1, dtype=np.int64), 1
@@ -90,21 +85,10 @@ class _Sets:
         self._count += len(origin)
         self.use = np.concatenate([self.use, self.use[origin] + use[change]])
         self.above = np.concatenate([self.above, self.above[origin] + above[change]])
-        if len(self.above) > self._most:
-            kept = np.argpartition(self.above - self._least(), self._most)[: self._most]
+        if len(self.above) > _SETS:
+            kept = np.argpartition(self.above, _SETS)[:_SETS]
             self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
             self._spare = min(self._spare, float(self.above.max()))
-
-    def _least(self) -> FloatArray | float:
-        """What the cheapest set is above the bound that changes a row of steps as much as each."""
-        if self._steps is None:
-            return 0.0
-        row, unit = self._steps
-        step = np.rint(self.use[:, row] / unit).astype(np.int64)
-        step -= step.min()
-        least = np.full(step.max() + 1, np.inf)
-        np.minimum.at(least, step, self.above)
-        return least[step]
 
     def members(self, i: int) -> IntArray:
         """Changes of a set."""
@@ -146,39 +130,21 @@ class _Core:
     prices: FloatArray
     spare: float
 
-    def cheapest(self, most: int) -> _Core:
-        """The core of few changes."""
-        if len(self.columns) <= most:
-            return self
-        kept = np.sort(np.argpartition(self.above, most)[:most])
-        columns, group = self.columns[kept], self.group[kept]
-        return replace(self, columns=columns, group=group, above=self.above[kept], use=self.use[kept])
-
-    def search(self, most: int) -> IntArray | None:
-        """Columns of a point that costs no more than may be, by so many sets in each half."""
-        first, second = self._sets(most)
+    def search(self) -> IntArray | None:
+        """Columns of a point that costs no more than may be."""
+        first, second = self._sets()
         for left, right in self._pairs(first, second):
             if (pair := self._best(first, second, left, right)) is not None:
                 return self._changed(np.concatenate([first.members(pair[0]), second.members(pair[1])]))
         return None
 
-    def _sets(self, most: int) -> tuple[_Sets, _Sets]:
+    def _sets(self) -> tuple[_Sets, _Sets]:
         """Sets of the changes of every second group, and of the others."""
-        steps, n_rows = self._steps(), len(self.low)
-        halves = _Sets(n_rows, self.spare, steps, most), _Sets(n_rows, self.spare, steps, most)
+        halves = _Sets(len(self.low), self.spare), _Sets(len(self.low), self.spare)
         begins = np.flatnonzero(np.diff(self.group, prepend=-1))
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
         return halves
-
-    def _steps(self) -> tuple[int, float] | None:
-        """A priced row that all changes change by whole steps, and the step; None where there is none."""
-        for row in np.flatnonzero(self.prices).tolist():
-            size = np.unique(np.abs(self.use[:, row]))
-            size = size[size > 0.0]
-            if len(size) > 0 and size[-1] <= _STEPS * size[0] and not (size % size[0]).any():
-                return row, float(size[0])
-        return None
 
     def _changed(self, changes: IntArray) -> IntArray:
         """Columns after some changes."""
@@ -231,8 +197,8 @@ def _core(program: Program, lp: Solution, enough: float) -> _Core:
     change = above - above[chosen][group]
     columns = np.flatnonzero(change <= spare)
     columns = columns[chosen[group[columns]] != columns]
-    if len(columns) > (most := SIZES[-1][0]):
-        columns = columns[np.argpartition(change[columns], most)[:most]]
+    if len(columns) > _COLUMNS:
+        columns = columns[np.argpartition(change[columns], _COLUMNS)[:_COLUMNS]]
     columns = columns[np.argsort(change[columns], kind="stable")]
     use = (program.matrix[:, columns] - program.matrix[:, chosen[group[columns]]]).T.toarray()
     kept = _few_alike(np.column_stack([change[columns], use]))

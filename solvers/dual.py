@@ -63,7 +63,7 @@ def dual_prices(
     if isinstance(program, Program) and (bottleneck := bottleneck_of(program)) is not None:
         return surrogate_prices(bottleneck, _prices_of_lack, time_s, start, enough)
     timer = Timer(time_s)
-    if isinstance(program, Program) and (prices := prices_of_few(program, start, timer)) is not None:
+    if isinstance(program, Program) and (prices := prices_of_few(program, timer)) is not None:
         return certified(program, prices)
     # Rows that link choices are many, with prices of either sign: nothing for a few cutting planes.
     if isinstance(program, Program) and (

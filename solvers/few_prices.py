@@ -29,24 +29,16 @@ MOST_ROWS = 20
 _MOST_BINDING, _MOST_COLUMNS = 6, 20_000
 # Points that are looked at; mostly it takes eight for one row, fifteen for two.
 _MOST_POINTS = 100
-# The second prices that are tried are so much higher or lower than those known.
-_BESIDE = 0.05
-# Prices that cannot be of use, and what prices may charge, in the units below: a bound is the difference.
-_ABSURD, _MOST_CHARGED = 1e100, 1e6
+# What prices may charge, in the units below: a bound is the difference.
+_MOST_CHARGED = 1e6
 # How short of the best bound prices may be, and what is no lack of a row, in these units.
 _SHORT, _NO_LACK = 1e-9, 1e-12
 # What counts as nothing, of prices and of entries of a column.
 _NOTHING = 1e-9
 
 
-def prices_of_few(program: Program, known: FloatArray | None, timer: Timer) -> FloatArray | None:
+def prices_of_few(program: Program, timer: Timer) -> FloatArray | None:
     """Prices of a program's rows that prove most, if it is one of choices under few upper limits.
-
-    Parameters
-    ----------
-    known : float array, shape (n_rows,), optional
-        Prices that may be about right.
-    timer : Timer
 
     Returns
     -------
@@ -60,12 +52,10 @@ def prices_of_few(program: Program, known: FloatArray | None, timer: Timer) -> F
         return None
     use = program.matrix.toarray()
     most = np.maximum.reduceat(use, program.group_start[:-1], axis=1).sum(axis=1)
-    return few_prices(program, use, most > program.row_upper, known, timer)
+    return few_prices(program, use, most > program.row_upper, timer)
 
 
-def few_prices(
-    program: Program, use: FloatArray, binding: BoolArray, known: FloatArray | None, timer: Timer
-) -> FloatArray | None:
+def few_prices(program: Program, use: FloatArray, binding: BoolArray, timer: Timer) -> FloatArray | None:
     """`prices_of_few` of rows that are written out.
 
     Parameters
@@ -85,10 +75,7 @@ def few_prices(
     size = np.exp2(np.frexp(np.maximum(np.abs(use).max(axis=1, initial=0.0), np.abs(limit)))[1])
     worth = float(np.exp2(np.frexp(cost_range(program))[1]))
     search = _Search(program.cost / worth, use / size[:, None], limit / size, program.group_start)
-    begin = np.zeros(len(rows))
-    if known is not None and (np.abs(known[rows]) < _ABSURD).all():
-        begin = np.maximum(-known[rows], 0.0) * (size / worth)
-    found = search.prices(begin, timer)
+    found = search.prices(timer)
     if found is None:
         return None
     prices[rows] = -found * (worth / size)
@@ -111,17 +98,12 @@ class _Search:
     limit: FloatArray
     group_start: IntArray
 
-    def prices(self, known: FloatArray, timer: Timer) -> FloatArray | None:
+    def prices(self, timer: Timer) -> FloatArray | None:
         """Prices, at least 0, that prove most."""
         nothing = np.zeros(len(self.limit))
         basis = _Basis(self.limit, self._cheapest(nothing))
         if not basis.lacks and not basis.prices()[0].any():
             return nothing
-        if known.any() and self._charged(known) < _MOST_CHARGED:
-            for _ in range(2):
-                basis.enter(point := self._cheapest(known))
-                # Then most likely on the other side of the best prices.
-                known = known * np.where(point.use > self.limit, 1.0 + _BESIDE, 1.0 - _BESIDE)
         for _ in range(_MOST_POINTS):
             prices, value = basis.prices()
             if basis.lacks:

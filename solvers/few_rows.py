@@ -59,9 +59,9 @@ class FewRows:
                 limit[row] = np.floor((limit[row] + slip[row]) / unit) * unit
         return cls(program, use, limit, slip, binding)
 
-    def prices(self, known: FloatArray | None, timer: Timer) -> FloatArray | None:
+    def prices(self, timer: Timer) -> FloatArray | None:
         """Row prices that prove most, or nearly; None where the LP relaxation has no point."""
-        found = few_prices(self.program, self.use, self.binding, known, timer)
+        found = few_prices(self.program, self.use, self.binding, timer)
         if found is not None:
             return found
         relaxed = solve_lp(self.program, Limits(time_s=timer.remaining_s()))

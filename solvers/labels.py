@@ -26,7 +26,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers.few_prices import MOST_ROWS
 from wattsched.solvers.few_rows import FewRows
 from wattsched.solvers.rows import first_least, group_of_choice
-from wattsched.solvers.solution import Limits, Solution, Start, conclude, relative_gap
+from wattsched.solvers.solution import Limits, Solution, conclude, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 MOST_COLUMNS = 2_500
@@ -48,7 +48,7 @@ _FIRST_GAP, _WIDER = 3e-4, 3.0
 _LEAST = 1e-9
 
 
-def solve(program: Program, limits: Limits, start: Start | None = None) -> Solution | None:
+def solve(program: Program, limits: Limits) -> Solution | None:
     """Solve a program of choices under few rows; see the module's text.
 
     Returns
@@ -62,7 +62,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     rows = FewRows.of(program)
     if rows is None or (np.count_nonzero(rows.binding) > 1 and program.n_columns > MOST_COLUMNS):
         return None
-    prices = rows.prices(None if start is None else start.prices, timer)
+    prices = rows.prices(timer)
     if prices is None:
         return None
     try:

@@ -163,16 +163,12 @@ class _Search:
 
     def glance(self) -> None:
         """Look for a point near the LP relaxation's optimum, and in the first kernel."""
-        few, *more = core.SIZES
-        lp = self._relax() if not self._done() and core.fits(self._program) else None
-        if lp is not None:
-            self.offer(core.search(self._program, lp, self.enough(self._bound), [few]))
+        if not self._done() and core.fits(self._program) and (lp := self._relax()) is not None:
+            self.offer(core.search(self._program, lp, self.enough(self._bound)))
         if not self._done():
             # Very few columns are often enough, and cost next to nothing.
             size = max(KERNELS[0], self._program.n_groups // 10)
             self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
-        if lp is not None and not self._done():
-            self.offer(core.search(self._program, lp, self.enough(self._bound), more))
 
     def grow(self) -> None:
         """Improve the best point by kernels until few columns are open."""

@@ -89,15 +89,13 @@ class Solver:
             return unsupported(f"solver '{self.name}' returned {type(found).__name__}, not a Solution")
         return found
 
-    def at_once(
-        self, program: Program | KindProgram, limits: Limits, start: Start | None = None
-    ) -> Solution | None:
+    def at_once(self, program: Program | KindProgram, limits: Limits) -> Solution | None:
         """Solve a program that takes a moment, and need not be watched meanwhile; None for all others."""
         if not self.labels or not isinstance(program, Program):
             return None
         from wattsched.solvers import labels
 
-        return labels.solve(program, limits, start)
+        return labels.solve(program, limits)
 
 
 _SOLVERS = (

@@ -58,13 +58,14 @@ def test_a_point_is_found_exactly_where_there_is_one(seed):
 
 
 def test_what_is_left_out_of_large_cores_loses_points_only(monkeypatch):
-    monkeypatch.setattr(core, "_PAIRS", 5)
+    for name, most in (("_PAIRS", 5), ("_COLUMNS", 6), ("_SETS", 8)):
+        monkeypatch.setattr(core, name, most)
     found = 0
     for seed in range(60):
         program = random_program(np.random.default_rng(seed))
         lp = solve_lp(program, Limits())
         enough = lp.bound + 30.0
-        x = core.search(program, lp, enough, [(4, 5), (6, 8)])
+        x = core.search(program, lp, enough)
         found += x is not None
         assert x is None or (feasible(program, x) and program.objective(x) <= enough)
     assert found > 10

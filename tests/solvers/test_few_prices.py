@@ -35,19 +35,18 @@ def random_program(seed: int, most_groups: int, most_rows: int = 6) -> Program:
     return program_of(cost, use * size[:, None], limit * size, start)
 
 
-@given(seed=st.integers(0, 2**32), known=st.sampled_from([None, 0.0, -0.1, -1e300, np.nan]))
-def test_prices_prove_what_the_relaxation_does(seed, known):
-    program = random_program(seed, most_groups=12)
-    compared_with_lp(program, None if known is None else np.full(program.n_rows, known))
+@given(seed=st.integers(0, 2**32))
+def test_prices_prove_what_the_relaxation_does(seed):
+    compared_with_lp(random_program(seed, most_groups=12))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_larger_programs(seed):
-    compared_with_lp(random_program(seed, most_groups=300), None)
+    compared_with_lp(random_program(seed, most_groups=300))
 
 
-def compared_with_lp(program: Program, known: np.ndarray | None) -> None:
-    relaxed, prices = solve_lp(program, Limits()), prices_of_few(program, known, AMPLE)
+def compared_with_lp(program: Program) -> None:
+    relaxed, prices = solve_lp(program, Limits()), prices_of_few(program, AMPLE)
     if prices is None:
         assert relaxed.termination.reason == "infeasible"
         return
@@ -56,37 +55,20 @@ def compared_with_lp(program: Program, known: np.ndarray | None) -> None:
     assert bound == pytest.approx(relaxed.bound, rel=1e-8, abs=1e-8 * float(np.abs(program.cost).sum()))
 
 
-def test_known_prices_are_a_beginning():
-    program = random_program(0, most_groups=300, most_rows=1)
-    prices = prices_of_few(program, None, AMPLE)
-    assert prices is not None
-    assert prices.any()
-    assert prices_of_few(program, prices, AMPLE) == pytest.approx(prices)
-
-
 def test_a_limit_that_is_just_met_has_the_price_of_one_unit_less():
     program = program_of([5.0, 0.0], np.array([[1.0, 2.0]]), np.array([1.0]), np.array([0, 2]))
-    assert prices_of_few(program, None, AMPLE) == pytest.approx([-5.0])
-
-
-@pytest.mark.parametrize("known", [1e3, 1e6, 1e9, 1e12, 1e15, 1e300])
-def test_known_prices_far_too_high_prove_nothing_that_is_wrong(known):
-    start = np.array([0, 2, 4])
-    program = program_of([5.1, 0.3, 7.7, 0.2], np.array([[1.1, 2.3, 0.7, 2.9]]), np.array([1.1 + 0.7]), start)
-    prices = prices_of_few(program, np.array([-known]), AMPLE)
-    assert prices == pytest.approx([-4.0])
-    assert program.lagrangian_bound(prices) == pytest.approx(12.8, rel=1e-14)
+    assert prices_of_few(program, AMPLE) == pytest.approx([-5.0])
 
 
 def test_rounding_of_uses_of_very_different_size_is_no_mixture():
     use = 10.0 ** np.random.default_rng(4).uniform(-10.0, 8.0, (1, 12))
     program = program_of(np.linspace(-9e7, 9e7, 12), use, np.array([0.0]), np.arange(0, 13, 3))
-    compared_with_lp(program, None)
+    compared_with_lp(program)
 
 
 def test_others_are_left_alone():
     many = program_of(np.zeros(2), np.ones((MOST_ROWS + 1, 2)), np.ones(MOST_ROWS + 1), np.array([0, 1, 2]))
-    assert prices_of_few(many, None, AMPLE) is None
+    assert prices_of_few(many, AMPLE) is None
     lacking = program_of(np.zeros(2), np.ones((1, 2)), np.array([1.0]), np.array([0, 1, 2]))
-    assert prices_of_few(lacking, None, AMPLE) is None
-    assert prices_of_few(random_program(5, most_groups=300), None, Timer(0.0)) is None
+    assert prices_of_few(lacking, AMPLE) is None
+    assert prices_of_few(random_program(5, most_groups=300), Timer(0.0)) is None

@@ -219,8 +219,7 @@ class RoundSolver:
         if quick.termination.reason == "optimal":
             return quick
         start = Start(quick.x, quick.prices)
-        exact = self._exact.at_once(program, self._limits, start)
-        exact = exact or self._exact(program, self._limits, start)
+        exact = self._exact.at_once(program, self._limits) or self._exact(program, self._limits, start)
         if quick.x is not None and (exact.x is None or (exact.objective or 0.0) > (quick.objective or 0.0)):
             return quick
         return exact
