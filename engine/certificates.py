@@ -39,6 +39,8 @@ _ROOT = 3
 _EXCESS = 1e-3
 # The last digit of a limit, at such a price, is more than what is left to rounding.
 _LARGE_PRICE = 1e9
+# So much smaller than the dearest choice, a bound is what is left of terms that cancel, limits among them.
+_CANCELLED = 1e-4
 # Of a step so much more is proven than that the one below is too little.
 _LEAST_EXCESS = 1e-6
 _VERIFYING = 0.2
@@ -76,7 +78,8 @@ class Priced:
         if not math.isfinite(proven):
             return None
         named = model.named_prices(best)
-        if max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
+        cancelled = abs(proven) < _CANCELLED * model.program.largest_cost()
+        if cancelled or max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
             return cls.proven(call, model, named)
         certificate = Certificate(prices=named, bound=model.program.reported(proven))
         return cls(call, model, certificate, best)
