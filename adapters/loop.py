@@ -107,6 +107,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         InputError
             For answers, options or budgets that cannot be used.
         """
+        self.budget.cap()  # a cut is known also where the cluster does not answer
         load, cap = self.look(), self.budget.cap()
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)

@@ -48,6 +48,7 @@ HOSTILE: list[Any] = [
     "\x1b[2J",
     {"remaining_work": 1e-9},
     {"pools": ["H100"]},
+    {"model": "bert", "frequencies_mhz": [1411]},
 ]
 
 
