@@ -72,7 +72,7 @@ def bottleneck_values(program: Program) -> FloatArray | None:
 
 
 def bottleneck_of(program: Program) -> Bottleneck | None:
-    """What a program has to say of its bottleneck, where that is its whole objective; else None."""
+    """Return the bottleneck of a program that has no other objective; None for other programs."""
     z = program.bottleneck
     if z is None or program.n_groups == 0 or program.integer[z] or program.cost[z] <= 0:
         return None
@@ -154,7 +154,7 @@ class Bottleneck:
         return np.asarray(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
 
     def _missing(self, prices: FloatArray) -> Callable[[float], float]:
-        """What the rows lack at prices, by the threshold; not positive where that may be rounding."""
+        """Return the rows' shortfall at prices by threshold; not positive where that may be rounding."""
         program, n = self.program, self.program.n_choices
         y = np.where(self.rows, prices, 0.0)
         ends = np.where(y > 0, program.row_lower, np.where(y < 0, program.row_upper, 0.0))

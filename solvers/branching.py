@@ -56,7 +56,7 @@ Split = Choices | AtMost
 
 
 class Solved(NamedTuple):
-    """What the LP relaxation of a case says; no point where a ray proves the value that was asked for."""
+    """Optimum of a case's LP relaxation; without a point where a ray proves the value that was asked for."""
 
     x: FloatArray | None
     prices: FloatArray
@@ -64,7 +64,7 @@ class Solved(NamedTuple):
 
 
 class Branching(ABC, Generic[CaseT]):
-    """How cases of a program are solved and split.
+    """Base of branching rules: it solves the cases of a program, and splits them.
 
     Parameters
     ----------

@@ -109,7 +109,7 @@ def _tolerance(program: KindProgram, limits: Limits) -> float:
 
 
 def _sifted(program: KindProgram) -> bool:
-    """Whether there are so many rows that the LP relaxation is solved, and rounded."""
+    """True if there are so many rows that the LP relaxation is solved by sifting, and rounded."""
     return program.n_rows > core.MOST_ROWS
 
 
@@ -204,7 +204,7 @@ class _Search:
         return conclude(self._program, self._limits, self._point, self._bound, self._prices, limit)
 
     def done(self) -> bool:
-        """Whether the gap is closed, cannot be, or time is up."""
+        """True if the gap is closed, cannot be closed, or time is up."""
         closed = self._point is not None and self._bound >= self.enough()
         return closed or self._bound == np.inf or self._timer.over()
 
@@ -279,7 +279,7 @@ class _Search:
         return complete
 
     def _steps(self, complete: bool, brief: bool) -> tuple[price.Step, ...]:
-        """What is done about a part: where rows are few, larger parts take the place of kernels that grow."""
+        """Return `price.solve`'s steps for a part: with few rows, larger parts replace growing kernels."""
         if _sifted(self._program):
             return "glance", "grow", "finish"
         return ("glance",) if brief and not complete else ("glance", "finish")
@@ -326,7 +326,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
 
 
 def _near(program: KindProgram) -> int:
-    """How many columns besides each group's least an ascent looks at."""
+    """Return the number of columns, besides each group's least, that an ascent considers."""
     return max(SIZES[0], int(_GREEDY_SIZE * program.n_groups))
 
 

@@ -20,7 +20,7 @@ from wattsched.solvers.solution import Solution
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_ROWS = 40
-"""With more rows, all of which have to be filled, sets that do are too rare."""
+"""Largest number of rows: with more, all of which have to be filled, sets that do are too rare."""
 # Columns, and sets of each half.
 _COLUMNS, _SETS = 50, 400
 # Pairs that are looked at together, and at all.
@@ -30,7 +30,7 @@ _ALIKE = 3
 
 
 def fits(program: Program) -> bool:
-    """Whether the search is made for a program: choices under few rows, at least one."""
+    """True if the search is made for a program: choices alone, under few rows, at least one."""
     return program.n_columns == program.n_choices and 0 < program.n_rows <= MOST_ROWS
 
 

@@ -220,7 +220,7 @@ def _configured(limits: Limits, timer: Timer) -> cp_model.CpSolver:
 
 
 def _answer(solver: cp_model.CpSolver, status: Any, model: _Model) -> Answer:
-    """What CP-SAT leaves behind."""
+    """Return the outcome of a CP-SAT run: point, bound and limit, or a verdict on the program."""
     if status == cp_model.MODEL_INVALID:
         return Answer(verdict=unsupported(f"CP-SAT rejects the model: {model.model.validate()}"))
     if status == cp_model.INFEASIBLE:

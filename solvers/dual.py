@@ -106,7 +106,7 @@ def dual_of_kinds(
 
 
 def _lost(program: Program | KindProgram, prices: FloatArray) -> float:
-    """By how much a bound of such prices may be too high, as the difference of what rows are charged."""
+    """Return by how much the bound at these prices may be too high: it is a difference of charges."""
     return 2.0 * VIOLATION * _charged(program, prices)
 
 
@@ -180,7 +180,7 @@ def _cutting_planes(
 
 
 def _allowed(program: Program | KindProgram, tolerance: float, bound: float) -> float:
-    """What prices may lack of the best bound."""
+    """Return the absolute gap to the best bound at which prices are good enough."""
     return tolerance * max(min(1.0, cost_range(program)), abs(bound))
 
 
@@ -267,7 +267,7 @@ class _Master:
         self._cuts.append(self._lp.add_columns(csc_array(entries), cut.cost))
 
     def weights(self) -> FloatArray:
-        """How much of every cut the last optimum takes, by cluster of groups."""
+        """Return the share of every cut in the last optimum, shape (n_cuts, n_clusters)."""
         taken = np.append(self._taken, np.zeros(self._lp.n_columns - len(self._taken)))
         return np.array([taken[columns[:-1]] for columns in self._cuts])
 

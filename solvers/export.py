@@ -110,12 +110,12 @@ class Column(NamedTuple):
 
     @property
     def binary(self) -> bool:
-        """Whether it is 0 or 1."""
+        """True if the column is 0 or 1."""
         return self.whole and (self.low, self.high) == (0.0, 1.0)
 
 
 class Exported(NamedTuple):
-    """What is written of a program: its rows, choice rows included, its columns and the coefficients.
+    """Rows, choice rows included, columns and coefficients of a program, as they are written to a file.
 
     The columns are the program's, and last, where it has a constant cost, one that is fixed at one.
     """
@@ -126,7 +126,7 @@ class Exported(NamedTuple):
 
 
 def exported(program: Program) -> Exported:
-    """What `to_mps` and `to_lp` write, under the names that these files have; errors as theirs."""
+    """Return the rows and columns that `to_mps` and `to_lp` write, with their names; errors as theirs."""
     if program.intervals is not None:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
     explicit = with_choice_rows(program)

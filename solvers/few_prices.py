@@ -125,7 +125,7 @@ class _Search:
         return float(prices @ np.abs(self.limit))
 
     def _cheapest(self, prices: FloatArray, *, costs: bool = True) -> _Point:
-        """What costs least under prices, or by these alone."""
+        """Return the point that costs least under prices, or by these alone."""
         priced = prices @ self.use
         columns = first_least(self.cost + priced if costs else priced, self.group_start)
         return _Point(float(self.cost[columns].sum()), self.use[:, columns].sum(axis=1))
@@ -173,7 +173,7 @@ class _Basis:
         return cost < float(self._counted() @ rate) and self._exchange(rate, point.cost)
 
     def within_limits(self) -> bool:
-        """Whether there is such a mixture, when nothing is lacked; rounding may have led astray."""
+        """True if no point or slack has a negative share in the mixture, as rounding may lead to."""
         return bool((self._share >= -_NO_LACK).all())
 
     def _counted(self) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Why a program is infeasible: which rows are short, and by how much."""
+"""Diagnosis of infeasible programs: the rows that are short, and by how much."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def solve(program: Program, limits: Limits) -> Solution | None:
 
 
 def _fits(program: Program) -> bool:
-    """Whether a program is of choices alone, under few rows that have upper limits only."""
+    """True if a program is of choices alone, under few rows that have upper limits only."""
     if program.intervals is not None or not 0 < program.n_choices == program.n_columns:
         return False
     if not 0 < program.n_rows <= MOST_ROWS or program.n_rows * program.n_columns > MOST_ENTRIES:
@@ -198,7 +198,7 @@ class _Search:
         return columns, bound
 
     def _dearest(self) -> float:
-        """What no point costs more above the bound."""
+        """Return an upper bound on how much any point costs above the bound."""
         change = self._use - self._use[self._base][self._group]
         left = np.maximum(self._room - change.min(axis=0, initial=0.0) * len(self._base), 0.0)
         return float(self._above.max(initial=0.0)) * len(self._base) + float(self._price @ left)
@@ -266,7 +266,11 @@ class _Search:
         return joined.take(joined.above + self._completed(joined, left, number + 1) < spare)
 
     def _completed(self, labels: _Labels, left: _Open, number: int) -> FloatArray:
-        """What filling a row, or making room in it, costs at least by the groups from one on."""
+        """Return, by label, a lower bound on the cost of completing it by the groups from `number` on.
+
+        It is that of the costliest row: what is left of a row is filled or paid at its price, and a row that
+        is too full needs room.
+        """
         room = self._room - labels.use
         fill = np.maximum(room, 0.0) * np.minimum(self._price, left.rise[number])
         excess = np.where(room < -self._slip, -room, 0.0)

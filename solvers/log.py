@@ -1,4 +1,4 @@
-"""What solvers say while they run, line by line, where somebody wants to read it."""
+"""Output of solvers while they run, passed on line by line to a callback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_by(say: Say | None) -> Iterator[None]:
 
 
 def log() -> Say | None:
-    """What takes the text of a library, in any pieces and from any thread; None where nobody reads it."""
+    """Return what takes a library's output, in any pieces and from any thread; None where nobody reads it."""
     say, rest = _reader.get(), ""
     if say is None:
         return None

@@ -192,7 +192,7 @@ def _let_speak(solver: highspy.Highs) -> None:
 
 
 def _without_presolve(lp: Program, integer: BoolArray) -> bool:
-    """Whether presolve is not worth its time, or not safe.
+    """True if presolve is not worth its time, or not safe.
 
     With continuous columns that may be negative HiGHS 1.13.1 loses the optimum of some mixed programs.
     """
@@ -211,7 +211,7 @@ def run(solver: highspy.Highs) -> Any:
 
 
 def has_point(solver: highspy.Highs) -> bool:
-    """Whether HiGHS holds a feasible point."""
+    """True if HiGHS holds a feasible point."""
     found = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     return bool(found)
 

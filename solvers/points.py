@@ -1,4 +1,4 @@
-"""From a solver's almost feasible point to one that satisfies the program as written."""
+"""Repair of a solver's almost feasible point into one that satisfies the program as written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ATTEMPTS = 4
 
 
 def feasible(program: Program, x: FloatArray) -> bool:
-    """Whether the point satisfies everything up to rounding."""
+    """True if the point satisfies everything up to rounding."""
     return bool(np.all(np.isfinite(x))) and program.violation(x) <= VIOLATION
 
 
@@ -89,7 +89,7 @@ def announce_point(program: Program, x: FloatArray, bound: float, starts: dict[i
 
 @dataclass(frozen=True)
 class Answer:
-    """What one run of a solver with a tolerance of its own leaves behind, in the program's units.
+    """Outcome of one run of a solver with a tolerance of its own, in the program's units.
 
     Attributes
     ----------

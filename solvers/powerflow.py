@@ -162,7 +162,7 @@ class _Upgrades:
         return self._entries[self._first[column] : self._first[column + 1]]
 
     def _change(self, job: int, target: int) -> dict[int, float]:
-        """How the use of rows changes when a job takes a column."""
+        """Return the change in the use of each row when a job takes a column."""
         change = dict(self._uses(target))
         for row, use in self._uses(self._chosen[job]):
             change[row] = change.get(row, 0.0) - use
@@ -182,7 +182,7 @@ class _Upgrades:
 
 
 def _rows_in_gpus(slack: RowSlack, gpus: FloatArray) -> BoolArray:
-    """Which rows count GPUs, or the power-of-two blocks that they take, and so are no budgets."""
+    """Return a mask of rows that count GPUs, or the power-of-two blocks they take, and so are no budgets."""
     column = np.repeat(np.arange(slack.uses.shape[0]), np.diff(slack.uses.indptr))
     count = gpus[column]
     block = np.exp2(np.ceil(np.log2(np.maximum(count, 1.0))))

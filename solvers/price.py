@@ -62,7 +62,7 @@ LINKED = 20_000
 KERNELS = (300, 3_000, 10_000, 30_000)
 """Columns besides each group's cheapest in the kernels, one after the other."""
 FEW_COLUMNS = 2_000
-"""When fixing leaves as few columns, HiGHS solves the rest without branching before."""
+"""HiGHS solves the rest without branching before, once fixing leaves at most this many columns."""
 # Up to so many columns that fixing leaves, the kernels do not grow any more.
 _MOST_COLUMNS = 30_000
 # HiGHS's gap on a kernel, as a share of the gap asked for: a kernel's own bound is above the program's,
@@ -125,7 +125,7 @@ def solve(
 
 
 def _linked(program: Program) -> bool:
-    """Whether prices leave more to decide than a column of every group."""
+    """True if prices leave more to decide than a column of every group: linked choices, or other integers."""
     return bool(linked_choices(program).any() or program.integer[program.n_choices :].any())
 
 
@@ -221,7 +221,7 @@ class _Search:
         return conclude(self._program, self.limits, self._x, self._bound, self._prices, limit)
 
     def _done(self) -> bool:
-        """Whether the gap is closed or cannot be."""
+        """True if the gap is closed or cannot be, a kernel has failed, or time is up."""
         closed = self._x is not None and relative_gap(self.objective, self._bound) <= self.limits.gap
         hopeless = self._bound == np.inf or self._bound > self.target
         return closed or hopeless or bool(self._failure) or self.timer.over()
@@ -325,7 +325,7 @@ class _Branching:
         ]
 
     def _worth(self, bound: float) -> bool:
-        """Whether a node of that bound may hold a point that is better by more than the gap."""
+        """True if a node of that bound may hold a point that is better by more than the gap."""
         best = self._search.objective
         better = not np.isfinite(best) or bound < best - self._search.limits.gap * abs(best)
         return better and bound <= self._search.target
@@ -413,7 +413,7 @@ class _Node:
 def _halves(
     small: Kernel, keep: BoolArray, x: FloatArray, prices: FloatArray
 ) -> tuple[BoolArray, BoolArray] | None:
-    """What is left of the columns on both sides of `branching.halves`; None when the point is integral."""
+    """Return the columns left on both sides of `branching.halves`; None when the point is integral."""
     inner = small.program
     sides = halves(inner, np.ones(inner.n_choices, dtype=bool), x, prices)
     if sides is None:

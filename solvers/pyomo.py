@@ -147,7 +147,7 @@ def _tighter(program: Program, answer: Answer, gap: float, relaxed: float) -> fl
 
 
 def _both(program: Program, first: Answer, second: Answer) -> Answer:
-    """How the second of two runs ended, with the better point and bound of the two."""
+    """Return the outcome of the second of two runs, with the better point and bound of the two."""
     x = min((a.x for a in (first, second) if a.x is not None), key=program.objective)
     return replace(second, x=x, bound=max(first.bound, second.bound), verdict=None)
 
@@ -186,7 +186,7 @@ def _find(name: str) -> _Interface | None:
 
 @dataclass(frozen=True)
 class _Ran:
-    """How a solver says that it ended, its point and, if it is to be trusted, its bound; both scaled.
+    """Scaled outcome of a run: the solver's own status, its point and, if it is to be trusted, its bound.
 
     `late` says that it had used up its time, whatever it calls its end.
     """

@@ -135,7 +135,7 @@ def names() -> list[str]:
 
 
 def descriptions() -> dict[str, str]:
-    """What each solver is, by name, and ``pyomo:NAME``."""
+    """Return a description of every solver, by name, and of ``pyomo:NAME``."""
     own = {solver.name: solver.description for solver in _SOLVERS}
     return {**own, f"{PYOMO_PREFIX}NAME": "any solver that Pyomo finds"}
 

@@ -37,7 +37,7 @@ def first_least(values: FloatArray, group_start: IntArray) -> IntArray:
 
 
 def allowance(limit: FloatArray, share: FloatArray | float = VIOLATION) -> FloatArray:
-    """How far a row may be beyond its limit: a share of the limit's size, which is one at least."""
+    """Return the excess allowed over a row's limit: a share of the limit's size, which is one at least."""
     return np.asarray(share * np.maximum(1.0, np.where(np.isfinite(limit), np.abs(limit), 1.0)))
 
 
@@ -123,7 +123,7 @@ def restricted(
 
 
 def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArray:
-    """What a difference of limits and uses may be off by; nothing where all of these are whole numbers."""
+    """Return the error, by row, of the difference of limits and uses; 0 where all are whole numbers."""
     uses = decided.data * np.repeat(values, np.diff(decided.indptr))
     size = np.bincount(decided.indices, np.abs(uses), program.n_rows)
     broken = np.bincount(decided.indices, uses % 1.0 != 0.0, program.n_rows) > 0.0
@@ -257,11 +257,11 @@ class RowSlack:
         return x
 
     def excess(self) -> FloatArray:
-        """How far every row is over its limit, as a share of its size; zero where it is not."""
+        """Return the excess of every row over its limit, as a share of its size; zero where there is none."""
         return np.asarray(np.where(self.activity > self.reach, self.activity - self.limits, 0.0) / self.size)
 
     def fits(self) -> bool:
-        """Whether the chosen columns keep all limits."""
+        """True if the chosen columns keep all limits."""
         return bool(np.all(self.activity <= self.reach))
 
     def swap_in_order(self, groups: IntArray, targets: IntArray, sources: IntArray | None = None) -> int:
@@ -308,7 +308,7 @@ class RowSlack:
         return True
 
     def swappable(self, columns: IntArray, but: int = -1) -> BoolArray:
-        """Which of these columns may replace their group's column without breaking a limit.
+        """Return a mask of the columns that may replace their group's column without breaking a limit.
 
         A row that is over its limit already must not get worse; row `but` is not looked at.
         Uses that a group gives back in rows that the new column does not touch are not considered.
@@ -334,7 +334,7 @@ class RowSlack:
         return np.asarray(np.bincount(column[broken], minlength=len(columns)) == 0)
 
     def _differences(self, sources: IntArray, targets: IntArray) -> tuple[list[int], list[int], list[float]]:
-        """Where the changes of each swap begin, and at last how many they are; their rows, and they."""
+        """Return the changes of each swap in sparse form: where each begins, their rows, and their values."""
         if self._written_out is None:
             change = csr_array(self.uses[targets] - self.uses[sources])
             return change.indptr.tolist(), change.indices.tolist(), change.data.tolist()

@@ -1,4 +1,4 @@
-"""What every solver takes and returns, what it announces on the way, and what counts as rounding.
+"""Arguments and results of every solver, its announcements on the way, and the rounding of bounds.
 
 Solvers announce what they know while they run, so that a killed one is not lost. Row prices are made safe:
 everybody can recompute the bound that they prove. `conclude` states an answer from a point and a bound.
@@ -25,7 +25,7 @@ from wattsched.topology.arrays import FloatArray
 _SHRINKAGES = (0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1.0)
 
 GRACE_S, GRACE_SHARE = 0.5, 0.05
-"""What a solver is told to end before it has to: the lesser of the two, the second of its limit."""
+"""Time before its limit at which a solver is told to end: the lesser of seconds and a share of the limit."""
 
 Reason = Literal["optimal", "feasible", "infeasible", "no_solution", "error"]
 Limit = Literal["time", "gap", "nodes", "stopped"]
@@ -33,7 +33,7 @@ Limit = Literal["time", "gap", "nodes", "stopped"]
 
 @dataclass(frozen=True)
 class Termination:
-    """Why a solver stopped, and which limit made it stop."""
+    """Reason for which a solver stopped, and the limit that made it stop."""
 
     reason: Reason
     limit: Limit | None = None
@@ -42,7 +42,7 @@ class Termination:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a solver may spend.
+    """Limits of a solver's run, and its seed.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cut:
-    """What groups choose at row prices: the bound, and by cluster of groups what that costs and uses."""
+    """Cut of the dual: the bound at row prices, and the cost and use of the choices by cluster of groups."""
 
     prices: FloatArray
     value: float
@@ -106,7 +106,7 @@ class Dual:
 
 @dataclass(frozen=True)
 class Start:
-    """What is known before a solver begins, for example from the round before.
+    """Start of a solver: what is known before it begins, for example from the round before.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def wanted() -> bool:
-    """Whether anybody listens; building the announcement can be saved otherwise."""
+    """True if a listener is set; otherwise building an announcement can be saved."""
     return _listener.get() is not None
 
 
@@ -261,7 +261,7 @@ def proven_bound(program: Program | KindProgram, prices: FloatArray) -> float:
 
 
 UNBOUNDED = "the program is unbounded"
-"""Why a solver has no answer to a program whose cost has no end; a formulation like that is wrong."""
+"""Reason for no answer to a program whose cost has no end; a formulation like that is wrong."""
 
 
 def unsupported(detail: str) -> Solution:

@@ -23,7 +23,7 @@ INTEGRALITY = 1e-5
 """So far from a whole number are integer columns of solvers, at most."""
 
 PRINTED = 1e-5
-"""What a row or the objective may be off by, relative to its size: some files have six digits."""
+"""Error allowed of a row or the objective, relative to its size: some files have six digits."""
 
 _CBC = re.compile(r"^(\w[\w ,()-]*?) - objective value\s+(\S+)")
 _NOTHING = ("infeasible", "unbounded", "undefined", "none", "no solution available", "not set", "empty")
@@ -31,7 +31,7 @@ _NOTHING = ("infeasible", "unbounded", "undefined", "none", "no solution availab
 
 @dataclass(frozen=True)
 class SolutionFile:
-    """What a file says.
+    """Contents of a solution file.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ def read_solution(text: str, columns: Sequence[str]) -> SolutionFile:
 
 
 def _reader(first: str) -> Callable[[list[str], Sequence[str]], SolutionFile]:
-    """Who reads a file, by its first line."""
+    """Return the reader of a file, by its first line."""
     if first == "Model status":
         return _highs
     if first.startswith(("solution status:", "objective value:", "no solution available")):
@@ -264,7 +264,7 @@ def _after(label: str, lines: Iterable[str]) -> float | None:
 
 
 def _is_none(status: str) -> bool:
-    """Whether a solver says that what it has written is no solution."""
+    """True if a solver says that what it has written is no solution."""
     return status.lower().startswith(("infeasible", "integer infeasible", "unbounded"))
 
 

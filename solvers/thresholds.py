@@ -60,7 +60,7 @@ class _Search:
             self.x, self.objective = point, program.objective(point)
 
     def done(self) -> bool:
-        """Whether the point is good enough."""
+        """True if there is a point, and its gap is closed."""
         bound = self._bottleneck.cost(self.low)
         return self.x is not None and self.objective - bound <= self._limits.gap * abs(self.objective)
 

@@ -23,7 +23,7 @@ from wattsched.topology.arrays import FloatArray
 MOST_NODES = 2_000
 """Nodes of a tree, at most."""
 _NONE = 1.0
-"""Of a program without costs a bound above 0 says that it has no points."""
+"""Value to prove of a program without costs: any bound above 0 says that it has no points."""
 
 
 @dataclass

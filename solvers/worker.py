@@ -95,7 +95,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether it can take another program, and is not about to end by itself."""
+        """True if it can take another program, and is not about to end by itself."""
         if self._idle_since is None or time.monotonic() - self._idle_since > 0.5 * _IDLE_S:
             return False
         return self._caller == os.getpid() and self._process.poll() is None
