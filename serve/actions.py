@@ -19,7 +19,7 @@ KEPT_ACTIONS = 20_000
 
 @dataclass(frozen=True)
 class Action:
-    """What an adapter does outside: begun, perhaps ended.
+    """Action of an adapter outside the service: begun, and perhaps ended.
 
     Attributes
     ----------

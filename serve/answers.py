@@ -1,4 +1,4 @@
-"""What answers have, for the OpenAPI description; they are made elsewhere, and not looked at again."""
+"""Models of answers, for the OpenAPI description; answers are made elsewhere, and not validated again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wattsched.session_changes import Change
 from wattsched.topology.fields import Strict
 
 SCHEMAS = "#/components/schemas/"
-"""Where a description has them."""
+"""Place of the models in an OpenAPI description."""
 
 
 class Failure(Strict):
-    """What is wrong, in a sentence; of a 422 also one for every field, with its value."""
+    """Fault of a request, in a sentence; a 422 has also one for every field, with its value."""
 
     error: str
     faults: list[str] = []
@@ -30,7 +30,7 @@ class HealthAnswer(Strict):
 
 
 class ReadyAnswer(Strict):
-    """Whether requests are taken on, and if the journal cannot be written, why."""
+    """Readiness to take requests on, and the reason why the journal cannot be written, if it cannot."""
 
     ready: bool
     error: str = ""
@@ -70,14 +70,14 @@ class DroppedAnswer(Strict):
 
 
 class UpsertedAnswer(Strict):
-    """How many jobs were told, and how many there are."""
+    """Number of jobs that were told, and of jobs that there are."""
 
     upserted: int
     jobs: int
 
 
 class RemovedAnswer(Strict):
-    """How many jobs were taken out, and how many there are."""
+    """Number of jobs that were taken out, and of jobs that there are."""
 
     removed: int
     jobs: int
@@ -140,7 +140,7 @@ class AppliedAnswer(Strict):
 
 
 class ReportLine(Strict):
-    """What one decision would have changed of what ran, and how many jobs in each way."""
+    """Changes that one decision would have made to what ran, and the number of jobs by kind of change."""
 
     round: int
     time: float
@@ -150,7 +150,7 @@ class ReportLine(Strict):
 
 
 class ReportAnswer(Strict):
-    """What the newest rounds would have changed of what ran."""
+    """Changes that the newest rounds would have made to what ran."""
 
     shadow: bool
     rounds: list[ReportLine]

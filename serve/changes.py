@@ -21,7 +21,7 @@ SERVICE = ("every_s",)
 """Fields of the document that are the service's own: seconds between rounds in the background."""
 
 UPDATES = tuple(signature(Session.update).parameters)[1:]
-"""What `Session.update` takes."""
+"""Names of the arguments that `Session.update` takes."""
 
 _LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput", "carbon_g_per_kwh", "price_per_kwh")
 

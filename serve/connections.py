@@ -56,7 +56,7 @@ class Connection(H11Protocol):
 
     @property
     def working(self) -> bool:
-        """Whether a whole request has come and is not answered."""
+        """True if a whole request has come and is not answered."""
         return self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
 
     def on_response_complete(self) -> None:
@@ -77,7 +77,7 @@ class Connection(H11Protocol):
 
 
 def affordable(connections: int) -> int:
-    """How many of so many connections the process may have, once it is allowed as many files as it can be."""
+    """Return how many of these connections the limit on open files allows, raising it where needed."""
     if os.name != "posix":
         return connections
     import resource

@@ -19,7 +19,7 @@ from wattsched.serve.permissions import keep_private, private_file, require_own
 from wattsched.serve.texts import IN_TEXTS, digests_in, split, unpacked
 
 APPLICATION_ID = 0x57415453
-"""How SQLite files say whose they are: ``WATS``."""
+"""Number by which SQLite files say that they are ours: ``WATS``."""
 
 FORMAT = 2
 """Since 2 texts are kept once; a journal of format 1 is read, and is of format 2 once it is written."""
@@ -215,7 +215,7 @@ class Database:
                 raise
 
     def kept(self, content: bytes) -> bytes:
-        """What stands for a packed document in the file, once its texts are there; in a transaction."""
+        """Store the texts of a packed document, and return what stands for it here; in a transaction."""
         content, texts = split(content)
         for digest, text in texts.items():
             if not self._file.execute("SELECT 1 FROM texts WHERE digest = ?", (digest,)).fetchone():

@@ -1,4 +1,4 @@
-"""What a service answers, as JSON: sessions, decisions, and what shadow mode would have changed."""
+"""JSON of a service's answers: sessions, decisions, and the changes that shadow mode would have made."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def decision_document(made: Round) -> dict[str, Any]:
 
 
 def _running(assignments: AssignmentColumns) -> dict[str, dict[str, Any]]:
-    """What every job that runs has, without the settings that it has not."""
+    """Return the settings of every running job, by job, without those that it has not."""
     fields = assignments.fields()
     rows = (dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True))
     return {row.pop("job"): {name: value for name, value in row.items() if value is not None} for row in rows}
 
 
 def report_document(rounds: Iterable[Round]) -> dict[str, Any]:
-    """What decisions that were only recorded would have changed of what ran."""
+    """Return the changes that decisions would have made to what ran, where they were only recorded."""
     lines: list[dict[str, Any]] = [
         {
             "round": made.number,

@@ -1,4 +1,4 @@
-"""What stands before the application: who asks, for whom, how fast, how much; and no traceback leaves."""
+"""Guard before the application: it checks token, origin, rate and size, and lets no traceback out."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Journal:
 
     @property
     def fault(self) -> str:
-        """Why the newest change could not be written; empty where it was."""
+        """Reason why the newest change could not be written; empty where it was."""
         return self._file.fault
 
     def used_bytes(self) -> int:

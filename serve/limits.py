@@ -1,4 +1,4 @@
-"""What a service takes on at most, and how fast a client may ask."""
+"""Limits of a service, and of the rate at which a client may ask."""
 
 from __future__ import annotations
 

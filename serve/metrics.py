@@ -1,4 +1,4 @@
-"""What a service counts and measures, for Prometheus."""
+"""Counters and measurements of a service, for Prometheus."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class RecordedSession(RecordedActions):
         file.execute("DELETE FROM events WHERE session = ? AND number <= ?", (self._id, self._event))
 
     def _leads_here(self, state: Mapping[str, Any]) -> bool:
-        """Whether a state leads to the session: what changed step by step is not always taken as a whole."""
+        """True if a state leads to the session: what changed step by step is not always taken as a whole."""
         again = changes.session_of(self._document)
         try:
             changes.restore(again, state)

@@ -18,7 +18,7 @@ PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")
 
 @dataclass(frozen=True)
 class Policy:
-    """What is to be otherwise than it was; None leaves it.
+    """Settings under which a round is decided again; None leaves one as it was.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
 
 
 def _worth(made: Round, instance: Instance) -> float | None:
-    """What a recorded decision is worth in another round of the same jobs."""
+    """Return a recorded decision's objective in another round of the same jobs; None if it does not fit."""
     if not made.decision.solved:
         return None
     report = check(instance, made.decision.result.decision).report

@@ -1,4 +1,4 @@
-"""What requests have, for the OpenAPI description; values that are skipped here are checked in their use."""
+"""Models of requests, for the OpenAPI description; values that are skipped here are checked in their use."""
 
 from __future__ import annotations
 

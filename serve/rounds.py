@@ -80,7 +80,7 @@ class RoundLine:
 
 
 def summary_of(decision: SessionDecision) -> dict[str, Any]:
-    """What a line says of a decision."""
+    """Return the fields of a round's line that come from its decision."""
     result = decision.brief
     return {
         "termination": result.termination.reason,
@@ -148,7 +148,7 @@ class Rounds:
 
     @staticmethod
     def packed(decision: SessionDecision) -> Contents:
-        """What is to be recorded of a decision."""
+        """Pack what is recorded of a decision: its line, instance and result."""
         return packed(summary_of(decision)), packed(decision.instance), packed(decision.brief)
 
     def add(

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _log = logging.getLogger("wattsched.serve")
 
 _MARGIN_S = 0.02
-"""Of a deadline, the least that it takes to record a decision and to answer."""
+"""Seconds of a deadline, at least, that are set aside to record a decision and to answer."""
 _LATE, _LATE_S = 0.05, 0.1
 """Part of a deadline, and seconds, by which a decision may be late, as one of a `Session`."""
 _HEARTBEAT_S = 15.0
@@ -46,7 +46,7 @@ class MissingError(Exception):
 
 
 class ConflictError(Exception):
-    """What is asked for contradicts what is there."""
+    """A request contradicts what is there."""
 
 
 class Service:
@@ -106,11 +106,11 @@ class Service:
         await self._workers.close()
 
     def ready(self) -> bool:
-        """Whether requests are taken on."""
+        """True if requests are taken on."""
         return not self.stopping and len(self._workers) < self.limits.queue
 
     async def journal_fault(self) -> str:
-        """Why the journal cannot be written, where that was so a moment ago and is so still."""
+        """Return why the journal still cannot be written when it is tried again; empty where it can."""
         if self._journal.fault:
             with suppress(JournalError):
                 await asyncio.to_thread(self._journal.retry)
@@ -261,7 +261,7 @@ class Service:
         return await self.do(partial(document_text, (await self._found(name, number)).decision.result))
 
     async def report(self, name: str, most: int = 100) -> dict[str, Any]:
-        """What the newest rounds would have changed of what ran."""
+        """Return the changes that the newest rounds would have made to what ran."""
         session = self._session(name)
         lines = (await self.do(session.rounds))[-most:]
         made = [await self.do(partial(session.round, line.number)) for line in lines]

@@ -57,7 +57,7 @@ def _as_python(value: Any) -> Any:
 
 
 def _strange(value: Any, path: str, *, finite: bool = False, depth: int = 50) -> Iterator[str]:
-    """What JSON cannot say, with its place, as deep as documents are."""
+    """Yield the parts of a value that JSON cannot express, with their places, as deep as documents are."""
     entries: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):
         entries = [(f"{path}.{key}" if path else str(key), entry) for key, entry in value.items()]
@@ -77,7 +77,7 @@ def _strange(value: Any, path: str, *, finite: bool = False, depth: int = 50) ->
 
 
 def split(content: bytes) -> tuple[bytes, dict[bytes, bytes]]:
-    """What stands for a packed document in a file, and texts that it needs there, by their digests."""
+    """Split a packed document into what stands for it in a file, and the texts it needs there, by digest."""
     if content[:1] != _WHOLE:
         return content, {}
     texts = [(blake2b(text, digest_size=_DIGEST).digest(), text) for text in _texts_of(content[1:])]

@@ -81,7 +81,7 @@ class Tokens:
         return path, made
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of tokens."""
         return len(self._known)
 
     def client(self, header: str | None) -> Client | None:
