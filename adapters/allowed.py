@@ -26,7 +26,7 @@ Range = Annotated[list[NonNegative], Field(min_length=2, max_length=2), AfterVal
 
 
 class JobOptions(Strict):
-    """What a comment or the site's file says of a job: fields of a job of an instance."""
+    """Fields of an instance's job that a comment or the site's file states."""
 
     options: Options | None = None
     model: Name | None = None

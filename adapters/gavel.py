@@ -25,7 +25,7 @@ Allocation = dict[Any, dict[str, float]]
 
 
 class _SharePolicy:
-    """What the policies have in common.
+    """Base of the policies: it computes shares of time.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from wattsched.instances.errors import InputError
 
 
 def writer_of(journal: str | Path) -> str:
-    """What tells the one writer of a journal from those of others on its machine."""
+    """Return a name that tells the one writer of a journal from those of others on its machine."""
     path = Path(journal).resolve()
     return f"{path}#{os.stat(path).st_ino}"
 
@@ -117,11 +117,11 @@ class HeldLease(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """What it is called."""
+        """Return the name of the lease, for messages."""
 
     @abstractmethod
     def _by_another(self) -> str:
-        """That another process holds it."""
+        """Say that another process holds it."""
 
     @abstractmethod
     def _renew(self) -> None:
@@ -129,7 +129,7 @@ class HeldLease(ABC):
 
     @abstractmethod
     def _is_renewed_by_another(self) -> bool:
-        """Whether one of another process was renewed while we looked."""
+        """True if one of another process was renewed while we looked."""
 
     @abstractmethod
     def _give_back(self) -> None:

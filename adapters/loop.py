@@ -25,7 +25,7 @@ from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
 
 _WATCH_S = 0.5
-"""How often the cap is read while a decision is made."""
+"""Seconds between two looks at the cap while a decision is made."""
 _NOTHING = {
     "gpu_types": {"none": {"idle_power_w": 0.0}},
     "nodes": [{"name": "none", "gpu_type": "none", "gpus": 1}],
@@ -62,7 +62,7 @@ class RoundLoop(ABC, Generic[ReportT]):
     report: ClassVar[Callable[[], Any]]
     """Begins a report."""
     job: ClassVar[str] = ""
-    """What names of jobs are preceded by."""
+    """Text that names of jobs are preceded by."""
 
     policy: Any
     actions: Any
@@ -315,7 +315,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     @abstractmethod
     def look(self) -> Any:
-        """Who uses what now, as Slurm's or Kubernetes' `Load` has it."""
+        """Return the load of the cluster now: Slurm's or Kubernetes' `Load`."""
 
     @abstractmethod
     def look_after(self, report: ReportT) -> Any:
@@ -335,11 +335,11 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     @abstractmethod
     def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
-        """What the session decides; None where there is no decision."""
+        """Return the plan that the session decides; None where there is no decision."""
 
     @abstractmethod
     def planned(self, plan: Plan, load: Any) -> Any:
-        """Who would use what if a plan were carried out."""
+        """Return the load that there would be if a plan were carried out."""
 
     def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
         """Jobs whose stop would be refused, and why."""

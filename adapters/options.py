@@ -1,4 +1,4 @@
-"""What a site's file says of its GPUs and jobs, and what users say of theirs: for every scheduler."""
+"""Options of jobs, and watts of GPUs, that a site's file and its users state: for every scheduler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wattsched.topology.arrays import IntArray
 
 PLAIN_S = 3600.0
-"""What a job is taken to need that states neither its work nor a time limit."""
+"""Seconds that a job is taken to need that states neither its work nor a time limit."""
 
 OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_limits_w")
 """Fields of jobs that a table replaces."""
@@ -118,7 +118,7 @@ class StatedOptions(Strict):
         return self
 
     def knows(self, name: str) -> bool:
-        """Whether the watts of a GPU type are known."""
+        """True if the watts of a GPU type are known."""
         return name in self.gpu_types or name in GPU_TYPES
 
     def gpu_type(self, name: str) -> GpuType:
@@ -135,7 +135,7 @@ class StatedOptions(Strict):
         return kind.idle_power_w if kind.max_power_w is None else kind.max_power_w
 
     def believed(self, said: JobOptions, kind_of: Callable[[str], str]) -> JobOptions:
-        """What a user says, with watts that the site believes.
+        """Return the fields that a user states, with watts that the site believes.
 
         Parameters
         ----------

@@ -125,7 +125,7 @@ def told_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float
 
 
 def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: Mapping[str, float]) -> str:
-    """Why a start is too much now, with which `drawn_w` is drawn; '' where it is not.
+    """Return why a start is too much now, with which `drawn_w` is drawn; '' where it is not.
 
     What adds no watts under a cap is never too much there.
     """
@@ -154,7 +154,7 @@ def stops_to_fit(
     stopped, known = list[Stoppable](), records or {}
 
     def price(job: Stoppable) -> float:
-        """What is lost per watt that helps."""
+        """Compute the weighted GPU seconds lost per watt that helps; nan where none does."""
         watts = sum(min(over_w, max(0.0, job.freed_w[cap])) for cap, over_w in left.items() if over_w > 0)
         return job.lost(known.get(str(job.name), {})) / watts if watts > 0 else nan
 

@@ -27,7 +27,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Round:
-    """What a session is told, and which jobs that wait it is not told of, and why.
+    """Cluster and jobs that a session is told of in a round, and the waiting jobs left out, with why.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Round:
     guarded: dict[Any, str] = field(default_factory=dict)
 
     def tenants(self, round_s: float) -> dict[str, dict[str, Any]]:
-        """What is left of the quotas of tenants, in a round of so many seconds."""
+        """Return the quotas that tenants have left, in a round of so many seconds."""
         options = self.load.options
         return left_for(options.tenants, self.kept, round_s, options.carbon_g_per_kwh)
 

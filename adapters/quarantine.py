@@ -27,7 +27,7 @@ _ROW_S, _JOB_ROWS = 2e-5, 5
 
 
 def why(error: Exception) -> str:
-    """Why a job waits whose text raised something, also where nobody thought of it."""
+    """Say why a job waits whose text raised something, also where nobody thought of it."""
     if isinstance(error, InputError):
         return "; ".join(error.faults)
     text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)

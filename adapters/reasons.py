@@ -1,4 +1,4 @@
-"""Why a job waits that took part in a decision, in numbers: GPUs, watts, a quota, and who goes first."""
+"""Reasons, in numbers, why a job waits that was decided on: GPUs, watts, a quota, and who goes first."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Left:
     first: list[str] = field(default_factory=list)
 
     def holds(self, gpus: int) -> int:
-        """How many times so many GPUs are free on one node."""
+        """Return the number of times that so many GPUs are free on one node."""
         return sum(free // gpus for free in self.free)
 
 
 @dataclass(frozen=True)
 class Need:
-    """What an option asks of a pool: some times as many GPUs of one node, and watts beyond those idle."""
+    """Need of an option in a pool: some times as many GPUs of one node, and watts beyond those idle."""
 
     pool: str
     gpus: int
@@ -90,7 +90,7 @@ def undecided(plan: Plan, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str
 
 
 def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = "") -> str:
-    """Why none of the options of a job started.
+    """Say why none of the options of a job started.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _too_few(need: Need, left: Mapping[str, Left]) -> str:
 
 
 def _over(need: Need, left: Left) -> tuple[float, str] | None:
-    """By how many watts the first cap that an option does not keep would be broken, and how that reads."""
+    """Return the watts above the first cap that an option would break, and how that reads; else None."""
     for name, (drawn_w, cap_w) in left.caps.items():
         if (then_w := drawn_w + need.added_w) > cap_w:
             then, cap = _unlike(then_w, cap_w)
@@ -143,7 +143,7 @@ def _unlike(*powers_w: float) -> list[str]:
 def why_over_quota(
     needs: Iterable[Need], name: str | None, tenants: Mapping[str, Tenant], kept: Iterable[Kept]
 ) -> str:
-    """How what a tenant's jobs have leaves too little for another one; empty where there is no tenant.
+    """Say how a tenant's quota leaves too little for another job; empty where there is no tenant.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a scheduler has recorded of a cluster: a trace of its jobs, and the cluster they ran on."""
+"""Records of a cluster by its scheduler: a trace of its jobs, and the cluster they ran on."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Recorded:
         self.jobs.append(kept)
 
     def lines(self) -> list[str]:
-        """What there is, what is left out and what is assumed, in lines."""
+        """Return lines that say what there is, what is left out and what is assumed."""
         users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""

@@ -25,7 +25,7 @@ class UnansweredError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How rounds are decided and done.
+    """Settings by which rounds are decided and done.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass
 class Report:
-    """What a round did, or would do.
+    """Report of what a round did, or would do.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Report:
         return {**done, **own, "postpone": self.postponed, "wait": self.waiting}
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the report as a JSON document."""
         return asdict(self)
 
 
@@ -135,7 +135,7 @@ class Plan:
 
 
 def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:
-    """Where a job starts, and how."""
+    """Describe a start: its GPUs by node, its settings, and its watts."""
     told = ", ".join(f"{count} of {node}" for node, count in gpus.items())
     clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
     limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""

@@ -30,20 +30,20 @@ GPU = "nvidia.com/gpu"
 """Name of GPUs among the resources of a node."""
 
 LEAST_WORTH = 1e-6
-"""Of a configuration that is offered; one that is worth less than waiting is not."""
+"""Least worth of a configuration that is offered; one that is worth less than waiting is not."""
 
 Allocation = tuple[str | None, Sequence[int]]
 """Type of GPUs of a job and the node of each of them; None and nothing where it waits."""
 
 
 class Node(Protocol):
-    """What is read of a node: how many GPUs its ``resources`` have."""
+    """Node, as far as it is read: its ``resources`` say how many GPUs it has."""
 
     resources: Mapping[str, int]
 
 
 class Job(Protocol):
-    """What is read of a job; mappings are by type of GPUs.
+    """Job, as far as it is read; mappings are by type of GPUs.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class _Rows:
         return _Rows(self.types, self.gpus, self.goodput / self.goodput.min() * self.gpus.min())
 
     def are(self, held: tuple[str, int] | None) -> Any:
-        """Which of them is what the job holds now."""
+        """Return a mask of the rows that the job holds now."""
         return np.array([row == held for row in zip(self.types, self.gpus.tolist(), strict=True)], dtype=bool)
 
 
@@ -279,7 +279,7 @@ class GoodputPolicy:
         return _Type(name, list(nodes), counts.pop(), most)
 
     def _held(self, allocations: Mapping[str, Allocation | None]) -> dict[str, dict[str, Any] | None]:
-        """What jobs hold, as a session takes it: GPUs of a node are numbered as they come."""
+        """Return what jobs hold, as a session takes it: GPUs of a node are numbered as they come."""
         taken: Counter[tuple[str, Any]] = Counter()
         held: dict[str, dict[str, Any] | None] = {}
         for job, allocation in allocations.items():
@@ -377,7 +377,7 @@ class GoodputPolicy:
         return max(1, job.min_replicas[name]), max(1, job.max_replicas[name])
 
     def _goodput(self, job: Job, one: _Type, ran: Sequence[str], gpus: IntArray) -> FloatArray:
-        """By the job's own function; on a type that it has not run on, by that of another one."""
+        """Compute goodput by the job's function; on a type that it has not run on, by that of another one."""
         replicas, ratio, source = gpus // job.scale_unit[one.name], 1.0, one
         if one.name not in ran:
             source = self._types[ran[0]]

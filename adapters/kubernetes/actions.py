@@ -1,4 +1,4 @@
-"""What we do to pods: bind them, evict them, and say in events why they wait. Each may be done twice.
+"""Actions on pods: bind them, evict them, and say in events why they wait. Each may be done twice.
 
 The API server holds the truth. A binding carries how the pod was started in the pod's own annotations, so one
 that was cut off is either seen as done, or simply done again. The journal keeps what was begun.
@@ -31,7 +31,7 @@ _LONGEST = 1000
 
 @dataclass
 class Events:
-    """What pods were told of why they wait.
+    """Events that tell pods why they wait.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Actions:
         self._events.tell(waiting, why)
 
     def guarded(self, job: KubeJob) -> str:
-        """Why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
+        """Return why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
 
         Raises
         ------
@@ -269,5 +269,5 @@ def _is_changed(uid: str, pods: Mapping[str, Any]) -> bool:
 
 
 def _changed(found: Mapping[str, Any] | None) -> bool:
-    """Whether a pod is bound, deleted, or gone."""
+    """True if a pod is bound, deleted, or gone."""
     return found is None or bool(found["spec"].get("nodeName") or found["metadata"].get("deletionTimestamp"))

@@ -19,7 +19,7 @@ from wattsched.adapters.kubernetes.reading import Site
 from wattsched.adapters.overdraw import Stoppable, caps_w, over_w, stops_to_fit
 
 LAPSED = Opinion(why="it was not bound where it was to go, and is decided anew")
-"""Of a pod whose announcement was withdrawn, while the scheduler might still follow it."""
+"""Opinion on a pod whose announcement was withdrawn, while the scheduler might still follow it."""
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Announcing(Actions):
         super().end_round(waiting, why)
 
     def _is_over(self, one: Announcement, site: Site) -> bool:
-        """Whether the scheduler had its time, or cannot bind a pod there any more."""
+        """True if the announcement was withdrawn, its time is up, or its node takes no pod any more."""
         node = site.nodes.get(one.binding.node)
         late = self.extender.clock() - one.begun_s > self.patience_s
         return one.withdrawn or late or node is None or not node.ready

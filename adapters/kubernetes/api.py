@@ -38,7 +38,7 @@ class KubernetesError(UnansweredError):
 
     @property
     def certain(self) -> bool:
-        """Whether what was asked for was refused, and so is not done."""
+        """True if the request was refused, and so is not done."""
         return 400 <= self.status < 500
 
 
@@ -96,7 +96,7 @@ class Api:
             raise KubernetesError(f"the API server answers no JSON: {echo(error, '', 200)}") from None
 
     def call_or_none(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        """As `call`; None for what is not there."""
+        """Call the API as `call` does; return None for what is not there."""
         try:
             return self.call(method, *arguments)
         except KubernetesError as error:
@@ -341,7 +341,7 @@ def _token(text: str | None) -> str | None:
 
 
 def refusal(status: int | None, body: Any) -> KubernetesError:
-    """What a refusal says."""
+    """Return the error of a refusal or, without a status, of an API server that does not answer."""
     try:
         told = json.loads(body)["message"]
     except (ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Where decided starts have room for all that their pods ask for, and why other jobs wait."""
+"""Placement of decided starts where there is room for all that their pods ask for; why other jobs wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
 
 
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
-    """Why jobs that were told to the session are not among the starts of a plan."""
+    """Return why jobs that were told to the session are not among the starts of a plan."""
     load = round.load
     later, tenants = load.after(plan.stops), load.options.tenants
     for start in plan.starts:
@@ -69,7 +69,7 @@ def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
 
 
 def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Need]:
-    """What the options of a job ask of pools, those that take the least watts of their GPUs."""
+    """Yield the needs of a job by pool, each for the option that adds the fewest watts to idle GPUs."""
     table, added_w = record["options"], dict[str, float]()
     for gpus, pool, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
         added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * later.pools.idle_w[pool])
@@ -78,7 +78,7 @@ def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Nee
 
 
 def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:
-    """Which starts find no room, one after the other, and why; the load is as before afterwards."""
+    """Return the starts that find no room, one after the other, and why; the load is as before afterwards."""
     found, counted = dict[str, str](), list[Binding]()
     for start in starts:
         bindings, why = placed(start, load)
@@ -113,7 +113,7 @@ def placed(start: Start, load: Load) -> tuple[tuple[Binding, ...], str]:
 
 
 def _scarce(pod: KubePod, wanted: str, load: Load) -> str:
-    """What nodes of a pool lack for a pod, those that lack the least."""
+    """Name the resources that a pod lacks on nodes of the wanted node's pool, those that lack the fewest."""
     nodes = [node for node in load.site.nodes.values() if node.ready]
     pool = load.pools.of_node.get(wanted)
     lacks = [load.lacks(pod, node) for node in nodes if load.pools.of_node[node.name] == pool]

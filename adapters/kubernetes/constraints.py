@@ -1,4 +1,4 @@
-"""Which nodes a pod may be bound to: its node selector, required node affinity, and tolerations."""
+"""Constraints on the nodes of a pod: its node selector, required node affinity, and tolerations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Toleration(_Part):
     effect: str | None = None
 
     def covers(self, taint: Taint) -> bool:
-        """Whether it lets a taint pass."""
+        """True if it lets a taint pass."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -50,7 +50,7 @@ class _Expression(_Part):
     values: tuple[str, ...] | None = None
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels are as it says."""
+        """True if labels are as it says."""
         value, values = labels.get(self.key), self.values or ()
         match self.operator:
             case "In":
@@ -110,7 +110,7 @@ class Constraints:
     odd: str = ""
 
     def allow(self, name: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> bool:
-        """Whether a node will do."""
+        """True if a pod may be bound to a node with this name, these labels and these taints."""
         if any(labels.get(key) != value for key, value in self.selector):
             return False
         if any(not any(one.covers(taint) for one in self.tolerations) for taint in taints):

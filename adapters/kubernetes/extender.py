@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wattsched.instances.errors import InputError, shown, validated
 
 HIGHEST_SCORE = 10
-"""Of a node, as the protocol has it; the least is 0."""
+"""Highest score of a node in the protocol; the least is 0."""
 
 _FIELDS = ("Pod", "Nodes", "NodeNames", "NodeNameToVictims", "NodeNameToMetaVictims")
 
@@ -46,7 +46,7 @@ class _NodeList(_Object):
 
 
 class ExtenderArgs(_Object):
-    """What the scheduler sends to filter nodes, and to score them: a pod, and nodes or their names."""
+    """Arguments with which the scheduler filters and scores nodes: a pod, and nodes or their names."""
 
     pod: _Named = Field(alias="Pod")
     nodes: _NodeList | None = Field(None, alias="Nodes")
@@ -68,7 +68,7 @@ class _Victims(_Object):
 
 
 class ExtenderPreemptionArgs(_Object):
-    """What the scheduler sends before it evicts pods for another one: whom it would evict on which node."""
+    """Arguments with which the scheduler asks before it evicts pods for another one: the victims by node."""
 
     pod: _Named = Field(alias="Pod")
     victims: dict[str, _Victims] | None = Field(None, alias="NodeNameToVictims")
@@ -96,7 +96,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Opinion:
-    """What was decided of a pod.
+    """Decision on a pod, as the scheduler is told of it.
 
     Attributes
     ----------
@@ -111,12 +111,12 @@ class Opinion:
 
     @property
     def refusal(self) -> str:
-        """What is said of every other node."""
+        """Reason given for every other node."""
         return f"wattsched: decided for {self.node}" if self.node else f"wattsched: waits, {self.why}"
 
 
 UNSEEN = Opinion(why="as the next round decides")
-"""Of a pod of ours that no round has seen yet."""
+"""Opinion on a pod of ours that no round has seen yet."""
 
 
 def read_args(document: Any) -> Asked:
@@ -245,7 +245,7 @@ class Extender:
         return inf if self._published is None else self.clock() - self._published[0]
 
     def asked_for(self, pod: Mapping[str, Any]) -> Opinion | None:
-        """As `opinion`, and counted."""
+        """Return `opinion` on a pod, and count the question."""
         with self._changing:  # who is told a node is known before it can be refused again
             found = self.opinion(pod)
             if found is not None and found.node:
@@ -254,7 +254,7 @@ class Extender:
         return found
 
     def opinion(self, pod: Mapping[str, Any]) -> Opinion | None:
-        """What was decided of a pod; None where it is not ours, or the decision is late.
+        """Return the decision on a pod; None where it is not ours, or the decision is late.
 
         One of ours that no round has seen yet waits for the next: it would be placed before anything is
         decided, and members of a gang before the gang is there.

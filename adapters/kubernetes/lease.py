@@ -18,7 +18,7 @@ _NOT_FOUND, _CONFLICT = 404, 409
 
 
 def identity_of(journal: str | Path) -> str:
-    """Who we are: this machine and the journal, which has one writer."""
+    """Return our identity: this machine and the journal, which has one writer."""
     return f"{socket.gethostname()}:{writer_of(journal)}"
 
 
@@ -48,13 +48,13 @@ class Lease(HeldLease):
     _changes: int = 0
 
     def __enter__(self) -> Self:
-        """As `HeldLease`; an InputError, too, where there is no such namespace."""
+        """Take the Lease as `HeldLease` does; an InputError, too, where there is no such namespace."""
         super().__enter__()
         self.api.before_change = self.require
         return self
 
     def __str__(self) -> str:
-        """What it is called."""
+        """Return the name of the Lease, for messages."""
         return f"the Lease {self.namespace}/{self.name}"
 
     def _by_another(self) -> str:

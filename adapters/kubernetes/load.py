@@ -1,4 +1,4 @@
-"""Who uses the GPUs of which node, and what everything draws by the model."""
+"""Use of the GPUs of each node, and what everything draws by the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wattsched.adapters.kubernetes.site import usable
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 
 Ours = Callable[[KubePod], bool]
-"""Whether a pod is ours, such as by its scheduler's name."""
+"""Rule that says of a pod whether it is ours, such as by its scheduler's name."""
 
 LEAVING_S = 30.0
 """So long after it was to be gone a deleted pod's GPUs still count as about to be free."""
@@ -39,7 +39,7 @@ class Binding:
 
 @dataclass
 class Load(Drawing):
-    """Who uses what, and the watts of it.
+    """Use of nodes by pods, and the watts of it.
 
     A GPU of a pod of ours draws its part of the option's watts, and no less than its idle watts, whatever an
     annotation says; one of another pod the most that its type draws; every other one, broken and cordoned
@@ -140,11 +140,11 @@ class Load(Drawing):
         return max(0, node.gpus - node.broken - self.used[node.name])
 
     def added_w(self, node: str, launch: Launch) -> float:
-        """What a pod adds to what its GPUs draw when they are idle."""
+        """Return the watts that a pod adds to what its GPUs draw when they are idle."""
         return launch.power_w - launch.gpus * self.idle_w(node)
 
     def has_room(self, pod: KubePod, name: str) -> bool:
-        """Whether a node takes a pod now."""
+        """True if a node takes a pod now."""
         node = self.site.nodes.get(name)
         if node is None or not node.ready or self.lacks(pod, node):
             return False
@@ -158,7 +158,7 @@ class Load(Drawing):
         ]
 
     def copies(self, pod: KubePod, node: KubeNode, what: Iterable[str]) -> int:
-        """How many pods like one a node has room for, by its GPUs and some other resources."""
+        """Return the number of pods like one that fit on a node, by its GPUs and some other resources."""
         most = self.free(node) // pod.gpus
         for name in what:
             if (amount := pod.needs[name]) > 0:
@@ -166,11 +166,11 @@ class Load(Drawing):
         return max(0, most)
 
     def _left(self, node: str, what: str) -> float:
-        """How much of a resource a node has left; of a host port each node has one."""
+        """Return the amount of a resource that a node has left; of a host port each node has one."""
         return self._room[node].get(what, 1.0 if what.startswith(HOST_PORT) else 0.0)
 
     def without(self, pods: Iterable[KubePod]) -> Load:
-        """What there would be if pods had left their nodes."""
+        """Return the load that there would be if pods had left their nodes."""
         left = replace(
             self,
             used=self.used.copy(),
@@ -182,7 +182,7 @@ class Load(Drawing):
         return left
 
     def emptied(self) -> Load:
-        """What there would be on empty nodes, but for watts."""
+        """Return the load that there would be on empty nodes, but for watts."""
         room = {node.name: dict(node.room) for node in self.site.nodes.values()}
         return replace(self, used=Counter(), node_w=dict(self.node_w), _room=room)
 
@@ -199,14 +199,14 @@ class Load(Drawing):
         return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
 
     def added_by_node(self, bindings: Iterable[Binding]) -> dict[str, float]:
-        """What bindings add to what their GPUs draw when they are idle."""
+        """Return the watts that bindings add, by node, to what their GPUs draw when they are idle."""
         added: dict[str, float] = defaultdict(float)
         for one in bindings:
             added[one.node] += self.added_w(one.node, one.launch)
         return added
 
     def within(self, cap_w: float, bindings: Iterable[Binding]) -> str:
-        """Why bindings that are counted already would be too much now: '' where they are not."""
+        """Return why bindings that are counted already would be too much now; '' where they are not."""
         return too_much(self.drawn_w, self.by_cap(self.added_by_node(bindings)), left_w(self, cap_w))
 
     def take(self, binding: Binding) -> None:
@@ -231,7 +231,7 @@ def load_of(
     held: Mapping[str, Binding] | None = None,
     launches: Launches | None = None,
 ) -> Load:
-    """Who uses which GPU.
+    """Build the load of a cluster as it is now.
 
     A pod that is not as we bound it, whatever its annotations say, counts as one of others. Pods that are
     held, by uid, count as bound.

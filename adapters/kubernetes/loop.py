@@ -25,7 +25,7 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Policy(rounds.Policy):
-    """How rounds are decided and done.
+    """Settings by which rounds are decided and done.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Policy(rounds.Policy):
     marked: bool = field(default=False, kw_only=True)
 
     def ours(self, pod: KubePod) -> bool:
-        """Whether a pod is ours."""
+        """True if a pod is ours."""
         named = pod.scheduler == self.scheduler_name
         return named and (not self.marked or (pod.gpus > 0 and is_marked(pod)))
 
 
 @dataclass
 class Report(rounds.Report):
-    """What a round did, or would do.
+    """Report of what a round did, or would do.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Rounds(RoundLoop[Report]):
         return read(self._snapshot(), self.policy.options.gpu_label)
 
     def look(self) -> Load:
-        """Who uses which GPU now."""
+        """Return the load of the cluster now."""
         if self.actions is not None:
             self.actions.wait_until_seen()
         site = self.seen()
@@ -128,7 +128,7 @@ class Rounds(RoundLoop[Report]):
         return round_of(load, None if self.actions is None else self.actions.aside(), clock)
 
     def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
-        """What the session decides, and can be done; None where there is no decision."""
+        """Return the plan that the session decides and that can be done; None where there is no decision."""
         for left in reversed(range(_ATTEMPTS + 1)):
             if (decision := self.solve(round, report)) is None:
                 return None
@@ -141,7 +141,7 @@ class Rounds(RoundLoop[Report]):
         return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
 
     def planned(self, plan: Plan, load: Load) -> Load:
-        """Who would use what if a plan were carried out."""
+        """Return the load that there would be if a plan were carried out."""
         then = load.after(plan.stops)
         for start in plan.starts:
             placed(start, then)
@@ -221,5 +221,5 @@ class Rounds(RoundLoop[Report]):
 
 
 def is_marked(pod: KubePod) -> bool:
-    """Whether a pod has a label or an annotation of ours."""
+    """True if a pod has a label or an annotation of ours."""
     return any(name.startswith(PREFIX) for name in (*pod.labels, *pod.annotations))

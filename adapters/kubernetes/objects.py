@@ -112,7 +112,7 @@ class Volume(KubeObject):
 
 
 class PodSpec(KubeObject):
-    """What a pod asks for."""
+    """Specification of a pod: all that it asks for."""
 
     node: Annotated[str | None, Field(alias="nodeName")] = None
     scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
@@ -130,7 +130,7 @@ class PodSpec(KubeObject):
 
 
 class PodStatus(KubeObject):
-    """How far a pod has come."""
+    """Status of a pod: its phase, and when it began."""
 
     phase: str | None = None
     start_s: Annotated[Moment, Field(alias="startTime")] = None
@@ -145,14 +145,14 @@ class Pod(KubeObject):
 
 
 class NodeSpec(KubeObject):
-    """What an administrator says of a node."""
+    """Specification of a node, as an administrator sets it."""
 
     unschedulable: bool | None = None
     taints: Several[Taint] = []
 
 
 class Condition(KubeObject):
-    """What a node says of itself."""
+    """Condition that a node reports of itself."""
 
     type: str
     status: str

@@ -1,4 +1,4 @@
-"""What pods may run as: from their annotations, a file of the site, or their plain requests."""
+"""Options of pods: from their annotations, a file of the site, or their plain requests."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KubernetesOptions(StatedOptions):
 
 
 class Launch(Strict):
-    """How we started a pod.
+    """Settings with which we started a pod.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class KubeJob:
 
     @property
     def preemptible(self) -> bool:
-        """Whether all pods say that they may be evicted."""
+        """True if all pods say that they may be evicted."""
         return all(pod.annotations.get(annotation("preemptible")) == "true" for pod in self.pods)
 
     @property
@@ -162,7 +162,7 @@ class KubeJob:
 
     @property
     def begun_s(self) -> float:
-        """When the last of its pods began."""
+        """Time at which the last of its pods began, in seconds since 1970."""
         return max(pod.begun_s for pod in self.pods)
 
 
@@ -172,7 +172,7 @@ def job_key(pod: KubePod) -> str:
 
 
 def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
-    """What the annotations of a pod say; values are JSON, and bare words texts.
+    """Read the fields of a job that a pod's annotations state; values are JSON, and bare words texts.
 
     Raises
     ------
@@ -327,7 +327,7 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
 
 @dataclass(frozen=True)
 class PoolView:
-    """What there is to know of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes.
+    """Properties of pools: GPU type, GPUs of a node, watts of an idle GPU, nodes.
 
     Attributes
     ----------
@@ -430,6 +430,6 @@ def pools_of_site(
 
 
 def groups_above(node: KubeNode, options: KubernetesOptions) -> list[str]:
-    """What a node stands in, the largest first: ``zone``, ``zone/rack``."""
+    """Return the groups that a node stands in, the largest first: ``zone``, ``zone/rack``."""
     names = [node.labels[label] for label in options.rack_labels if node.labels.get(label)]
     return ["/".join(names[: i + 1]) for i in range(len(names))]

@@ -46,11 +46,11 @@ class Start:
 
     @property
     def name(self) -> str:
-        """Of the job."""
+        """Name of the job."""
         return self.job.name
 
     def __str__(self) -> str:
-        """Where it starts, and how."""
+        """Describe a start: its GPUs by node, its settings, and its watts."""
         gpus = Counter[str]()
         for one in self.bindings:
             gpus[one.node] += one.launch.gpus
@@ -204,7 +204,7 @@ def _running_record(job: KubeJob, load: Load) -> dict[str, Any] | None:
 
 
 def _regular(job: KubeJob, on_nodes: Mapping[str, int], site: Site) -> bool:
-    """Whether a job lies as the engine would place it: on one node, or on whole ones and a part of one."""
+    """True if a job lies as the engine would place it: on one node, or on whole ones and a part of one."""
     first = job.pods[0]
     if first.gang and len(job.pods) != first.gang_size:
         return False

@@ -28,7 +28,7 @@ _TEXTS = {
     "spec": ("nodeName", "schedulerName"),
     "status": ("phase",),
 }
-"""What is looked at of a pod that cannot be read."""
+"""Fields that are used of a pod that cannot be read."""
 _CLOSING = frozenset(["NoSchedule", "NoExecute"])
 
 
@@ -112,22 +112,22 @@ class KubePod:
 
     @property
     def ended(self) -> bool:
-        """Whether it has run to its end."""
+        """True if it has run to its end."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def leaving(self) -> bool:
-        """Whether it was deleted, and has not gone yet."""
+        """True if it was deleted, and has not gone yet."""
         return self.deletion_s < inf
 
     @property
     def waiting(self) -> bool:
-        """Whether it is to be bound to a node."""
+        """True if it is to be bound to a node."""
         return not self.node and not self.ended and not self.leaving
 
     @property
     def present(self) -> bool:
-        """Whether it uses what it asked for of its node."""
+        """True if it uses what it asked for of its node."""
         return bool(self.node) and not self.ended
 
 
@@ -296,12 +296,12 @@ def _pod(row: Pod) -> KubePod:
 
 
 def _hard(spread: Any) -> bool:
-    """Whether a spread constraint is more than a wish."""
+    """True if a spread constraint is more than a wish."""
     return not (isinstance(spread, dict) and spread.get("whenUnsatisfiable") == "ScheduleAnyway")
 
 
 def _needs(spec: PodSpec) -> dict[str, float]:
-    """What a pod takes of a node: its containers together, or the largest of those that run before them."""
+    """Return a pod's resources: of its containers together, or of the largest that runs before them."""
     sidecars = [_asked(one) for one in spec.first if one.restart == "Always"]
     together = _summed([*(_asked(one) for one in spec.containers), *sidecars])
     alone = [_asked(one) for one in spec.first if one.restart != "Always"]

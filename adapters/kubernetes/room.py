@@ -1,4 +1,4 @@
-"""Whether nodes have what pods ask for besides GPUs: CPU, memory, places for pods, and what else they offer.
+"""Room on nodes for more than GPUs: CPU, memory, places for pods, and what else they offer.
 
 The engine knows GPUs and watts. A job for which there are GPUs and not the rest takes no part in its
 decision, so that nothing is kept for it.
@@ -19,7 +19,7 @@ from wattsched.instances.errors import InputError
 
 @dataclass
 class Room:
-    """What pods find on nodes by pool; answers are kept, so the load must not change.
+    """Room for pods on nodes by pool; answers are kept, so the load must not change.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class Room:
                 self._nodes[self.load.pools.of_node[node.name]].append(node)
 
     def fits(self, job: KubeJob, pool: str) -> bool:
-        """Whether the nodes of a pool have room for all pods of a job, each kind of them on its own."""
+        """True if the nodes of a pool have room for all pods of a job, each kind of them on its own."""
         return all(self._holds(pod, count, pool, pod.needs) for pod, count in _kinds(job))
 
     def scarce(self, job: KubeJob, pool: str) -> set[str]:
-        """What a job lacks on the nodes of a pool, though they have GPUs enough for it."""
+        """Return the resources that a job lacks on a pool's nodes, though they have GPUs enough for it."""
         found = set[str]()
         for pod, count in _kinds(job):
             if self._holds(pod, count, pool, ()) and not self._holds(pod, count, pool, pod.needs):
@@ -49,7 +49,7 @@ class Room:
         return found
 
     def _holds(self, pod: KubePod, count: int, pool: str, what: Collection[str]) -> bool:
-        """Whether so many pods like one have room, by their GPUs and some other resources."""
+        """True if so many pods like one have room, by their GPUs and some other resources."""
         asked = (pool, pod.gpus, count, tuple((name, pod.needs[name]) for name in sorted(what)))
         if asked not in self._known:
             left = count

@@ -1,4 +1,4 @@
-"""What the API said, saved and read again: nodes and pods as ``kubectl`` prints them, without secrets."""
+"""Snapshots of the API, saved and read again: nodes and pods as ``kubectl`` prints them, without secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT = {
     ),
     "status": ("phase", "startTime", "allocatable", "capacity"),
 }
-"""What snapshots in files have of objects: nothing that could be secret."""
+"""Fields of objects that snapshots in files keep: nothing that could be secret."""
 
 
 def load(path: str | Path) -> Snapshot:

@@ -338,7 +338,7 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
 
 
 def _why_not(run: Run) -> str:
-    """Why a run is not in the trace; empty where it is."""
+    """Return why a run is not in the trace; empty where it is."""
     if not run.gpus:
         return "without GPUs"
     if run.start_s == inf:

@@ -98,7 +98,7 @@ class Mirror:
             thread.start()
 
     def snapshot(self, timeout_s: float = _TIMEOUT_S) -> Snapshot:
-        """What there is now, as soon as both watches stand.
+        """Return the nodes and pods that there are now, as soon as both watches stand.
 
         Raises
         ------
@@ -125,5 +125,5 @@ class Mirror:
 
     @property
     def fault(self) -> KubernetesError | None:
-        """Why a watch does not stand now."""
+        """Fault for which a watch does not stand now; None where both do."""
         return self.nodes.error or self.pods.error

@@ -18,7 +18,7 @@ FIELDS = (
     *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),
     *("AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "JobName"),
 )
-"""What we ask for, names of jobs last, as these may hold the separator."""
+"""Fields that we ask for, names of jobs last, as these may hold the separator."""
 NEEDED = ("JobID", "State", "Submit", "Start")
 ONE_OF = (("Elapsed", "ElapsedRaw", "End"), ("AllocTRES", "ReqTRES"))
 

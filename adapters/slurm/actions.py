@@ -1,4 +1,4 @@
-"""What we do to jobs: release them on nodes, requeue them, take a release back. Each may be done twice.
+"""Actions on jobs: release them on nodes, requeue them, take a release back. Each may be done twice.
 
 Slurm holds the truth. Every action begins from a fresh look at the queue and names the run of the job that it
 is for, so one that was cut off is either seen as done or simply done again. The journal keeps what was begun.

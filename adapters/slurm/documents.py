@@ -216,7 +216,7 @@ class QueuedRow(NumberedRow):
 
 
 class QueuedRows(Answer):
-    """What ``squeue --json`` prints: its jobs are read one by one, each a `QueuedRow`."""
+    """Output of ``squeue --json``: its jobs are read one by one, each a `QueuedRow`."""
 
     jobs: list[Any]
     meta: Any = None
@@ -284,13 +284,13 @@ class AccountedRow(Answer):
 
 
 class AccountedRows(Answer):
-    """What ``sacct --json`` prints."""
+    """Output of ``sacct --json``."""
 
     jobs: list[AccountedRow]
 
 
 def document_in(model: Any, command: str, text: str) -> Any:
-    """What a command prints as JSON.
+    """Read what a command prints as JSON.
 
     Raises
     ------

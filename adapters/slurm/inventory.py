@@ -1,4 +1,4 @@
-"""What Slurm's commands say of a cluster's hardware: nodes with their GPUs, and the switches above them."""
+"""Hardware of a cluster by Slurm's commands: nodes with their GPUs, and the switches above them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
-"""How states and flags of nodes begin that take no new job; a star is for those that do not answer."""
+"""Beginnings of states and flags of nodes that take no new job; a star is for those that do not answer."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Lease(HeldLease):
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """What it is called."""
+        """Return the name of the lease, for messages."""
         return f"the reservation '{self.identity}'"
 
     def _by_another(self) -> str:
@@ -93,7 +93,7 @@ class Lease(HeldLease):
         return set(found)
 
     def _others(self, there: set[str], now_s: float) -> bool:
-        """Whether others hold one; what was left behind is deleted."""
+        """Delete leases that were left behind; True if others hold one."""
         self._holder = ""
         for name in there - {self.identity}:
             if now_s > self._seen[name].since_s + self.duration_s:

@@ -1,4 +1,4 @@
-"""Who uses which GPU of a Slurm cluster, and what everything draws by the model."""
+"""Use of each GPU of a Slurm cluster, and what everything draws by the model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Running:
 
 @dataclass
 class Load(Drawing):
-    """Who uses which GPU, and what everything draws by the model.
+    """Use of GPUs by jobs, and what everything draws by the model.
 
     A GPU of a job of ours draws its part of the option's watts; one of another job the most that its type
     draws; every other one, drained ones included, its idle watts; and every node its base watts.
@@ -148,7 +148,7 @@ class Load(Drawing):
         return replace(self, leaving={}, mislaid=taken)
 
     def _unled_w(self, node: SlurmNode) -> float:
-        """What a node draws without the jobs of ours."""
+        """Return the watts that a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
         return self.options.base_power_w + self.reserved_w(node) + idle_w
 
@@ -175,7 +175,7 @@ class Load(Drawing):
         return {node: count * (each_w - self.idle_w(nodes[node])) for node, count in launch.nodes.items()}
 
     def has_room(self, launch: Launch) -> bool:
-        """Whether the nodes of a start have its GPUs now."""
+        """True if the nodes of a start have its GPUs now."""
         nodes = self.site.nodes
         return all(
             node in nodes and nodes[node].takes_jobs and len(self.free(node)) >= count
@@ -183,7 +183,7 @@ class Load(Drawing):
         )
 
     def lacks(self, job: SlurmJob, launch: Launch) -> str:
-        """What the nodes of a start do not have for it now, besides GPUs; or nothing."""
+        """Return what the nodes of a start lack for it now, besides GPUs; '' where they lack nothing."""
         for name, gpus in launch.nodes.items():
             node, count = self.site.nodes[name], len(launch.nodes)
             cpus = node.free_cpus - sum(cpus for cpus, _ in self._released.get(name, ()))
@@ -220,7 +220,7 @@ class Load(Drawing):
 
 
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
-    """Who uses which GPU.
+    """Build the load of a cluster as it is now.
 
     Numbers that Slurm does not tell yet, of jobs that start or end, are taken to be the first free ones.
     A released job whose GPUs somebody else took is `stranded`.

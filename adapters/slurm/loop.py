@@ -22,16 +22,16 @@ from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
 
 _SETTLE_S, _LOOK_S = 20.0, 0.5
-"""How long a round waits for the jobs that it stopped to leave, and how often it looks."""
+"""Seconds that a round waits for the jobs that it stopped to leave, and seconds between two looks."""
 _ASIDE_S = 60.0
 """So long others go first at least, where a job did not start that was to."""
 _IMPOSSIBLE = "BadConstraints"
-"""Why Slurm holds what it can start nowhere, for a reason that we did not see."""
+"""Reason that Slurm gives for a job that it holds as no node can start it, for a cause we did not see."""
 
 
 @dataclass(frozen=True)
 class Policy(rounds.Policy):
-    """How rounds are decided and done.
+    """Settings by which rounds are decided and done.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Policy(rounds.Policy):
 
 @dataclass
 class Report(rounds.Report):
-    """What a round did, or would do.
+    """Report of what a round did, or would do.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Rounds(RoundLoop[Report]):
         return read(self._snapshot(self.budget.clock()))
 
     def look(self) -> Load:
-        """Who uses which GPU now."""
+        """Return the load of the cluster now."""
         return load_of(self.seen(), self.policy.options, self.policy.ours)
 
     def look_after(self, report: Report) -> Load:
@@ -152,7 +152,7 @@ class Rounds(RoundLoop[Report]):
         return round_of(load, self.policy.ours, self.policy.every_s, self._put_aside(load), clock)
 
     def decided(self, round: Round, cap_w: float, report: Report) -> Plan | None:
-        """What the session decides."""
+        """Return the plan that the session decides; None where there is no decision."""
         if (decision := self.solve(round, report)) is None:
             return None
         plan = plan_of(round, decision)
@@ -160,7 +160,7 @@ class Rounds(RoundLoop[Report]):
         return Plan(plan.starts, plan.stops, reasons)
 
     def planned(self, plan: Plan, load: Load) -> Load:
-        """Who would use what if a plan were carried out."""
+        """Return the load that there would be if a plan were carried out."""
         return load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
 
     # -- doing -------------------------------------------------------------------------------------------
@@ -215,5 +215,5 @@ class Rounds(RoundLoop[Report]):
 
 
 def _ended(before: SlurmJob, now: SlurmJob | None) -> bool:
-    """Whether a job that was to be stopped had ended: Slurm counts no new run of it."""
+    """True if a job that was to be stopped had ended: Slurm counts no new run of it."""
     return now is None or (not now.on_nodes and now.restarts == before.restarts)

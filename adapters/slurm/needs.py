@@ -1,4 +1,4 @@
-"""What jobs ask of nodes besides GPUs: names, features, CPUs and memory, and which nodes have it.
+"""Needs of jobs besides GPUs: names, features, CPUs and memory of nodes, and the nodes that have them.
 
 The engine knows GPUs and watts. A job that no node has all this for takes no part in its decision, so that
 nothing is kept for it.
@@ -19,7 +19,7 @@ _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job asks of each of its nodes.
+    """Needs of a job on each of its nodes.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Needs:
         return max(self.memory_each_mib, by_cpu, self.memory_gpu_mib * gpus)
 
     def lacks(self, node: SlurmNode, nodes: int, gpus: int) -> list[str]:
-        """What a node does not have for it, even if it were empty."""
+        """Return the needs of a job that a node does not meet, even if it were empty."""
         checks = {
             "--nodelist": not self.nodes or node.name in self.nodes,
             "--exclude": node.name not in self.excluded,

@@ -1,4 +1,4 @@
-"""What jobs may run as: from their comments, a file of the site, or their plain requests."""
+"""Options of jobs: from their comments, a file of the site, or their plain requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SiteOptions(StatedOptions):
     accounts: dict[str, JobOptions] = Field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
-        """Whether the watts of a GPU type are known, also by a name of NVML such as ``nvidia_h200``."""
+        """True if the watts of a GPU type are known, also by a name of NVML such as ``nvidia_h200``."""
         several = "+" in name and name not in self.gpu_types
         return super().knows(name) or (not several and recognised_gpu_type(name) is not None)
 
@@ -56,14 +56,14 @@ class SiteOptions(StatedOptions):
 
 @dataclass(frozen=True)
 class Ours:
-    """Which jobs are ours: marked by their comment, or of one of these."""
+    """Rule for the jobs that are ours: marked by their comment, or of one of these."""
 
     accounts: Sequence[str] = ()
     qos: Sequence[str] = ()
     partitions: Sequence[str] = ()
 
     def has(self, job: SlurmJob) -> bool:
-        """Whether a job is ours."""
+        """True if a job is ours."""
         named = job.account in self.accounts or job.qos in self.qos
         named = named or bool(set(job.partitions) & set(self.partitions))
         # What we launched is ours while it runs, whatever its user makes of the comment.
@@ -77,7 +77,7 @@ def _is_launched(job: SlurmJob) -> bool:
 
 
 class Launch(Strict):
-    """How we released a job, kept in its admin comment: all that a restart of ours needs to know.
+    """Settings with which we released a job, kept in its admin comment: all that a restart of ours needs.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Launch(Strict):
 
 
 def launch_of(job: SlurmJob) -> Launch | None:
-    """How a job was released that runs, ends or is about to start."""
+    """Return how a job was released that runs, ends or is about to start; None where it was not, by us."""
     found = marked(job.admin_comment)
     try:
         launch = validated(Launch, found) if isinstance(found, dict) else None
@@ -276,7 +276,7 @@ def _possible(
 
 
 def _holds(job: SlurmJob, gpus: int, host: SlurmNode) -> bool:
-    """Whether nodes like one can be all nodes of a job with so many GPUs."""
+    """True if nodes like one can be all nodes of a job with so many GPUs."""
     nodes, each = (1, gpus) if gpus <= host.gpus else (gpus // host.gpus, host.gpus)
     if nodes * each != gpus or (nodes > 1 and nodes > job.most_nodes):
         return False

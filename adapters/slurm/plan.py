@@ -96,7 +96,7 @@ def pools_by_node(site: Site, options: SiteOptions) -> dict[str, str]:
 
 @dataclass
 class _Places:
-    """Which nodes jobs may have; most ask for the same."""
+    """Nodes that jobs may have, kept for others that ask for the same, as most do."""
 
     site: Site
     _known: dict[Any, frozenset[str]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Places:
         return self._known[asked]
 
     def claim(self, job: SlurmJob, hosts: frozenset[str]) -> Claim:
-        """What a waiting job asks of nodes, without those that are reserved before its limit is over.
+        """Return the nodes that a waiting job asks for, without those reserved before its limit is over.
 
         Slurm starts no job on a node whose reservation begins before the job's limit is over.
 
@@ -288,7 +288,7 @@ class Start:
         return self.job.id
 
     def __str__(self) -> str:
-        """Where it starts, and how."""
+        """Describe a start: its GPUs by node, its settings, and its watts."""
         return start_text(self.launch.nodes, self.launch, self.launch.power_w)
 
 
@@ -322,7 +322,7 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
 
 
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
-    """Why jobs that were told to the session are not among the starts of a plan."""
+    """Return why jobs that were told to the session are not among the starts of a plan."""
     later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
     nodes, tenants = round.cluster["nodes"], later.options.tenants
     free = {row["name"]: len({*later.free(row["name"])} - {*row.get("unavailable", ())}) for row in nodes}
@@ -352,7 +352,7 @@ def unclear(site: Site, ours: Ours) -> dict[int, str]:
 
 
 def _needs(record: Mapping[str, Any], sizes: Mapping[str, int], later: Load) -> Iterator[Need]:
-    """What the options of a job ask of its pools, those that take the least watts of their GPUs."""
+    """Yield the needs of a job by GPU count and pool, each for the option that draws the fewest watts."""
     table, least_w = record["options"], dict[tuple[int, str], float]()
     for gpus, named, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
         least_w[gpus, named] = min(least_w.get((gpus, named), inf), power_w)

@@ -32,7 +32,7 @@ ON_NODES = frozenset(
 )
 """States of jobs that have something on their nodes."""
 LEASE = "wattsched_lease_"
-"""How reservations begin by which one process of ours acts; they keep no node."""
+"""Prefix of the reservations by which one process of ours acts; they keep no node."""
 MARK = "wattsched"
 """Key of our objects in the comments of jobs."""
 _KEPT = {
@@ -51,7 +51,7 @@ _CORE = (
     *("job_id", "job_state", "nodes", "gres_detail", "node_count", "comment", "admin_comment", "restart_cnt"),
     *("priority", "requeue", "batch_flag", "start_time"),
 )
-"""What is looked at of a job whose record cannot be read: what Slurm itself writes of what it has."""
+"""Fields that are used of a job whose record cannot be read: what Slurm itself writes of what it has."""
 
 
 @dataclass(frozen=True)
@@ -123,17 +123,17 @@ class SlurmJob:
 
     @property
     def running(self) -> bool:
-        """Whether its script runs."""
+        """True if its script runs."""
         return RUNNING in self.states and "COMPLETING" not in self.states
 
     @property
     def pending(self) -> bool:
-        """Whether it waits in the queue and has nothing on nodes."""
+        """True if it waits in the queue and has nothing on nodes."""
         return PENDING in self.states and not self.states & ON_NODES
 
     @property
     def on_nodes(self) -> bool:
-        """Whether something of it is on its nodes."""
+        """True if something of it is on its nodes."""
         return bool(self.states & ON_NODES)
 
 

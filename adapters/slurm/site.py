@@ -1,4 +1,4 @@
-"""What the file of the site and the cluster do not know of each other, now: it is told, and rounds go on."""
+"""Differences between the file of the site and the cluster now: they are told, and rounds go on."""
 
 from __future__ import annotations
 

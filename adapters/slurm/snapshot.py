@@ -1,4 +1,4 @@
-"""What Slurm's own commands say of a cluster: asked for, saved and read again."""
+"""Output of Slurm's own commands on a cluster: asked for, saved and read again."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COMMANDS = {
 """Part of a snapshot -> the command whose output it is."""
 
 BEFORE_23_02 = ("sinfo", "--all", "--json")
-"""What tells nodes where scontrol does not know ``--json``: the same, until 23.02 gave it another shape."""
+"""Command for nodes where scontrol does not know ``--json``: until 23.02 gave its output another shape."""
 
 OPTIONAL = ("topology",)
-"""What clusters may lack: without a topology plugin the command fails."""
+"""Parts that clusters may lack: without a topology plugin the command fails."""
 
 Snapshot = dict[str, str]
 """Outputs of `COMMANDS`, and ``time``: seconds since 1970, as text."""

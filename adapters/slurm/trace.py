@@ -27,9 +27,9 @@ _OF_DOCUMENTS = {
     "nodes": (NODES, {"state", "gres"}),
     "sinfo": (NODES, {"node", "nodes"}),
 }
-"""Where a document has its rows, what they tell, and fields of theirs that other documents do not have."""
+"""Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
 LONGEST_S = 600.0
-"""That the accounting may take to answer."""
+"""Seconds that the accounting may take to answer."""
 
 STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"])
 WAITING = frozenset(["PENDING", "CONFIGURING"])
@@ -78,7 +78,7 @@ class Said:
 
 
 def kind_of(text: str) -> str:
-    """Which command printed a text.
+    """Return what a text tells, by the command that printed it.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
 
 
 def _why_not(job: Accounted) -> str:
-    """Why a job is not in the trace; empty where it is."""
+    """Return why a job is not in the trace; empty where it is."""
     if not job.gpus:
         return "without GPUs"
     if job.state in WAITING:
@@ -244,7 +244,7 @@ def _why_not(job: Accounted) -> str:
 
 
 def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:
-    """Whether a job held all GPUs of its nodes, so that the nodes' energy is its own."""
+    """True if a job held all GPUs of its nodes, so that the nodes' energy is its own."""
     known = all(name in nodes for name in job.nodes)
     return known and sum(nodes[name].gpus for name in job.nodes) <= job.gpus
 
