@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from wattsched.serve.journal import Journal
 
 _COLUMNS = 80
-"""Of the line of a round; what it leaves out is in JSON."""
+"""Columns of the line of a round; what it leaves out is in JSON."""
 
 _LASTING = ("postpone", "wait")
-"""What is said of jobs that lasts from round to round; all else is done once."""
+"""Actions that last from round to round; all others are done once."""
 
 _MANY, _NAMED = 20, 3
 """Jobs with the same reason of which each has a line, and those that are named where they are more."""
@@ -37,7 +37,7 @@ _LOG = 10_000
 """Columns where standard error is a log, of which a line is one thing that happened."""
 
 Jobs = Mapping[str, Mapping[Any, str]]
-"""What is done -> to which jobs, and how."""
+"""Action -> the jobs that it is done to, and how."""
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def tell_given_back(jobs: Mapping[Any, str], kind: str = "") -> int:
 
 
 def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
-    """What is done to jobs, and of what lasts, or would only be done, what was not so in the round before."""
+    """Return the actions to report: all that were done, but lasting or merely planned ones only once."""
     return {
         what: {
             name: how
