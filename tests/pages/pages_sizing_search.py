@@ -77,11 +77,11 @@ class Search:
         gpus = r.held(choice.job)
         if not choice.same or choice.keeps or not gpus or not r.change_cost(choice.job):
             return False
-        # "unless one of its GPUs, or of its block, takes no job any more"
+        # "unless one of its GPUs, or of its block, is now among the `unavailable` ones of its node"
         pool = r.pools[choice.pool]
         if pool.capacity == "blocks":
             gpus = next((b for b in pool.aligned(power_of_two(len(gpus))) if gpus <= b), gpus)
-        return not gpus & r.taken
+        return not gpus & r.broken
 
     def placements(self, pool: Pool, takers: dict[str, list[Choice]]) -> list[tuple[float, frozenset]]:
         """All ways that no other is better than: watts of the nodes that are woken, and jobs that move."""
