@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import ZipFile
 
 from pydantic import Field
 
@@ -41,8 +41,6 @@ SAME = 1e-9
 
 PROVEN_GAP = 1e-4
 """Instances whose gap is proven to be no larger are closed."""
-
-_WHEN = (1980, 1, 1, 0, 0, 0)
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -298,18 +296,6 @@ def _same(first: float | None, second: float | None) -> bool:
     if first is None or second is None:
         return first is second
     return abs(first - second) <= SAME * max(1.0, abs(first), abs(second))
-
-
-def archive_of(results: Mapping[str, Result]) -> bytes:
-    """Results as the archive that comes with a version; equal ones give equal bytes."""
-    buffer = BytesIO()
-    with ZipFile(buffer, "w", ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(results):
-            text = json.dumps(document_of(results[name]), separators=(",", ":"))
-            info = ZipInfo(f"{name}.json", _WHEN)
-            info.compress_type = ZIP_DEFLATED
-            archive.writestr(info, text, compresslevel=9)
-    return buffer.getvalue()
 
 
 def document_of(result: Result) -> dict[str, Any]:

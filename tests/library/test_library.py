@@ -25,7 +25,6 @@ from wattsched.library.proofs import RefusedResultError, submit, verified
 from wattsched.library.recipes import Imported, MissingDataError
 from wattsched.library.records import (
     Record,
-    archive_of,
     best_known,
     disproof,
     document_of,
@@ -336,8 +335,3 @@ def test_a_damaged_file_of_records_is_refused(
     file.write_text(json.dumps(document))
     with pytest.raises(InputError, match=told):
         own_records(file)
-
-
-def test_equal_results_make_equal_archives() -> None:
-    results = {name: result_of_record(shipped()[name]) for name in (ONE, "sia-20-free")}
-    assert archive_of(results) == archive_of(dict(reversed(results.items())))

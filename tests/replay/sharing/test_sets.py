@@ -26,9 +26,9 @@ def test_sets_are_the_patterns_of_the_instance(eaco_stream: Any) -> None:
         assert together.slowdown >= 1
 
 
-def test_what_is_left_of_sets_is_reachable(eaco_stream: Any) -> None:
+def test_what_is_left_of_sets_is_reachable(bound: Any, eaco_stream: Any) -> None:
     sets = Sets(eaco_stream(5, 0)[0])
-    reachable = set(sets.reachable())
+    reachable = set(bound.reachable(sets))
     assert (1, 2, 3) in reachable
     assert not sets.of((1, 2, 3)).admitted
     for classes in reachable:
