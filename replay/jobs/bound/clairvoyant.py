@@ -1,4 +1,4 @@
-"""Bounds on what any schedule of a trace could reach, of whoever knows the future: `clairvoyant`."""
+"""Bounds on what any schedule of a trace could reach, of whoever knows the future: `bound_of`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ Parts = dict[str, Any]
 """``pools``, ``options``, ``jobs``, ``standing_w`` and ``budget`` of a `ClairvoyantBound`."""
 
 
-def clairvoyant(
-    trace: Trace,
-    budget: Budget | None = None,
-    sleep: Sleep | None = None,
+def bound_of(
+    parts: Parts,
     completion_s: Sequence[float] = (),
     *,
     until: float = np.inf,
@@ -55,35 +53,13 @@ def clairvoyant(
 
     Parameters
     ----------
-    budget, sleep : optional
-        As a replay has them.
+    parts : dict
+        Of the trace (`parts_of`).
     completion_s : sequence of float
         Mean completion times at which the energy of the jobs is bounded.
     until : float
         Of `time.monotonic`: when it ends with the bound that it has.
-
-    Raises
-    ------
-    ValueError
-        For a row that draws less than its GPUs when idle, where energy counts.
     """
-    parts = parts_of(trace, budget, sleep, energy=len(completion_s) > 0)
-    return bound_of(parts, completion_s, until=until, progress=progress)
-
-
-def workload_of(trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None) -> Workload:
-    """Jobs of a trace as the bound takes them; raises what `clairvoyant` does."""
-    return Workload.of(**parts_of(trace, budget, sleep))
-
-
-def bound_of(
-    parts: Parts,
-    completion_s: Sequence[float] = (),
-    *,
-    until: float = np.inf,
-    progress: Progress = lambda value, slots: None,
-) -> ClairvoyantBound:
-    """Bound the mean completion time of every schedule of jobs, as `clairvoyant` does."""
     workload = Workload.of(**parts)
     found = [bounded(workload, until=until, progress=progress)]
     for mean_s in completion_s:
@@ -125,8 +101,16 @@ def _priced(
     return new
 
 
-def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool = False) -> Parts:
-    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too."""
+def parts_of(
+    trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None, *, energy: bool = False
+) -> Parts:
+    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too.
+
+    Raises
+    ------
+    ValueError
+        For a row that draws less than its GPUs when idle, where energy counts.
+    """
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if (energy or budget is not None) and len(below):
