@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-from sharing_bound import least_energy, reachable
+from sharing_bound import admitted, least_energy, reachable
 from tables import interval, table, write
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
@@ -221,7 +221,7 @@ def bounds() -> str:
     limits = [{}, {"longer": LONGER}, {"active": keep}, {"longer": LONGER, "active": keep}]
     rows = []
     for what, sets, of in (
-        ("measured sets", measured, list(measured.admitted())),
+        ("measured sets", measured, list(admitted(measured))),
         ("all sets", by_law, reachable(by_law)),
     ):
         for mix, work in (*MIXES.items(), ("best of all mixes", None)):

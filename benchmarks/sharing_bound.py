@@ -14,8 +14,8 @@ of units can only make it dearer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 from scipy.optimize import linprog
@@ -23,10 +23,21 @@ from scipy.optimize import linprog
 from wattsched.replay.sharing.sets import Classes, Sets
 
 
+def admitted(sets: Sets) -> Iterator[Classes]:
+    """Sets that the limits let be formed, the small ones first; of one that they do not, no larger one."""
+    size, found = 0, True
+    while found:
+        size, found = size + 1, False
+        for classes in combinations_with_replacement(sets.classes, size):
+            if sets.of(classes).admitted:
+                found = True
+                yield classes
+
+
 def reachable(sets: Sets) -> list[Classes]:
     """Sets that the limits let be formed, and what may be left of them."""
     found = {
-        part for whole in sets.admitted() for n in range(1, len(whole) + 1) for part in combinations(whole, n)
+        part for whole in admitted(sets) for n in range(1, len(whole) + 1) for part in combinations(whole, n)
     }
     return sorted(found, key=lambda classes: (len(classes), classes))
 

@@ -28,7 +28,7 @@ from wattsched.cli.replay_options import (
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay_settings import ReplaySettings
-from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
+from wattsched.report.savings import frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
 
@@ -160,5 +160,5 @@ def print_savings(out: Console, found: Savings) -> None:
             heading(out, title, note)
             table(out, columns, rows)
     heading(out, "Assumed")
-    for sentence in assumptions(found):
+    for sentence in found.assumptions:
         line(out, sentence, indent=2)

@@ -149,14 +149,9 @@ def selected(names: Sequence[str] = (), **having: str | None) -> list[Entry]:
 def _has(entry: Entry, names: Sequence[str], having: Mapping[str, str | None]) -> bool:
     if names and entry.name not in names and entry.family not in names:
         return False
-    for field, value in having.items():
-        if value is None:
-            continue
-        if field == "tag" and value not in entry.card.tags:
-            return False
-        if field != "tag" and getattr(entry, field) != value:
-            return False
-    return True
+    own = {field: [getattr(entry, field)] for field in ("family", "problem", "objective")}
+    own["tag"] = entry.card.tags
+    return all(value is None or value in own[field] for field, value in having.items())
 
 
 def entry_of(digest: str, objective: str) -> Entry | None:

@@ -47,11 +47,6 @@ class Generated(Strict):
         options: dict[str, Any] = dict(self.options)
         return frozen(_changed(generate(self.generate, **options), self.budgets, self.fields), name)
 
-    @property
-    def source(self) -> str:
-        """Description of the source in words."""
-        return f"wattsched generate {self.generate}"
-
 
 class Imported(Strict):
     """A round or a window of a public trace.
@@ -96,11 +91,6 @@ class Imported(Strict):
         elif self.nodes is not None:
             options["cluster"] = homogeneous_cluster(self.nodes, self.gpus_per_node, self.gpu_type)
         return frozen(import_trace(self.trace, *paths, **options), name)
-
-    @property
-    def source(self) -> str:
-        """Description of the source in words."""
-        return f"{self.origin} ({self.licence})"
 
 
 Recipe = Generated | Imported

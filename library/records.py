@@ -232,17 +232,14 @@ def record_of(entry: Entry, result: Result, found: Finder, before: Record | None
 def merged(first: Result, second: Result) -> Result:
     """Result with the better decision and the better certificate of two of the same instance."""
     sign = 1.0 if first.sense == "min" else -1.0
-    by_cost = sorted((first, second), key=lambda r: math.inf if r.objective is None else sign * r.objective)
-    by_bound = sorted(
-        (first, second), key=lambda r: math.inf if r.certificate is None else -sign * r.certificate.bound
-    )
-    decided, proven = by_cost[0], by_bound[0]
+    both = first, second
+    decided = min(both, key=lambda r: math.inf if r.objective is None else sign * r.objective)
+    proven = min(both, key=lambda r: math.inf if r.certificate is None else -sign * r.certificate.bound)
     if decided is proven or proven.certificate is None:
         return decided.as_proven()
     stated = {"certificate": proven.certificate, "prices": proven.prices}
-    bound = proven.certificate.bound
     if decided.objective is not None:
-        stated["proven_gap"] = relative_gap(decided.objective, bound)
+        stated["proven_gap"] = relative_gap(decided.objective, proven.certificate.bound)
     return decided.model_copy(update=stated).as_proven()
 
 

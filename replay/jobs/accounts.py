@@ -189,19 +189,17 @@ class Nodes:
         self._empty_since = np.full(len(names), time_s)
         self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
-    def of(self, pool: int, start: int, gpus: int) -> IntArray:
-        """Nodes of a run of GPUs on the line of a pool."""
-        return np.unique(self._node[pool][start : start + gpus])
-
-    def enter(self, nodes: IntArray) -> float:
-        """Start a job there; returns the seconds that it waits for them to wake."""
+    def enter(self, pool: int, start: int, gpus: int) -> float:
+        """Start a job on a run of GPUs of a pool; returns the seconds that it waits for nodes to wake."""
+        nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
         self.asleep[nodes] = False
         return self._wake_s if wakes else 0.0
 
-    def leave(self, nodes: IntArray, time_s: float) -> None:
-        """End a job there."""
+    def leave(self, pool: int, start: int, gpus: int, time_s: float) -> None:
+        """End a job on a run of GPUs of a pool."""
+        nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
 

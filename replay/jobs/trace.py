@@ -335,8 +335,6 @@ def poisson_jobs(
     *,
     gap_s: float = 300.0,
     median_s: float = 1800.0,
-    spread: float = 1.0,
-    gpu_counts: dict[int, float] | None = None,
 ) -> list[TraceJob]:
     """Jobs with exponential gaps between them and log-normal durations.
 
@@ -344,15 +342,12 @@ def poisson_jobs(
     ----------
     gap_s : float
         Mean seconds between two arrivals.
-    median_s, spread : float
-        Median of the durations on the GPUs asked for, and standard deviation of their logarithm.
-    gpu_counts : dict, optional
-        GPU count to its share of the jobs (default: `GPU_COUNTS`).
+    median_s : float
+        Of the durations on the GPUs asked for.
     """
-    shares = gpu_counts or GPU_COUNTS
     draw = np.random.default_rng(seed)
     submitted_s = np.cumsum(draw.exponential(gap_s, n))
-    duration_s = draw.lognormal(np.log(median_s), spread, n)
-    gpus = draw.choice(list(shares), n, p=np.array(list(shares.values())) / sum(shares.values()))
+    duration_s = draw.lognormal(np.log(median_s), 1.0, n)
+    gpus = draw.choice(list(GPU_COUNTS), n, p=list(GPU_COUNTS.values()))
     rows = zip(submitted_s.tolist(), duration_s.tolist(), gpus.tolist(), strict=True)
     return [TraceJob(f"job{i}", *row) for i, row in enumerate(rows)]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations_with_replacement
 
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.verification.sharing.outcomes import Outcomes
@@ -61,16 +59,8 @@ class Sets:
         self._unit = instance.unit_types[0].name
         self._names = [job_class.name for job_class in instance.classes]
         self._outcomes = Outcomes(instance)
-        self._most = instance.limits.jobs_per_set
         self.classes = range(len(self._names))
         self.of = cache(self._find)
-
-    def admitted(self) -> Iterator[Classes]:
-        """Sets that the limits let be formed, the small ones first."""
-        for size in range(1, self._most + 1):
-            for classes in combinations_with_replacement(self.classes, size):
-                if self.of(classes).admitted:
-                    yield classes
 
     def _find(self, classes: Classes) -> Together:
         outcome = self._outcomes.of(self._unit, tuple(self._names[c] for c in classes))

@@ -8,15 +8,7 @@ import numpy as np
 
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
-from wattsched.report.savings import (
-    assumptions,
-    best_of,
-    frontier,
-    losers,
-    saved,
-    sensitivity,
-    verdict,
-)
+from wattsched.report.savings import best_of, frontier, losers, saved, sensitivity, verdict
 
 if TYPE_CHECKING:
     from wattsched.saved import PolicySavings, Savings
@@ -28,7 +20,7 @@ def page_of(found: Savings, command: str = "") -> Page:
     about, _, sentence = told.partition(": ")
     parts: list[Part] = [text_table(*saved(found)), _picture(found)]
     parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
-    parts.append(Lines("Assumed", assumptions(found)))
+    parts.append(Lines("Assumed", found.assumptions))
     parts += [Lines("Make it again", [command], code=True)] if command else []
     energy = best_of(found).energy
     certain = energy is not None and energy.low is not None and energy.low > 0.0

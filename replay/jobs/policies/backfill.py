@@ -45,7 +45,7 @@ class Backfill:
             kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
             row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
             beside = row[job] != WAIT and of.pool[row[job]] == promise.pool
-            if beside and _seconds(state, job, row[job]) > promise.in_s:
+            if beside and _ends_s(state, np.array([job]), row[[job]])[0] > promise.in_s:
                 promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
         return Decision(row)
 
@@ -81,17 +81,9 @@ def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
     of = state.configurations
     if of.pool[k] != promise.pool or of.block[k] <= promise.spare:
         return True
-    return _seconds(state, job, k) <= promise.in_s
-
-
-def _seconds(state: State, job: int, k: int) -> float:
-    """Return the seconds that a job takes in a row, from a start now."""
-    again_s = state.restart_s if state.ran[job] else 0.0
-    return float(state.remaining[job] / state.configurations.rate[k] + again_s)
+    return bool(_ends_s(state, np.array([job]), np.array([k]))[0] <= promise.in_s)
 
 
 def _ends_s(state: State, jobs: IntArray, rows: IntArray) -> FloatArray:
     """Seconds until jobs that run, or start now, end."""
-    begun = state.row[jobs] != WAIT
-    wait_s = np.where(begun, state.restarting_s[jobs], np.where(state.ran[jobs], state.restart_s, 0.0))
-    return np.asarray(state.remaining[jobs] / state.configurations.rate[rows] + wait_s)
+    return np.asarray(state.remaining[jobs] / state.configurations.rate[rows] + state.delay_s(jobs, rows))

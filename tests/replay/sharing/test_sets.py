@@ -11,11 +11,11 @@ from wattsched.formulations.sharing.data import patterns_of
 from wattsched.replay.sharing.sets import Sets
 
 
-def test_sets_are_the_patterns_of_the_instance(eaco_stream: Any) -> None:
+def test_sets_are_the_patterns_of_the_instance(bound: Any, eaco_stream: Any) -> None:
     instance, _ = eaco_stream(5, 0)
     sets, patterns = Sets(instance), patterns_of(instance)
     numbers = {classes: p for (_, classes), p in patterns.numbers.items()}
-    assert set(sets.admitted()) == set(numbers)
+    assert set(bound.admitted(sets)) == set(numbers)
     for classes, p in numbers.items():
         together = sets.of(classes)
         slots = slice(int(patterns.start[p]), int(patterns.start[p + 1]))
