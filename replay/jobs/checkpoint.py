@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import random
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,32 +35,6 @@ KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.floa
 PLAIN = "booleans, numbers, texts, arrays of 64 bits, and lists, tuples and dictionaries of them"
 SEQUENCES: dict[str, Any] = {"block": Block, "flows": Flows, "list": list, "tuple": tuple}
 """Tuples with names, which a state may hold, before those without, and lists."""
-
-
-class Checkpoints:
-    """Writes a replay that is under way to a file, again and again.
-
-    Parameters
-    ----------
-    every_s : float
-        Wall-clock seconds between two of them.
-    """
-
-    def __init__(self, path: Path, every_s: float) -> None:
-        self._path, self._every_s = path, every_s
-        self._due = time.monotonic() + every_s
-
-    def keep(self, replay: Replay) -> None:
-        """Write it, if that is due.
-
-        Raises
-        ------
-        OSError
-            When the file cannot be written.
-        """
-        if time.monotonic() >= self._due:
-            save(self._path, replay)
-            self._due = time.monotonic() + self._every_s
 
 
 def save(path: Path, replay: Replay) -> None:

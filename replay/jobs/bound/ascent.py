@@ -128,7 +128,7 @@ class _Climb:
     def _excess(self, at: Bounded) -> _Direction:
         """GPUs that are used in each slot above those that there are; the budget's in the same unit."""
         relaxation, found = at.relaxation, at.found
-        gpus = found.gpu_s / relaxation.width_s - relaxation.workload.gpus[:, None]
+        gpus = found.used.gpu_s / relaxation.width_s - relaxation.workload.gpus[:, None]
         over = found.spent - relaxation.spare
         return _Direction(gpus, over / (self._per_gpu * self._period_s) if len(over) else over)
 
@@ -191,7 +191,7 @@ def _first_edges(workload: Workload) -> FloatArray:
 def _halved(best: Bounded) -> tuple[FloatArray, IntArray]:
     """Edges where slots are halved in which completions lose most, and the parts of each slot."""
     edge_s, width_s = best.relaxation.edge_s, best.relaxation.width_s
-    lost_s = best.found.completing * width_s
+    lost_s = best.found.used.completing[:-1] * width_s
     shortest_s = max(1e-6 * float(edge_s[-1] - edge_s[0]), 1e-14 * float(np.abs(edge_s).max()))
     halved = (lost_s > lost_s.mean()) & (width_s > shortest_s)
     middle_s = (edge_s[:-1] + edge_s[1:]) / 2

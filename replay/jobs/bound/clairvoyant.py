@@ -94,7 +94,7 @@ def _priced(
             price = high / FACTOR
         else:
             free = Relaxation(workload.efficient(watts=True), first.relaxation.edge_s).evaluate(first.prices)
-            price = FIRST_PRICE * free.value / max(free.energy_j, 1e-30)
+            price = FIRST_PRICE * free.value / max(float(free.used.joules.sum()), 1e-30)
         start = min(known.values(), key=lambda one: abs(math.log(one.prices.joule / price)), default=first)
         new.append(bounded(workload, price, start, until=until, progress=progress))
         known[price] = new[-1]

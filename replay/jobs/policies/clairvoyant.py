@@ -39,7 +39,7 @@ class Clairvoyant:
         context = self._context
         workload = Workload.of(**parts_of(context.trace, context.budget))
         plan = bounded(workload, context.least_price)
-        self._worth, self._begin_s = plan.found.worth, plan.relaxation.edge_s
+        self._worth, self._begin_s = plan.found.used.worth, plan.relaxation.edge_s
         self._joule_price = np.append(plan.relaxation.per_joule(plan.prices), context.least_price)
 
     def decide(self, state: State) -> Decision:

@@ -20,7 +20,7 @@ import pytest
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing
-from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
+from wattsched.replay.jobs.checkpoint import load, save
 from wattsched.replay.jobs.outcome import RECORDS, Outcome, csv_text, summary
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
@@ -107,13 +107,15 @@ def test_budgets_go_on(name: str, pacing: Pacing, tmp_path: Path) -> None:
     assert same(whole, ended(loaded(tmp_path / "file", replay(name, trace(n=6), budget))))
 
 
-def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
-    run, file = replay("fifo", trace()), tmp_path / "file"
-    run.step()
-    Checkpoints(file, 1000.0).keep(run)
-    assert not file.exists()
-    Checkpoints(file, 0.0).keep(run)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+@pytest.mark.parametrize(("every_s", "written"), [(1000.0, False), (0.0, True)])
+def test_checkpoints_are_written_when_due(every_s: float, written: bool, tmp_path: Path) -> None:
+    journal, seen = Journal(tmp_path, every_s), set[str]()
+    journal.file(replay("fifo", trace()), 0, "running").parent.mkdir()
+    _kept(
+        replay("fifo", trace()), 0, journal, lambda *_: seen.update(p.name for p in tmp_path.rglob("*-0.*"))
+    )
+    assert seen == ({"fifo-0.running"} if written else set())
+    assert [path.name for path in tmp_path.rglob("*-0.*")] == ["fifo-0.done"]
 
 
 @pytest.mark.parametrize(
