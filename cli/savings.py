@@ -142,7 +142,7 @@ def command(
         from wattsched.report.html.page import rendered
         from wattsched.report.html.saved import page_of
 
-        write(report, rendered(page_of(found, command_line())))
+        write(report, rendered(page_of(found), command_line()))
     if as_json:
         write(None, json.dumps(found.as_dict()) + "\n")
     else:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from wattsched.inputs import meant
 from wattsched.instances.digest import digest_of
-from wattsched.library.recipes import Imported, Recipe
+from wattsched.library.recipes import Recipe
 from wattsched.problems import PROBLEMS
 from wattsched.topology.fields import Name, Strict
 
@@ -81,11 +81,6 @@ class Entry(Strict):
             told = f"was frozen with the digest {self.digest:.12}, and is made with {found:.12} now"
             raise ChangedInstanceError(f"{self.name}: {told}: another trace, or another generator")
         return made
-
-    @property
-    def public(self) -> bool:
-        """True if the instance is of a public trace."""
-        return isinstance(self.recipe, Imported)
 
 
 class Library(Strict):

@@ -13,9 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,7 +21,7 @@ from zipfile import ZipFile
 
 from pydantic import Field
 
-from wattsched.comparisons.run import LIBRARIES
+from wattsched.comparisons.run import versions
 from wattsched.documents import result_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
@@ -32,7 +30,6 @@ from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.solvers.solution import relative_gap
 from wattsched.topology.fields import Name, NonNegative, Strict
-from wattsched.version import __version__
 
 FORMAT = "wattsched-best-known/1"
 FILE, RESULTS = "best_known.json", "results.zip"
@@ -64,17 +61,10 @@ class Finder(Strict):
         return cls(
             formulation=result.formulation,
             solver=result.solver,
-            version=versions(),
+            version=", ".join(f"{name} {one}" for name, one in versions().items() if one != "none"),
             seconds=round(result.time_s.get("total", 0.0), 3),
             decided_by=result.decided_by,
         )
-
-
-@cache
-def versions() -> str:
-    """Versions of wattsched and of the libraries that solve, in words."""
-    installed = [f"{name} {version(name)}" for name in LIBRARIES if find_spec(name)]
-    return ", ".join([f"wattsched {__version__}", *installed])
 
 
 class Record(Strict):

@@ -91,7 +91,6 @@ class Carbon(Steps):
         if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
             raise ValueError("carbon intensity: g_per_kwh must be at least 0")
         super().__init__(time_s, g_per_kwh)
-        self.g_per_kwh = g_per_kwh
 
     @classmethod
     def constant(cls, g_per_kwh: float) -> Carbon:

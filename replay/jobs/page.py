@@ -24,7 +24,6 @@ def page_of(
     about: str,
     found: Summaries,
     drawn: Sequence[Outcome],
-    command: str = "",
     assumed: Sequence[str] = (),
     more: Sequence[Told] = (),
 ) -> Page:
@@ -37,8 +36,6 @@ def page_of(
         By policy, seed by seed.
     drawn : sequence of Outcome
         Of one seed, a policy each.
-    command : str
-        That makes it again.
     assumed : sequence of str
         What was filled in that the trace does not tell.
     more : sequence of Told
@@ -49,7 +46,6 @@ def page_of(
     parts: list[Part] = [text_table(*some) for some in tables_of(found)]
     parts[1:1] = [*(text_table(*some) for some in more), *_pictures(drawn)]
     parts += [Lines("Assumed", assumed)] if assumed else []
-    parts += [Lines("Make it again", [command], code=True)] if command else []
     return Page(
         title=title,
         about=about,

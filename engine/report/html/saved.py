@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from wattsched.saved import PolicySavings, Savings
 
 
-def page_of(found: Savings, command: str = "") -> Page:
-    """Report of savings; with the command that makes them again."""
+def page_of(found: Savings) -> Page:
+    """Report of savings."""
     told, losses = verdict(found)
     about, _, sentence = told.partition(": ")
     parts: list[Part] = [text_table(*saved(found)), _picture(found)]
     parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
     parts.append(Lines("Assumed", found.assumptions))
-    parts += [Lines("Make it again", [command], code=True)] if command else []
     energy = best_of(found).energy
     certain = energy is not None and energy.low is not None and energy.low > 0.0
     return Page(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,7 +118,8 @@ class _Climb:
             if step is None:
                 break
             now = Bounded(relaxation, step, relaxation.evaluate(step))
-            direction = _mixed(direction, self._excess(now))
+            mixed = zip(direction, self._excess(now), strict=True)
+            direction = _Direction(*(KEPT * before + (1 - KEPT) * excess for before, excess in mixed))
             gain = now.found.value - best.found.value
             idle = 0 if gain > 0.05 * above else idle + 1
             above *= 1.2 if gain >= 0.5 * above else 1.0
@@ -149,15 +151,9 @@ class _Climb:
         )
 
 
-@dataclass(frozen=True)
-class _Direction:
+class _Direction(NamedTuple):
     gpus: FloatArray
     budget: FloatArray
-
-
-def _mixed(before: _Direction, now: _Direction) -> _Direction:
-    gpus = KEPT * before.gpus + (1 - KEPT) * now.gpus
-    return _Direction(gpus, KEPT * before.budget + (1 - KEPT) * now.budget)
 
 
 def _first_edges(workload: Workload) -> FloatArray:
