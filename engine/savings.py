@@ -125,7 +125,8 @@ def savings(
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
     found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
-    near = _last_kept([level[0] for level in found[-1].points])
+    # The smallest budget within which completion is no later on average; else the largest.
+    near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
     def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:
         """Return the part of the energy that the last policy saves on the first seed."""
@@ -294,11 +295,6 @@ def _saved(
         points=points,
         losers=Point.mean(met) if reached else None,
     )
-
-
-def _last_kept(points: Sequence[Point]) -> int:
-    """The smallest budget within which completion is no later on average; else the largest."""
-    return max([0, *(k for k, point in enumerate(points) if point.completion <= 1.0)])
 
 
 def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing) -> list[str]:

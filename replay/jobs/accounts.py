@@ -42,34 +42,6 @@ class Steps:
         return np.maximum(np.searchsorted(self.time_s, time_s, side="right") - 1, 0)
 
 
-def means_over(
-    time_s: FloatArray, values: FloatArray, begin_s: float, end_s: float, width_s: float
-) -> tuple[FloatArray, FloatArray]:
-    """Means over equal lengths of time of a quantity that stays the same from each time to the next.
-
-    Parameters
-    ----------
-    time_s, values : float arrays, shape (n,)
-        Times ascend; before the first one the quantity is 0.
-    width_s : float
-        0 for the quantity as it is.
-
-    Returns
-    -------
-    edges : float array, shape (m + 1,)
-        From begin to end; the last length may be shorter.
-    means : float array, shape (m,)
-    """
-    if not width_s:
-        edges = np.append(time_s, max(end_s, time_s[-1]))
-        return edges, values
-    edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
-    if len(edges) == 1:
-        return np.array([begin_s, end_s]), values[-1:]
-    until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
-    return edges, np.diff(until) / np.diff(edges)
-
-
 class Carbon(Steps):
     """Carbon intensity over time.
 
@@ -238,6 +210,29 @@ class StepLog:
         if not self.values or self.values[-1] != value:
             self.time_s.append(time_s)
             self.values.append(value)
+
+    def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
+        """Means over equal lengths of time; before the first time the quantity is 0.
+
+        Parameters
+        ----------
+        width_s : float
+            0 for the quantity as it is.
+
+        Returns
+        -------
+        edges : float array, shape (m + 1,)
+            From begin to end; the last length may be shorter.
+        means : float array, shape (m,)
+        """
+        time_s, values = np.array(self.time_s), np.array(self.values)
+        if not width_s:
+            return np.append(time_s, max(end_s, time_s[-1])), values
+        edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
+        if len(edges) == 1:
+            return np.array([begin_s, end_s]), values[-1:]
+        until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
+        return edges, np.diff(until) / np.diff(edges)
 
 
 class Flows(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wattsched.instances.units import S_PER_H
-from wattsched.replay.jobs.accounts import StepLog, means_over
+from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
@@ -81,7 +81,6 @@ def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
 def _series(outcome: Outcome, log: StepLog, factor: float) -> Series:
     """Means of a quantity over short times, from the first arrival to the last completion."""
     width_s = (outcome.end_s - outcome.begin_s) / _POINTS
-    known = np.array(log.time_s), factor * np.array(log.values)
-    edges, means = means_over(*known, outcome.begin_s, outcome.end_s, width_s)
+    edges, means = log.means(outcome.begin_s, outcome.end_s, width_s)
     middle_h = ((edges[:-1] + edges[1:]) / 2 - outcome.begin_s) / S_PER_H
-    return Series(outcome.policy, middle_h.tolist(), means.tolist())
+    return Series(outcome.policy, middle_h.tolist(), (factor * means).tolist())

@@ -135,7 +135,8 @@ def parts_of(
     )
     gpus = {name: n for name, n in zip(pools, trace.available.tolist(), strict=True) if n > 0}
     standing_w, together = _standing_w(trace, sleep), 1
-    if budget is not None and budget.amount >= standing_w * budget.period_s * _dearest(budget):
+    dearest = 0.0 if budget is None else float(budget.per_kwh.values.max()) / J_PER_KWH
+    if budget is not None and budget.amount >= standing_w * budget.period_s * dearest:
         # Periods are taken together where they are many, which leaves schedules more freedom; not those that
         # the idle cluster overspends, of which the others would have to pay for nothing.
         together = max(1, math.ceil(float(np.ptp(trace.arrival_s)) / budget.period_s / MOST_PERIODS))
@@ -148,11 +149,6 @@ def parts_of(
         per_kwh=budget.per_kwh.values.tolist(),
     )
     return {"pools": gpus, "options": options, "jobs": jobs, "standing_w": standing_w, "budget": periods}
-
-
-def _dearest(budget: Budget) -> float:
-    """The most that a joule ever takes of a budget."""
-    return float(budget.per_kwh.values.max()) / J_PER_KWH
 
 
 def _standing_w(trace: Trace, sleep: Sleep | None) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.strategies.replay import poisson_jobs
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing
@@ -25,7 +26,7 @@ from wattsched.replay.jobs.outcome import RECORDS, Outcome, csv_text, summary
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
 from wattsched.replays import Journal, _kept
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
