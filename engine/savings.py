@@ -124,7 +124,10 @@ def savings(
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
-    found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
+    found = [
+        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base, price_per_kwh)
+        for policy in policies
+    ]
     # The smallest budget within which completion is no later on average; else the largest.
     near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
@@ -203,12 +206,6 @@ class _Study:
         idle_w = float(np.mean([known.idle_w for known in base.values()]))
         return idle_w + level * float(np.mean(above))
 
-    def points(
-        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str
-    ) -> list[list[Point]]:
-        """Points of a policy by level, then by seed."""
-        return [self._points(traces, base, policy, level) for level in self.levels]
-
     def part(self, traces: Mapping[int, Trace], policy: str, near: int) -> float | None:
         """Part of the energy that a policy saves on one seed; None where no budget keeps the mean.
 
@@ -217,14 +214,15 @@ class _Study:
         base = self.baseline_of(traces)
         found: dict[int, Point] = {}
         while 0 <= near < len(self.levels) and near not in found:
-            (found[near],) = self._points(traces, base, policy, self.levels[near])
+            (found[near],) = self.points(traces, base, policy, self.levels[near])
             near += 1 if found[near].completion <= 1.0 else -1
         energy = energy_at([*found.values()], 1.0)
         return None if energy is None else 1.0 - energy
 
-    def _points(
+    def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
     ) -> list[Point]:
+        """Points of a policy within a budget, by seed."""
         settings = self.settings
         if math.isfinite(level):
             joules = self.power_w(base, level) * settings.period_s
@@ -275,14 +273,14 @@ def _saved(
     there = [at_completion(seed, 1.0) for seed in by_seed]
     at_energy = [completion_at(seed, 1.0) for seed in by_seed]
     met = [point for point in there if point is not None]
-    reached = len(met) == len(by_seed)
+    parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
     known = [1.0 - completion for completion in at_energy if completion is not None]
     meters = [one.outcome.meter for one in base.values()]
     energy_j, carbon_g = (np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g"))
 
     def saved(amount: FloatArray | float) -> Interval | None:
         """Return the saved part of what the baseline takes."""
-        return Interval.of(np.array([1.0 - point.energy for point in met]) * amount) if reached else None
+        return Interval.of((parts * amount).tolist()) if reached else None
 
     return PolicySavings(
         policy=policy,

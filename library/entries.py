@@ -16,7 +16,6 @@ from wattsched.library.recipes import Recipe
 from wattsched.problems import PROBLEMS
 from wattsched.topology.fields import Name, Strict
 
-FORMAT = "wattsched-library/1"
 FILE = "instances.json"
 
 Class = Literal["easy", "hard", "open"]

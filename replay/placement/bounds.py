@@ -133,9 +133,9 @@ def distances(
     on_gpus = SAFE * np.array([of.allocated_pct / 100 * gpus for of in curves.values()])
     tasks_on = SAFE * np.maximum(0.0, arrived.sum(axis=1) - failed)
     hosted = [list(map(Hosted, *pair)) for pair in zip(on_gpus.tolist(), tasks_on.tolist(), strict=True)]
-    for policy, point in product(range(len(curves)), solved):
-        if failed[policy, point] > 0:
-            lp.least_power(arrived[point], hosted[policy][point], gap)
+    for p, point in product(range(len(curves)), solved):
+        if failed[p, point] > 0:
+            lp.least_power(arrived[point], hosted[p][point], gap)
     known_w = np.array([list(map(lp.known_power_w, arrived, hosts)) for hosts in hosted])
     # Who hosts all hosts as much as any policy, so that every floor is one of that, too.
     power_w = np.maximum(power_w, known_w.max(axis=0))
