@@ -270,11 +270,9 @@ def _saved(
     price_per_kwh: float | None,
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
-    there = [at_completion(seed, 1.0) for seed in by_seed]
-    at_energy = [completion_at(seed, 1.0) for seed in by_seed]
-    met = [point for point in there if point is not None]
+    met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
-    known = [1.0 - completion for completion in at_energy if completion is not None]
+    sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
     meters = [one.outcome.meter for one in base.values()]
     energy_j, carbon_g = (np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g"))
 
@@ -286,7 +284,7 @@ def _saved(
         policy=policy,
         energy=saved(1.0),
         bound_only=reached and all(min(s, key=lambda p: p.energy).completion <= 1.0 for s in by_seed),
-        completion=Interval.of(known) if len(known) == len(by_seed) else None,
+        completion=Interval.of(sooner) if len(sooner) == len(by_seed) else None,
         energy_j=saved(energy_j),
         carbon_g=saved(carbon_g) if carbon_g.any() else None,
         money=None if price_per_kwh is None else saved(price_per_kwh * energy_j / J_PER_KWH),

@@ -65,9 +65,11 @@ class Kind:
         first = np.unique(pool, return_index=True)[1]
         first = first[np.argsort(-rate[first], kind="stable")]
         gpus = of.gpus[rows]
-        place = {held: k for k, held in enumerate(zip(pool.tolist(), gpus.tolist(), strict=True))}
-        columns = [column.tolist() for column in (rows, pool, of.block[rows], gpus, rate)]
-        return cls(*columns, place, first.tolist(), float(rate.min()), float((gpus / rate).min()))
+        row, pools, block, counts, rates, smallest = (
+            column.tolist() for column in (rows, pool, of.block[rows], gpus, rate, first)
+        )
+        place = {held: k for k, held in enumerate(zip(pools, counts, strict=True))}
+        return cls(row, pools, block, counts, rates, place, smallest, min(rates), float((gpus / rate).min()))
 
 
 @dataclass
