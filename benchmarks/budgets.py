@@ -137,7 +137,7 @@ class Case:
 
 def january(carbon: Carbon) -> float:
     """Mean intensity of the first 31 days."""
-    return float(np.mean(carbon.g_per_kwh[: 31 * 24]))
+    return float(np.mean(carbon.values[: 31 * 24]))
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
+from sharing_bound import admitted, least_energy, reachable
 from tables import interval, table, write
 
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
 from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
-from wattsched.replay.sharing.sets import Sets, least_energy
+from wattsched.replay.sharing.sets import Sets
 from wattsched.replay.sharing.stream import Outcome, Policy, replay
 from wattsched.topology.arrays import FloatArray
 
@@ -108,7 +109,7 @@ def bound(mix: str, seed: int) -> float:
     number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
     job_class = [number[job.job_class] for job in instance.jobs]
     work_s = np.bincount(job_class, weights=done.alone_s, minlength=len(number))
-    return least_energy(sets, sets.reachable(), work_s.tolist(), longer=longer(done))
+    return least_energy(sets, reachable(sets), work_s.tolist(), longer=longer(done))
 
 
 # -- figures -------------------------------------------------------------------------------------------
@@ -220,8 +221,8 @@ def bounds() -> str:
     limits = [{}, {"longer": LONGER}, {"active": keep}, {"longer": LONGER, "active": keep}]
     rows = []
     for what, sets, of in (
-        ("measured sets", measured, list(measured.admitted())),
-        ("all sets", by_law, by_law.reachable()),
+        ("measured sets", measured, list(admitted(measured))),
+        ("all sets", by_law, reachable(by_law)),
     ):
         for mix, work in (*MIXES.items(), ("best of all mixes", None)):
             saved = [100 * (1 - least_energy(sets, of, work, **limit)) for limit in limits]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+from random_jobs import poisson_jobs
 from tables import interval, table, write
 
 from wattsched.instances.clusters import homogeneous_cluster
@@ -20,7 +21,7 @@ from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 SEEDS = range(10)
 JOBS = 40

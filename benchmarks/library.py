@@ -22,8 +22,10 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from library_families import Draft, drafts
 from library_page import content, plot
@@ -46,7 +48,6 @@ from wattsched.library.records import (
     BestKnown,
     Finder,
     Record,
-    archive_of,
     document_of,
     merged,
     record_of,
@@ -58,6 +59,7 @@ from wattsched.result import Result
 
 ROOM = Path(__file__).resolve().parent.parent / "library"
 VERSION = "1"
+_WHEN = (1980, 1, 1, 0, 0, 0)
 LOCAL = "local"
 GAP = 1e-4
 SOLVERS = ("highs", "cpsat", "pyomo:scip_direct", "pyomo:cbc", "price", "auto")
@@ -214,6 +216,18 @@ def keep(records: Mapping[str, Record], proofs: Mapping[str, Result], cards: Map
     write_atomically(ROOM / RESULTS, archive_of(proofs))
     _dump(ROOM / INSTANCES, Library(version=VERSION, instances=list(cards.values())))
     say(f"{RESULTS}: {(ROOM / RESULTS).stat().st_size / 1e3:,.0f} kB")
+
+
+def archive_of(results: Mapping[str, Result]) -> bytes:
+    """Results as the archive that comes with a version; equal ones give equal bytes."""
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(results):
+            text = json.dumps(document_of(results[name]), separators=(",", ":"))
+            info = ZipInfo(f"{name}.json", _WHEN)
+            info.compress_type = ZIP_DEFLATED
+            archive.writestr(info, text, compresslevel=9)
+    return buffer.getvalue()
 
 
 def _dump(path: Path, model: Library | BestKnown) -> None:

@@ -25,7 +25,7 @@ from scipy.stats import gmean
 from tables import machine, table, write
 
 from wattsched.instances.units import J_PER_KWH, S_PER_H
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
+from wattsched.replay.jobs.bound.clairvoyant import bound_of, parts_of
 from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
@@ -71,7 +71,7 @@ def bounded(pool: PoolState, watts: float | None, seed: int) -> Found:
         runs[name] = summary(simulate(trace, made, name=name, round_s=ROUND_S, budget=budget))
     begin = time.perf_counter()
     means_s = [runs[name].jct_mean_s for name in PRICED] if budget is None else []
-    bound = clairvoyant(trace, budget, None, means_s)
+    bound = bound_of(parts_of(trace, budget, energy=len(means_s) > 0), means_s)
     seconds = time.perf_counter() - begin
     if faults := faults_of(bound):
         raise SystemExit(f"{pool.name}, seed {seed}: {faults[0]}")

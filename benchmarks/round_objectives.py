@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from random_jobs import poisson_jobs
 from tables import interval, table, write
 
 from wattsched.formulations.sizing.objectives import OBJECTIVES, Objective
@@ -25,7 +26,7 @@ from wattsched.replay.jobs.outcome import Summary, summary
 from wattsched.replay.jobs.policies.rounds import MOST_NODES, RoundOptions, RoundSolver, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
 

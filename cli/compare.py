@@ -120,7 +120,7 @@ def command(
         from wattsched.comparisons.page import page_of
         from wattsched.report.html.page import rendered
 
-        write(report, rendered(page_of(comparison, command_line())))
+        write(report, rendered(page_of(comparison), command_line()))
     if as_json:
         write(None, document(comparison))
     else:

@@ -273,13 +273,14 @@ def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -
 
     Exit code 1 if anything does not hold, 2 if nothing could be verified, for want of traces.
     """
-    from wattsched.library.proofs import verify
+    from wattsched.library.proofs import verified
+    from wattsched.library.records import best_known
 
-    chosen, found = _selected(names, **having), []
+    chosen, known, found = _selected(names, **having), best_known(best), []
     with counting() as show:
-        for verified in verify(chosen, best):
-            found.append(verified)
-            show(verified.name, len(found), len(chosen))
+        for entry in chosen:
+            found.append(verified(entry, known.get(entry.name)))
+            show(entry.name, len(found), len(chosen))
     wrong = [one for one in found if one.faults]
     if as_json:
         documents = [

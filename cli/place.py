@@ -175,7 +175,7 @@ def command(
 
         bound = None if placed.bound is None else placed.bound.allocated_pct
         told = _about(experiment, len(trial.seeds))
-        write(report, rendered(page_of(told, placed.curves, MEASURES, bound, command_line())))
+        write(report, rendered(page_of(told, placed.curves, MEASURES, bound), command_line()))
     if as_json:
         return write(None, _document(placed))
 

@@ -238,7 +238,7 @@ def command(
 
         title = shown(Path(source.file).name)
         told = about(traces[seeds[0]], found, settings.round_s)
-        write(report, rendered(page_of(title, told, found, drawn, command_line(), assumed, against)))
+        write(report, rendered(page_of(title, told, found, drawn, assumed, against), command_line()))
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
     proven = {"bounds": [stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
     document = json.dumps({"seeds": seeds, "policies": figures, **proven}) + "\n"

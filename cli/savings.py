@@ -28,7 +28,7 @@ from wattsched.cli.replay_options import (
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay_settings import ReplaySettings
-from wattsched.report.savings import assumptions, frontier, losers, saved, sensitivity, verdict
+from wattsched.report.savings import frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
 
@@ -142,7 +142,7 @@ def command(
         from wattsched.report.html.page import rendered
         from wattsched.report.html.saved import page_of
 
-        write(report, rendered(page_of(found, command_line())))
+        write(report, rendered(page_of(found), command_line()))
     if as_json:
         write(None, json.dumps(found.as_dict()) + "\n")
     else:
@@ -160,5 +160,5 @@ def print_savings(out: Console, found: Savings) -> None:
             heading(out, title, note)
             table(out, columns, rows)
     heading(out, "Assumed")
-    for sentence in assumptions(found):
+    for sentence in found.assumptions:
         line(out, sentence, indent=2)

@@ -133,7 +133,8 @@ def compare(
     store = None if folder is None else Path(folder) / RUNS
     if store is not None:
         store.mkdir(parents=True, exist_ok=True)
-    done = {} if store is None else _stored_runs(store, asked)
+    stored = {} if store is None else {number: _stored(store, one) for number, one in enumerate(asked)}
+    done = {number: run for number, run in stored.items() if run is not None}
     missing, resumed = [number for number in range(len(plan)) if number not in done], len(done)
 
     def tell(number: int) -> None:
@@ -219,12 +220,6 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
         if often[case.label] > 1:
             first[content] = replace(case, label=case.file)
     return list(first.values()), {file: first[content].label for file, content in copies}
-
-
-def _stored_runs(store: Path, asked: Sequence[dict[str, Any]]) -> dict[int, Run]:
-    """Runs that are finished already, by their place among those that are asked for."""
-    found = ((number, _stored(store, one)) for number, one in enumerate(asked))
-    return {number: run for number, run in found if run is not None}
 
 
 def _stored(store: Path, asked: dict[str, Any]) -> Run | None:

@@ -11,8 +11,8 @@ from wattsched.report.wording import count, gap_text
 COLUMNS = ("instance", "formulation, solver", ">objective", ">bound", ">gap", "ended", ">build s", ">solve s")
 
 
-def page_of(comparison: Comparison, command: str = "") -> Page:
-    """Report of a comparison; with the command that makes it again."""
+def page_of(comparison: Comparison) -> Page:
+    """Report of a comparison."""
     runs = [run for run in comparison.runs if run.status != "skipped"]
     wrong = [*comparison.disagreements, *comparison.failures]
     verdict, instances = "All answers agree", len({run.instance for run in runs})
@@ -27,7 +27,6 @@ def page_of(comparison: Comparison, command: str = "") -> Page:
     if skipped := [run for run in comparison.runs if run.status == "skipped"]:
         told = [f"{run.formulation} {run.solver} on {run.instance}: {run.detail}" for run in skipped]
         parts.append(Lines("Skipped", told))
-    parts += [Lines("Make it again", [command], code=True)] if command else []
     return Page(
         title="Comparison",
         about=f"{count(len(runs), 'run')} on {count(instances, 'instance')}",

@@ -172,7 +172,7 @@ def key_of(case: Case, formulation: str, solver: str, settings: Settings) -> str
         "solver": solver,
         **asdict(settings),
         "objective": case.objective if settings.objective is None else settings.objective,
-        "versions": _versions(),
+        "versions": versions(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -186,7 +186,8 @@ def _code_of(own: Path) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of wattsched and of the libraries that solve, by name; ``none`` of those that are missing."""
     installed = {name: version(name) if find_spec(name) else "none" for name in LIBRARIES}
     return {"wattsched": __version__, **installed}
 

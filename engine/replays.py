@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +19,7 @@ from wattsched.inputs import read_bytes
 from wattsched.instances.errors import require_range
 from wattsched.instances.io import write_atomically
 from wattsched.job_sources import File
-from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
+from wattsched.replay.jobs.checkpoint import load, save
 from wattsched.replay.jobs.outcome import Outcome, require_sound
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
@@ -83,10 +84,6 @@ class Journal:
     @property
     def _checkpoints(self) -> Path:
         return Path(self.folder) / CHECKPOINTS
-
-    def elsewhere(self) -> Journal:
-        """Journal as other processes name it: their working folder may be another one."""
-        return replace(self, folder=Path(self.folder).absolute())
 
     def require_seen(self) -> None:
         """Refuse to begin a replay on a machine that does not share the folder.
@@ -192,8 +189,9 @@ def replay_jobs(
         journal.open(settings)
     if executor is None:
         executor = SerialExecutor()
-    else:
-        journal, progress = journal and journal.elsewhere(), _untold
+    else:  # of other processes, whose working folder may be another one
+        progress = _untold
+        journal = journal and replace(journal, folder=Path(journal.folder).absolute())
     shared = {seed: executor.shared(scene) for seed, scene in scenes.items()}
     tasks = [
         (scene, policy, seed, journal, progress) for policy in policies for seed, scene in shared.items()
@@ -207,7 +205,9 @@ def _outcome(
     """Seed and outcome of a replay."""
     replay = scene.replay(policy)
     if journal is None:
-        return seed, _stepped(replay, seed, progress, lambda _: None)
+        for _ in _steps(replay, seed, progress):
+            pass
+        return seed, replay.outcome()
     journal.require_seen()
     return seed, _kept(replay, seed, journal, progress)
 
@@ -223,8 +223,13 @@ def _kept(replay: Replay, seed: int, journal: Journal, progress: Progress) -> Ou
         progress = _untold
     if kept == running:
         progress(replay, seed, True)
+    due_s = time.monotonic() + journal.checkpoint_s
     with _blaming(kept):
-        outcome = _stepped(replay, seed, progress, Checkpoints(running, journal.checkpoint_s).keep)
+        for _ in _steps(replay, seed, progress):
+            if time.monotonic() >= due_s:
+                save(running, replay)
+                due_s = time.monotonic() + journal.checkpoint_s
+        outcome = replay.outcome()
         require_sound(outcome)
     if kept != done:
         save(done, replay)
@@ -251,9 +256,9 @@ def _untold(replay: Replay, seed: int, resumed: bool) -> None:
     """Tell nobody."""
 
 
-def _stepped(replay: Replay, seed: int, progress: Progress, keep: Callable[[Replay], None]) -> Outcome:
+def _steps(replay: Replay, seed: int, progress: Progress) -> Iterator[None]:
+    """Take all steps of a replay, one after the other."""
     progress(replay, seed, False)
     while replay.step():
         progress(replay, seed, False)
-        keep(replay)
-    return replay.outcome()
+        yield

@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from wattsched.arguments import require_types
 from wattsched.executors import Executor
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
+from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
@@ -122,8 +124,12 @@ def savings(
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
-    found = [_saved(policy, study.points(traces, base, policy), base, price_per_kwh) for policy in policies]
-    near = _last_kept([level[0] for level in found[-1].points])
+    found = [
+        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base, price_per_kwh)
+        for policy in policies
+    ]
+    # The smallest budget within which completion is no later on average; else the largest.
+    near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
     def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:
         """Return the part of the energy that the last policy saves on the first seed."""
@@ -136,7 +142,7 @@ def savings(
         jobs=len(one.outcome.trace),
         gpus=int(one.outcome.trace.available.sum()),
         seeds=list(traces),
-        days=float(np.mean([known.seconds for known in base.values()])) / 86_400,
+        days=float(np.mean([known.seconds for known in base.values()])) / S_PER_DAY,
         energy_j=Interval.of([known.energy_j for known in base.values()]),
         completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
         period_s=settings.period_s,
@@ -156,16 +162,14 @@ def savings(
 
 @dataclass(frozen=True)
 class _Base:
-    """A replay of the baseline on one seed.
-
-    Attributes
-    ----------
-    idle_w : float
-        Draw of the cluster without jobs.
-    """
+    """A replay of the baseline on one seed."""
 
     outcome: Outcome
-    idle_w: float
+
+    @cached_property
+    def idle_w(self) -> float:
+        """Draw of the cluster without jobs."""
+        return Nodes(self.outcome.trace.cluster, self.outcome.trace.pools, None, 0.0).idle_cluster_w
 
     @property
     def seconds(self) -> float:
@@ -194,20 +198,13 @@ class _Study:
 
     def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, _Base]:
         """Replays of the baseline by seed."""
-        runs = self._runs(traces, self.baseline, self.settings)
-        return {seed: _Base(outcome, _idle_w(outcome.trace)) for seed, outcome in runs}
+        return {seed: _Base(outcome) for seed, outcome in self._runs(traces, self.baseline, self.settings)}
 
     def power_w(self, base: Mapping[int, _Base], level: float) -> float:
         """Watts of a level: the same budget for all seeds."""
         above = [known.energy_j / known.seconds - known.idle_w for known in base.values()]
         idle_w = float(np.mean([known.idle_w for known in base.values()]))
         return idle_w + level * float(np.mean(above))
-
-    def points(
-        self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str
-    ) -> list[list[Point]]:
-        """Points of a policy by level, then by seed."""
-        return [self._points(traces, base, policy, level) for level in self.levels]
 
     def part(self, traces: Mapping[int, Trace], policy: str, near: int) -> float | None:
         """Part of the energy that a policy saves on one seed; None where no budget keeps the mean.
@@ -217,14 +214,15 @@ class _Study:
         base = self.baseline_of(traces)
         found: dict[int, Point] = {}
         while 0 <= near < len(self.levels) and near not in found:
-            (found[near],) = self._points(traces, base, policy, self.levels[near])
+            (found[near],) = self.points(traces, base, policy, self.levels[near])
             near += 1 if found[near].completion <= 1.0 else -1
         energy = energy_at([*found.values()], 1.0)
         return None if energy is None else 1.0 - energy
 
-    def _points(
+    def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
     ) -> list[Point]:
+        """Points of a policy within a budget, by seed."""
         settings = self.settings
         if math.isfinite(level):
             joules = self.power_w(base, level) * settings.period_s
@@ -238,12 +236,6 @@ class _Study:
         return replay_jobs(
             traces, [policy], settings=settings, executor=self.executor, progress=self.progress
         )
-
-
-def _idle_w(trace: Trace) -> float:
-    types, nodes = trace.cluster.gpu_types, trace.cluster.nodes
-    gpus_w = sum(types[pool.gpu_type].idle_power_w * pool.available.sum() for pool in trace.pools)
-    return float(gpus_w + sum(node.base_power_w for node in nodes))
 
 
 def _point(base: _Base, outcome: Outcome) -> Point:
@@ -278,37 +270,27 @@ def _saved(
     price_per_kwh: float | None,
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
-    there = [at_completion(seed, 1.0) for seed in by_seed]
-    at_energy = [completion_at(seed, 1.0) for seed in by_seed]
-    met = [point for point in there if point is not None]
-    parts = [1.0 - point.energy for point in met]
-    reached = len(parts) == len(by_seed)
-    meters = [known.outcome.meter for known in base.values()]
-    joules = [part * meter.energy_j for part, meter in zip(parts, meters, strict=False)]
-    grams = [part * meter.carbon_g for part, meter in zip(parts, meters, strict=False)]
-    known = [1.0 - completion for completion in at_energy if completion is not None]
+    met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
+    parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
+    sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
+    meters = [one.outcome.meter for one in base.values()]
+    energy_j, carbon_g = (np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g"))
+
+    def saved(amount: FloatArray | float) -> Interval | None:
+        """Return the saved part of what the baseline takes."""
+        return Interval.of((parts * amount).tolist()) if reached else None
+
     return PolicySavings(
         policy=policy,
-        energy=Interval.of(parts) if reached else None,
+        energy=saved(1.0),
         bound_only=reached and all(min(s, key=lambda p: p.energy).completion <= 1.0 for s in by_seed),
-        completion=Interval.of(known) if len(known) == len(by_seed) else None,
-        energy_j=Interval.of(joules) if reached else None,
-        carbon_g=Interval.of(grams) if reached and any(grams) else None,
-        money=_money(joules, price_per_kwh) if reached else None,
+        completion=Interval.of(sooner) if len(sooner) == len(by_seed) else None,
+        energy_j=saved(energy_j),
+        carbon_g=saved(carbon_g) if carbon_g.any() else None,
+        money=None if price_per_kwh is None else saved(price_per_kwh * energy_j / J_PER_KWH),
         points=points,
         losers=Point.mean(met) if reached else None,
     )
-
-
-def _money(joules: Sequence[float], price_per_kwh: float | None) -> Interval | None:
-    if price_per_kwh is None:
-        return None
-    return Interval.of([price_per_kwh * one / J_PER_KWH for one in joules])
-
-
-def _last_kept(points: Sequence[Point]) -> int:
-    """The smallest budget within which completion is no later on average; else the largest."""
-    return max([0, *(k for k, point in enumerate(points) if point.completion <= 1.0)])
 
 
 def _assumptions(source: JobSource, settings: ReplaySettings, pacing: Pacing) -> list[str]:

@@ -12,11 +12,10 @@ from pydantic import Field
 
 from wattsched.inputs import meant
 from wattsched.instances.digest import digest_of
-from wattsched.library.recipes import Imported, Recipe
+from wattsched.library.recipes import Recipe
 from wattsched.problems import PROBLEMS
 from wattsched.topology.fields import Name, Strict
 
-FORMAT = "wattsched-library/1"
 FILE = "instances.json"
 
 Class = Literal["easy", "hard", "open"]
@@ -82,11 +81,6 @@ class Entry(Strict):
             raise ChangedInstanceError(f"{self.name}: {told}: another trace, or another generator")
         return made
 
-    @property
-    def public(self) -> bool:
-        """True if the instance is of a public trace."""
-        return isinstance(self.recipe, Imported)
-
 
 class Library(Strict):
     """The file of the entries."""
@@ -149,14 +143,9 @@ def selected(names: Sequence[str] = (), **having: str | None) -> list[Entry]:
 def _has(entry: Entry, names: Sequence[str], having: Mapping[str, str | None]) -> bool:
     if names and entry.name not in names and entry.family not in names:
         return False
-    for field, value in having.items():
-        if value is None:
-            continue
-        if field == "tag" and value not in entry.card.tags:
-            return False
-        if field != "tag" and getattr(entry, field) != value:
-            return False
-    return True
+    own = {field: [getattr(entry, field)] for field in ("family", "problem", "objective")}
+    own["tag"] = entry.card.tags
+    return all(value is None or value in own[field] for field, value in having.items())
 
 
 def entry_of(digest: str, objective: str) -> Entry | None:

@@ -31,8 +31,7 @@ def frozen(instance: Any, name: str) -> Any:
         fields["budgets"] = type(instance.budgets).model_validate(budgets)
     if isinstance(instance, Instance):
         fields |= _tabulated(instance)
-    made = type(instance).model_validate({**dict(instance), **fields})
-    return made
+    return type(instance).model_validate({**dict(instance), **fields})
 
 
 def short(value: float) -> float:

@@ -1,8 +1,7 @@
-"""Every record is proven anew: `verify`; and a result that betters one takes its place: `submit`."""
+"""Every record is proven anew: `verified`; and a result that betters one takes its place: `submit`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,20 +43,6 @@ class Verified:
     faults: list[str]
     skipped: str = ""
     gap: float | None = None
-
-
-def verify(chosen: Sequence[Entry], file: str | Path | None = None) -> Iterator[Verified]:
-    """Make each instance again, and check the result that proves what is known of it.
-
-    Parameters
-    ----------
-    chosen : sequence of Entry
-    file : path, optional
-        A user's records besides those that come with this version.
-    """
-    known = best_known(file)
-    for entry in chosen:
-        yield verified(entry, known.get(entry.name))
 
 
 def verified(entry: Entry, record: Record | None) -> Verified:

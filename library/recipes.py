@@ -44,13 +44,12 @@ class Generated(Strict):
 
     def made(self, name: str) -> Any:
         """Make the instance."""
-        options: dict[str, Any] = dict(self.options)
-        return frozen(_changed(generate(self.generate, **options), self.budgets, self.fields), name)
-
-    @property
-    def source(self) -> str:
-        """Description of the source in words."""
-        return f"wattsched generate {self.generate}"
+        made: Any = generate(self.generate, **dict[str, Any](self.options))
+        if self.budgets or self.fields:
+            kept = {**dict(made.budgets), **self.budgets}
+            stated = {field: value for field, value in kept.items() if value is not None}
+            made = type(made).model_validate({**dict(made), **self.fields, "budgets": stated})
+        return frozen(made, name)
 
 
 class Imported(Strict):
@@ -97,21 +96,8 @@ class Imported(Strict):
             options["cluster"] = homogeneous_cluster(self.nodes, self.gpus_per_node, self.gpu_type)
         return frozen(import_trace(self.trace, *paths, **options), name)
 
-    @property
-    def source(self) -> str:
-        """Description of the source in words."""
-        return f"{self.origin} ({self.licence})"
-
 
 Recipe = Generated | Imported
-
-
-def _changed(instance: Any, budgets: dict[str, float], fields: dict[str, float]) -> Any:
-    if not budgets and not fields:
-        return instance
-    kept = {**dict(instance.budgets), **budgets}
-    stated = {field: value for field, value in kept.items() if value is not None}
-    return type(instance).model_validate({**dict(instance), **fields, "budgets": stated})
 
 
 def _path(file: str) -> Path:

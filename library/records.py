@@ -13,17 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import ZipFile
 
 from pydantic import Field
 
-from wattsched.comparisons.run import LIBRARIES
+from wattsched.comparisons.run import versions
 from wattsched.documents import result_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
@@ -32,7 +30,6 @@ from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.solvers.solution import relative_gap
 from wattsched.topology.fields import Name, NonNegative, Strict
-from wattsched.version import __version__
 
 FORMAT = "wattsched-best-known/1"
 FILE, RESULTS = "best_known.json", "results.zip"
@@ -41,8 +38,6 @@ SAME = 1e-9
 
 PROVEN_GAP = 1e-4
 """Instances whose gap is proven to be no larger are closed."""
-
-_WHEN = (1980, 1, 1, 0, 0, 0)
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -66,17 +61,10 @@ class Finder(Strict):
         return cls(
             formulation=result.formulation,
             solver=result.solver,
-            version=versions(),
+            version=", ".join(f"{name} {one}" for name, one in versions().items() if one != "none"),
             seconds=round(result.time_s.get("total", 0.0), 3),
             decided_by=result.decided_by,
         )
-
-
-@cache
-def versions() -> str:
-    """Versions of wattsched and of the libraries that solve, in words."""
-    installed = [f"{name} {version(name)}" for name in LIBRARIES if find_spec(name)]
-    return ", ".join([f"wattsched {__version__}", *installed])
 
 
 class Record(Strict):
@@ -234,17 +222,14 @@ def record_of(entry: Entry, result: Result, found: Finder, before: Record | None
 def merged(first: Result, second: Result) -> Result:
     """Result with the better decision and the better certificate of two of the same instance."""
     sign = 1.0 if first.sense == "min" else -1.0
-    by_cost = sorted((first, second), key=lambda r: math.inf if r.objective is None else sign * r.objective)
-    by_bound = sorted(
-        (first, second), key=lambda r: math.inf if r.certificate is None else -sign * r.certificate.bound
-    )
-    decided, proven = by_cost[0], by_bound[0]
+    both = first, second
+    decided = min(both, key=lambda r: math.inf if r.objective is None else sign * r.objective)
+    proven = min(both, key=lambda r: math.inf if r.certificate is None else -sign * r.certificate.bound)
     if decided is proven or proven.certificate is None:
         return decided.as_proven()
     stated = {"certificate": proven.certificate, "prices": proven.prices}
-    bound = proven.certificate.bound
     if decided.objective is not None:
-        stated["proven_gap"] = relative_gap(decided.objective, bound)
+        stated["proven_gap"] = relative_gap(decided.objective, proven.certificate.bound)
     return decided.model_copy(update=stated).as_proven()
 
 
@@ -298,18 +283,6 @@ def _same(first: float | None, second: float | None) -> bool:
     if first is None or second is None:
         return first is second
     return abs(first - second) <= SAME * max(1.0, abs(first), abs(second))
-
-
-def archive_of(results: Mapping[str, Result]) -> bytes:
-    """Results as the archive that comes with a version; equal ones give equal bytes."""
-    buffer = BytesIO()
-    with ZipFile(buffer, "w", ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in sorted(results):
-            text = json.dumps(document_of(results[name]), separators=(",", ":"))
-            info = ZipInfo(f"{name}.json", _WHEN)
-            info.compress_type = ZIP_DEFLATED
-            archive.writestr(info, text, compresslevel=9)
-    return buffer.getvalue()
 
 
 def document_of(result: Result) -> dict[str, Any]:

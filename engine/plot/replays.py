@@ -23,7 +23,7 @@ from wattsched.plot.style import (
     tidy,
     unit_of_time,
 )
-from wattsched.replay.jobs.accounts import StepLog, means_over
+from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
 
 FIGURE_IN = (8.0, 9.0)
@@ -208,11 +208,9 @@ def _finished(axes: Axes) -> Axes:
 
 def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: float, look: Look) -> None:
     """Draw what stays the same from each time to the next, or its means."""
-    edges, means = means_over(
-        np.array(log.time_s), np.array(log.values) / per, outcome.begin_s, outcome.end_s, scale.width_s
-    )
+    edges, means = log.means(outcome.begin_s, outcome.end_s, scale.width_s)
     since = (edges - outcome.begin_s) / scale.unit_s
-    axes.stairs(means, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
+    axes.stairs(means / per, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
 
 
 def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale, per: float) -> None:

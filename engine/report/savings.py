@@ -107,11 +107,6 @@ def sensitivity(found: Savings) -> Told:
     return "What it hangs on", note, ["input", ">from", ">saved", ">to", ">saved"], rows
 
 
-def assumptions(found: Savings) -> list[str]:
-    """Return the assumptions, one sentence each."""
-    return found.assumptions
-
-
 def _share(some: Interval) -> str:
     """``26.3 % (21.1 to 31.4 %)``."""
     if some.low is None or some.high is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wattsched.formulations.sizing.data import Options
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.sizing.tenants import Tenant
-    from wattsched.topology.arrays import FloatArray, IntArray
+    from wattsched.topology.arrays import IntArray
 
 MOST_ROWS = 40
 COLUMNS = ("tenant", ">jobs", "quota", ">may have", ">jobs ask for", "")
@@ -29,12 +29,14 @@ def print_tenants(
     """Print a row for every quota, from the options of examples that stand for so many jobs each."""
     if not instance.tenants:
         return
-    asked, rows = _Asked(options, examples, like), list[tuple[str, ...]]()
+    rows = list[tuple[str, ...]]()
     for number_of, (name, tenant) in enumerate(instance.tenants.items()):
-        jobs = f"{int(like[options.of.tenant[examples] == number_of].sum()):,}"
+        mine = options.of.tenant[examples] == number_of
+        own, often = examples[mine], like[mine]
+        jobs = f"{int(often.sum()):,}"
         quotas = list(_quotas(tenant)) or [("none", "", "")]
         for place, (quota, limit, note) in enumerate(quotas):
-            wanted = asked.of(number_of, quota) if limit else ""
+            wanted = _asked(options, own, often, quota) if limit else ""
             rows.append((*((name, jobs) if place == 0 else ("", "")), quota, limit, wanted, note))
     counted = "in this round" if instance.budgets.scope == "round" else "until jobs are complete"
     heading(out, f"Tenants: {len(instance.tenants):,}", f"energy and carbon {counted}")
@@ -62,34 +64,22 @@ def _quotas(tenant: Tenant) -> Iterator[tuple[str, str, str]]:
 _UNITS = {"power": "W", "energy": "J", "carbon": "g"}
 
 
-class _Asked:
-    """Totals that tenants' jobs ask for if each takes the least, or the most, that it can run as."""
-
-    def __init__(self, options: Options, examples: IntArray, like: IntArray) -> None:
-        self._tenant, self._like, self._options = options.of.tenant[examples], like, options
-        self._examples = examples
-
-    def of(self, tenant: int, quota: str) -> str:
-        """Return the range from the least to the most, ``8 to 64`` or ``1.2 kW to 9.6 kW``."""
-        least, most = self._ends(quota)
-        mine = self._tenant == tenant
-        ends = [float((self._like * amount)[mine].sum()) for amount in (least, most)]
-        unit = _UNITS.get(quota)
-        told = [f"{end:,.0f}" if unit is None else quantity(end, unit) for end in ends]
-        return " to ".join(dict.fromkeys(told))
-
-    def _ends(self, quota: str) -> tuple[FloatArray, FloatArray]:
-        """Least and most of every example's options to run, 0 of those that have none."""
-        options, runs = self._options, np.flatnonzero(~self._options.waiting)
-        match quota:
-            case "GPUs":
-                amount = options.gpu_share[runs]
-            case "power":
-                amount = options.power_w[runs]
-            case metered:
-                amount = options.drawn_j[runs] * options.per_joule[metered]
-        job, n = options.job[runs], len(options.of)
-        least, most = np.full(n, np.inf), np.zeros(n)
-        np.minimum.at(least, job, amount)
-        np.maximum.at(most, job, amount)
-        return np.where(np.isinf(least), 0.0, least)[self._examples], most[self._examples]
+def _asked(options: Options, examples: IntArray, like: IntArray, quota: str) -> str:
+    """Totals that jobs ask for if each takes the least, or the most, that it can run as: ``8 to 64``."""
+    runs = np.flatnonzero(~options.waiting)
+    match quota:
+        case "GPUs":
+            amount = options.gpu_share[runs]
+        case "power":
+            amount = options.power_w[runs]
+        case metered:
+            amount = options.drawn_j[runs] * options.per_joule[metered]
+    job, n = options.job[runs], len(options.of)
+    least, most = np.full(n, np.inf), np.zeros(n)
+    np.minimum.at(least, job, amount)
+    np.maximum.at(most, job, amount)
+    # Those that have no options to run ask for nothing.
+    least = np.where(np.isinf(least), 0.0, least)
+    ends = [float((like * amount[examples]).sum()) for amount in (least, most)]
+    unit = _UNITS.get(quota)
+    return " to ".join(dict.fromkeys(f"{end:,.0f}" if unit is None else quantity(end, unit) for end in ends))

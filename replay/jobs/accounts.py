@@ -42,34 +42,6 @@ class Steps:
         return np.maximum(np.searchsorted(self.time_s, time_s, side="right") - 1, 0)
 
 
-def means_over(
-    time_s: FloatArray, values: FloatArray, begin_s: float, end_s: float, width_s: float
-) -> tuple[FloatArray, FloatArray]:
-    """Means over equal lengths of time of a quantity that stays the same from each time to the next.
-
-    Parameters
-    ----------
-    time_s, values : float arrays, shape (n,)
-        Times ascend; before the first one the quantity is 0.
-    width_s : float
-        0 for the quantity as it is.
-
-    Returns
-    -------
-    edges : float array, shape (m + 1,)
-        From begin to end; the last length may be shorter.
-    means : float array, shape (m,)
-    """
-    if not width_s:
-        edges = np.append(time_s, max(end_s, time_s[-1]))
-        return edges, values
-    edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
-    if len(edges) == 1:
-        return np.array([begin_s, end_s]), values[-1:]
-    until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
-    return edges, np.diff(until) / np.diff(edges)
-
-
 class Carbon(Steps):
     """Carbon intensity over time.
 
@@ -91,7 +63,6 @@ class Carbon(Steps):
         if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
             raise ValueError("carbon intensity: g_per_kwh must be at least 0")
         super().__init__(time_s, g_per_kwh)
-        self.g_per_kwh = g_per_kwh
 
     @classmethod
     def constant(cls, g_per_kwh: float) -> Carbon:
@@ -189,19 +160,17 @@ class Nodes:
         self._empty_since = np.full(len(names), time_s)
         self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
-    def of(self, pool: int, start: int, gpus: int) -> IntArray:
-        """Nodes of a run of GPUs on the line of a pool."""
-        return np.unique(self._node[pool][start : start + gpus])
-
-    def enter(self, nodes: IntArray) -> float:
-        """Start a job there; returns the seconds that it waits for them to wake."""
+    def enter(self, pool: int, start: int, gpus: int) -> float:
+        """Start a job on a run of GPUs of a pool; returns the seconds that it waits for nodes to wake."""
+        nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
         self.asleep[nodes] = False
         return self._wake_s if wakes else 0.0
 
-    def leave(self, nodes: IntArray, time_s: float) -> None:
-        """End a job there."""
+    def leave(self, pool: int, start: int, gpus: int, time_s: float) -> None:
+        """End a job on a run of GPUs of a pool."""
+        nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
 
@@ -241,6 +210,29 @@ class StepLog:
         if not self.values or self.values[-1] != value:
             self.time_s.append(time_s)
             self.values.append(value)
+
+    def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
+        """Means over equal lengths of time; before the first time the quantity is 0.
+
+        Parameters
+        ----------
+        width_s : float
+            0 for the quantity as it is.
+
+        Returns
+        -------
+        edges : float array, shape (m + 1,)
+            From begin to end; the last length may be shorter.
+        means : float array, shape (m,)
+        """
+        time_s, values = np.array(self.time_s), np.array(self.values)
+        if not width_s:
+            return np.append(time_s, max(end_s, time_s[-1])), values
+        edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
+        if len(edges) == 1:
+            return np.array([begin_s, end_s]), values[-1:]
+        until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
+        return edges, np.diff(until) / np.diff(edges)
 
 
 class Flows(NamedTuple):

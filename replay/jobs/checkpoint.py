@@ -1,9 +1,9 @@
 """Replays on disk, to go on with after an interruption.
 
-A checkpoint is a line of JSON, which says what it is of, a line of JSON with the state of the replay, and the
-bytes of its arrays. The state is what attributes hold that may change: numbers, texts, arrays, and lists,
-tuples and dictionaries of them. It is put onto a replay that has been made anew, which knows all classes: the
-file names none, and nothing in it is ever executed.
+A checkpoint is a line of JSON, which says what it is of, and a line of JSON with the state of the replay. The
+state is what attributes hold that may change: numbers, texts, arrays, and lists, tuples and dictionaries of
+them. It is put onto a replay that has been made anew, which knows all classes: the file names none, and
+nothing in it is ever executed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import random
-import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,39 +28,13 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.version import __version__
 
 FAMILY = "wattsched-checkpoint/"
-FORMAT = f"{FAMILY}7"
+FORMAT = f"{FAMILY}8"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}
 PLAIN = "booleans, numbers, texts, arrays of 64 bits, and lists, tuples and dictionaries of them"
-RECORDS: dict[str, Any] = {"block": Block, "flows": Flows}
-"""Tuples with names, which a state may hold."""
-
-
-class Checkpoints:
-    """Writes a replay that is under way to a file, again and again.
-
-    Parameters
-    ----------
-    every_s : float
-        Wall-clock seconds between two of them.
-    """
-
-    def __init__(self, path: Path, every_s: float) -> None:
-        self._path, self._every_s = path, every_s
-        self._due = time.monotonic() + every_s
-
-    def keep(self, replay: Replay) -> None:
-        """Write it, if that is due.
-
-        Raises
-        ------
-        OSError
-            When the file cannot be written.
-        """
-        if time.monotonic() >= self._due:
-            save(self._path, replay)
-            self._due = time.monotonic() + self._every_s
+SEQUENCES: dict[str, Any] = {"block": Block, "flows": Flows, "list": list, "tuple": tuple}
+"""Tuples with names, which a state may hold, before those without, and lists."""
 
 
 def save(path: Path, replay: Replay) -> None:
@@ -73,12 +47,10 @@ def save(path: Path, replay: Replay) -> None:
     ValueError
         When the policy holds what is neither made anew nor plain.
     """
-    state = _State()
     try:
-        told = json.dumps(state.of(replay, "replay"), allow_nan=False).encode()
+        content = json.dumps(_plain(replay, "replay", set()), allow_nan=False).encode()
     except _OddError as error:
         raise ValueError(f"policy '{replay.name}': {error}") from None
-    content = told + b"\n" + b"".join(state.arrays)
     head = {**_head(replay.trace), "sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(path, json.dumps(head).encode() + b"\n" + content)
 
@@ -106,9 +78,8 @@ def load(path: Path, replay: Replay) -> None:
             raise ValueError(f"{path}: is of another {name}: {str(head.get(name))[:80]!r}, not '{here}'")
     if head.get("sha256") != hashlib.sha256(content).hexdigest():
         raise ValueError(f"{path}: is damaged; {AGAIN}")
-    told, _, arrays = content.partition(b"\n")
     try:
-        _Restored(arrays).onto(replay, _json(told), "replay")
+        _restored(replay, _json(content), "replay")
     except _MisfitError as error:
         raise ValueError(f"{path}: is not of this replay: {error}; {AGAIN}") from None
 
@@ -141,158 +112,121 @@ class _OddError(Exception):
         super().__init__(f"{name} is {found}; a checkpoint holds {PLAIN}")
 
 
-class _State:
-    """Plain values of what a replay holds, and the bytes of its arrays, one after the other."""
+def _plain(value: Any, name: str, seen: set[int]) -> Any:
+    """Value as JSON; what is made anew, and an object that was `seen` before, is an empty object."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, np.ndarray):
+        if value.dtype not in KINDS.values():
+            raise _OddError(name, f"an array of {value.dtype}")
+        return _array(value)
+    if isinstance(value, random.Random):
+        _, numbers, normal = value.getstate()
+        return {"random": [_items(numbers, name, seen), normal]}
+    for kind, record in SEQUENCES.items():
+        if isinstance(value, record):
+            return {kind: _items(value, name, seen)}
+    if isinstance(value, dict):
+        if not all(isinstance(key, int | str | np.integer) for key in value):
+            raise _OddError(name, "a dictionary with keys that are neither whole numbers nor texts")
+        return {"dict": [_items(value, name, seen), _items(value.values(), name, seen)]}
+    if _is_made_anew(value) or id(value) in seen:
+        return {}
+    if not hasattr(value, "__dict__"):
+        raise _OddError(name, f"a {type(value).__name__}")
+    seen.add(id(value))
+    return {"object": {key: _plain(one, f"{name}.{key}", seen) for key, one in vars(value).items()}}
 
-    def __init__(self) -> None:
-        self.arrays: list[bytes] = []
-        self._length = 0
-        self._seen: set[int] = set()
 
-    def of(self, value: Any, name: str) -> Any:
-        """Value as JSON; what is made anew is an empty object."""
-        if isinstance(value, np.generic):
-            value = value.item()
-        if value is None or isinstance(value, bool | int | str):
-            return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"float": repr(value)}
-        if isinstance(value, np.ndarray):
-            if value.dtype not in KINDS.values():
-                raise _OddError(name, f"an array of {value.dtype}")
-            return {"array": self._array(value)}
-        if isinstance(value, random.Random):
-            _, numbers, normal = value.getstate()
-            return {"random": [self._items(numbers, name), normal]}
-        for record, kind in RECORDS.items():
-            if isinstance(value, kind):
-                return {record: self._items(value, name)}
-        if isinstance(value, list | tuple):
-            return {type(value).__name__: self._items(value, name)}
-        if isinstance(value, dict):
-            if not all(isinstance(key, int | str | np.integer) for key in value):
-                raise _OddError(name, "a dictionary with keys that are neither whole numbers nor texts")
-            return {"dict": [self._items(value, name), self._items(value.values(), name)]}
-        if _is_made_anew(value) or id(value) in self._seen:
-            return {}
-        if not hasattr(value, "__dict__"):
-            raise _OddError(name, f"a {type(value).__name__}")
-        self._seen.add(id(value))
-        return {"object": {key: self.of(one, f"{name}.{key}") for key, one in vars(value).items()}}
+def _items(values: Iterable[Any], name: str, seen: set[int]) -> Any:
+    """List; numbers of one kind as an array, which is shorter."""
+    items = list(values)
+    if {type(item) for item in items} in ({float}, {int}, {bool}):
+        array = np.array(items)
+        if array.dtype in KINDS.values():
+            return _array(array)
+    return [_plain(item, f"{name}[{i}]", seen) for i, item in enumerate(items)]
 
-    def _items(self, values: Iterable[Any], name: str) -> Any:
-        """List; numbers of one kind as an array, which is shorter."""
-        items = list(values)
-        if {type(item) for item in items} in ({float}, {int}, {bool}):
-            array = np.array(items)
-            if array.dtype in KINDS.values():
-                return {"array": self._array(array)}
-        return [self.of(item, f"{name}[{i}]") for i, item in enumerate(items)]
 
-    def _array(self, array: np.ndarray[Any, Any]) -> list[Any]:
-        self.arrays.append(array.tobytes())
-        self._length += array.nbytes
-        return [array.dtype.kind, list(array.shape), self._length - array.nbytes]
+def _array(array: np.ndarray[Any, Any]) -> dict[str, list[Any]]:
+    return {"array": [array.dtype.kind, list(array.shape), b64encode(array.tobytes()).decode()]}
 
 
 class _MisfitError(Exception):
     """A state that is not of the replay that it is put onto."""
 
 
-class _Restored:
-    """Puts a state onto what has been made anew."""
+def _restored(fresh: Any, told: Any, name: str) -> Any:
+    """Value of an attribute; `fresh` is that of the beginning, None where any plain value may follow.
 
-    def __init__(self, arrays: bytes) -> None:
-        self._arrays = arrays
-
-    def onto(self, fresh: Any, told: Any, name: str) -> Any:
-        """Value of an attribute; `fresh` is that of the beginning, None where any plain value may follow.
-
-        Raises
-        ------
-        _MisfitError
-            When the two differ in kind, or in the shape of an array that is not empty at the beginning.
-        """
-        if told == {}:
-            return fresh
-        if isinstance(told, dict):
-            _require(len(told) == 1, name)
-            ((kind, content),) = told.items()
-            if kind == "object":
-                return self._object(fresh, content, name)
-            if kind == "random":
-                return self._random(fresh, content, name)
-            told = self._plain(fresh, kind, content, name)
-        _require(not isinstance(told, list) or isinstance(fresh, list | None), name)
-        number = isinstance(told, int | float) and isinstance(fresh, int | float)
-        _require(told is None or fresh is None or number or type(told) is type(fresh), name)
-        return told
-
-    def _plain(self, fresh: Any, kind: str, content: Any, name: str) -> Any:
-        """Value of a kind that is written as an object of JSON."""
-        if kind == "float":
-            _require(content in ("inf", "-inf", "nan"), name)
-            return float(content)
-        if kind == "array":
-            array = self._array(content, name)
-            if isinstance(fresh, np.ndarray):
-                same = array.shape == fresh.shape or (array.ndim == fresh.ndim and not fresh.size)
-                _require(same and array.dtype == fresh.dtype, name)
-            return array
-        if kind == "dict":
-            _require(isinstance(content, list) and len(content) == 2, name)
-            keys, values = (self._items(None, part, name) for part in content)
-            _require(len(keys) == len(values) and all(isinstance(key, int | str) for key in keys), name)
-            return dict(zip(keys, values, strict=True))
-        items = self._items(fresh, content, name)
-        if kind in RECORDS:
-            _require(len(items) == len(RECORDS[kind]._fields), name)
-            return RECORDS[kind](*items)
-        _require(kind in ("list", "tuple"), name)
-        return items if kind == "list" else tuple(items)
-
-    def _items(self, fresh: Any, content: Any, name: str) -> list[Any]:
-        """Items of a list; those of objects are put onto the ones made anew."""
-        if isinstance(content, dict):
-            _require(set(content) == {"array"}, name)
-            array = self._array(content["array"], name)
-            _require(array.ndim == 1, name)
-            return list(array.tolist())
-        _require(isinstance(content, list), name)
-        anew = list(fresh) if isinstance(fresh, list | tuple) else []
-        anew = anew if len(anew) == len(content) else [None] * len(content)
-        return [self.onto(*pair, f"{name}[{i}]") for i, pair in enumerate(zip(anew, content, strict=True))]
-
-    def _array(self, content: Any, name: str) -> Any:
-        """Array of kind, shape and place; it is never larger than the file."""
-        _require(isinstance(content, list) and len(content) == 3, name)
-        kind, shape, begin = content
-        _require(isinstance(kind, str) and kind in KINDS and isinstance(shape, list), name)
-        _require(all(type(size) is int and 0 <= size <= len(self._arrays) for size in [*shape, begin]), name)
-        dtype, size = KINDS[kind], math.prod(shape)
-        _require(len(shape) <= 2 and begin + size * dtype.itemsize <= len(self._arrays), name)
-        values = np.frombuffer(self._arrays, np.uint8, size * dtype.itemsize, begin)
-        _require(kind != "b" or not values.size or values.max() <= 1, name)
-        return values.view(dtype).reshape(shape).copy()
-
-    def _object(self, fresh: Any, content: Any, name: str) -> Any:
-        _require(hasattr(fresh, "__dict__") and not _is_made_anew(fresh), name)
-        _require(isinstance(content, dict) and set(content) == set(vars(fresh)), name)
-        for key, value in content.items():
-            vars(fresh)[key] = self.onto(vars(fresh)[key], value, f"{name}.{key}")
-        return fresh
-
-    def _random(self, fresh: Any, content: Any, name: str) -> Any:
-        _require(isinstance(fresh, random.Random), name)
-        _require(isinstance(content, list) and len(content) == 2, name)
-        version, *_ = fresh.getstate()
-        try:
-            fresh.setstate((version, tuple(self._items(None, content[0], name)), content[1]))
-        except (TypeError, ValueError, OverflowError):
-            _require(False, name)
-        return fresh
-
-
-def _require(holds: bool, name: str) -> None:
-    if not holds:
+    Raises
+    ------
+    _MisfitError
+        When the two differ in kind, or in the shape of an array that is not empty at the beginning.
+    """
+    try:
+        value = _value(fresh, told, name)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        raise _MisfitError(f"its '{name}' does not fit") from None
+    number = isinstance(value, int | float) and isinstance(fresh, int | float)
+    if not (value is None or fresh is None or number or type(value) is type(fresh)):
         raise _MisfitError(f"its '{name}' does not fit")
+    return value
+
+
+def _value(fresh: Any, told: Any, name: str) -> Any:
+    """Value that is told, or `fresh` with what is told of it; any error means that it is none."""
+    if not isinstance(told, dict):
+        return told
+    if not told:
+        return fresh
+    ((kind, content),) = told.items()
+    match kind:
+        case "object":
+            held = vars(fresh)
+            if _is_made_anew(fresh) or set(content) != set(held):
+                raise ValueError
+            held.update({key: _restored(held[key], one, f"{name}.{key}") for key, one in content.items()})
+            return fresh
+        case "random":
+            numbers, normal = content
+            fresh.setstate((fresh.getstate()[0], tuple(_values(None, numbers, name)), normal))
+            return fresh
+        case "float":
+            return float(content)
+        case "array":
+            array = _array_of(content)
+            if isinstance(fresh, np.ndarray):
+                alike = array.shape == fresh.shape or (array.ndim == fresh.ndim and not fresh.size)
+                if not alike or array.dtype != fresh.dtype:
+                    raise ValueError
+            return array
+        case "dict":
+            keys, values = (_values(None, part, name) for part in content)
+            return dict(zip(keys, values, strict=True))
+    record, items = SEQUENCES[kind], _values(fresh, content, name)
+    return record(*items) if hasattr(record, "_fields") else record(items)
+
+
+def _values(fresh: Any, content: Any, name: str) -> list[Any]:
+    """Items of a list; those of objects are put onto the ones made anew."""
+    if isinstance(content, dict):
+        return list(_array_of(content["array"]).tolist())
+    if not isinstance(content, list):
+        raise TypeError
+    anew = list(fresh) if isinstance(fresh, list | tuple) else []
+    anew = anew if len(anew) == len(content) else [None] * len(content)
+    return [_restored(*pair, f"{name}[{i}]") for i, pair in enumerate(zip(anew, content, strict=True))]
+
+
+def _array_of(content: Any) -> np.ndarray[Any, Any]:
+    """Array of a kind and a shape; it is never larger than the file."""
+    kind, shape, text = content
+    array = np.frombuffer(b64decode(text, validate=True), KINDS[kind]).reshape(shape).copy()
+    if list(array.shape) != shape or (kind == "b" and array.view(np.uint8).max(initial=0) > 1):
+        raise ValueError
+    return array

@@ -231,20 +231,14 @@ def require_sound(outcome: Outcome) -> None:
         When there is not one sound number for each job, decision, change of watts and period.
     """
     meter, n = outcome.meter, len(outcome.trace)
-    ledger: dict[str, object] = {}
-    if outcome.ledger is not None:
-        ledger = {name: getattr(outcome.ledger, name) for name in ("begin_s", "spent", "short")}
-    for what, size, columns in (
-        ("jobs", n, vars(outcome.jobs)),
-        ("rounds", None, vars(outcome.rounds)),
-        ("power", None, vars(meter.power)),
-        ("busy", None, vars(meter.busy)),
-        ("periods", None, ledger),
-        ("segments", None, vars(outcome.segments)),
-    ):
+    logs = {"jobs": outcome.jobs, "rounds": outcome.rounds, "power": meter.power, "busy": meter.busy}
+    tables = {what: vars(log) for what, log in {**logs, "segments": outcome.segments}.items()}
+    if (ledger := outcome.ledger) is not None:
+        tables["periods"] = {"begin_s": ledger.begin_s, "spent": ledger.spent, "short": ledger.short}
+    for what, columns in tables.items():
         arrays = {name: np.array(values, dtype=float) for name, values in columns.items()}
         sizes = {array.shape for array in arrays.values()}
-        if len(sizes) > 1 or (size is not None and sizes != {(size,)}):
+        if len(sizes) > 1 or (what == "jobs" and sizes != {(n,)}):
             raise ValueError(f"{what}: there is not one number for each")
         for name, array in arrays.items():
             if not np.all(np.isfinite(array) | (np.isnan(array) & (name == "gap"))):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wattsched.instances.units import S_PER_H
-from wattsched.replay.jobs.accounts import StepLog, means_over
+from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
@@ -24,7 +24,6 @@ def page_of(
     about: str,
     found: Summaries,
     drawn: Sequence[Outcome],
-    command: str = "",
     assumed: Sequence[str] = (),
     more: Sequence[Told] = (),
 ) -> Page:
@@ -37,8 +36,6 @@ def page_of(
         By policy, seed by seed.
     drawn : sequence of Outcome
         Of one seed, a policy each.
-    command : str
-        That makes it again.
     assumed : sequence of str
         What was filled in that the trace does not tell.
     more : sequence of Told
@@ -49,7 +46,6 @@ def page_of(
     parts: list[Part] = [text_table(*some) for some in tables_of(found)]
     parts[1:1] = [*(text_table(*some) for some in more), *_pictures(drawn)]
     parts += [Lines("Assumed", assumed)] if assumed else []
-    parts += [Lines("Make it again", [command], code=True)] if command else []
     return Page(
         title=title,
         about=about,
@@ -85,7 +81,6 @@ def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
 def _series(outcome: Outcome, log: StepLog, factor: float) -> Series:
     """Means of a quantity over short times, from the first arrival to the last completion."""
     width_s = (outcome.end_s - outcome.begin_s) / _POINTS
-    known = np.array(log.time_s), factor * np.array(log.values)
-    edges, means = means_over(*known, outcome.begin_s, outcome.end_s, width_s)
+    edges, means = log.means(outcome.begin_s, outcome.end_s, width_s)
     middle_h = ((edges[:-1] + edges[1:]) / 2 - outcome.begin_s) / S_PER_H
-    return Series(outcome.policy, middle_h.tolist(), means.tolist())
+    return Series(outcome.policy, middle_h.tolist(), (factor * means).tolist())

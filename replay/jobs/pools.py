@@ -197,7 +197,8 @@ class Placement:
             self.host[job] = NOWHERE
             guests = self._guests.pop(host, [])
             if not guests:
-                self._leave(p, pool.blocks[job], time_s)
+                block = pool.blocks[job]
+                self.nodes.leave(p, block.start, block.gpus, time_s)
                 pool.release(job)
             elif job == host:
                 host, *guests = guests
@@ -207,10 +208,6 @@ class Placement:
                 guests.remove(job)
             if guests:
                 self._guests[host] = guests
-
-    def _leave(self, pool: int, block: Block, time_s: float) -> None:
-        """End a job on the nodes of a block."""
-        self.nodes.leave(self.nodes.of(pool, block.start, block.gpus), time_s)
 
     def join(self, job: int, other: int) -> None:
         """Let a job use the GPUs of another."""
@@ -241,10 +238,10 @@ class Placement:
             before = dict(pool.blocks)
             moved = pool.place(list(items))
             for job in moved:
-                self._leave(p, before[job], time_s)
+                self.nodes.leave(p, before[job].start, before[job].gpus, time_s)
             for job in [*mine.tolist(), *moved]:
                 block = pool.blocks[job]
-                wake_s[job] = self.nodes.enter(self.nodes.of(p, block.start, block.gpus))
+                wake_s[job] = self.nodes.enter(p, block.start, block.gpus)
                 for guest in self._guests.get(job, ()):
                     wake_s[guest] = wake_s[job]
                     everyone_moved.append(guest)

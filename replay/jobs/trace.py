@@ -1,7 +1,6 @@
 """A trace of jobs as a replay takes it: who arrives when, with how much work, and may run as what.
 
-It is made of jobs of instances, of recorded jobs of which only duration and GPU count are known, or at
-random.
+It is made of jobs of instances, or of recorded jobs of which only duration and GPU count are known.
 """
 
 from __future__ import annotations
@@ -33,9 +32,6 @@ from wattsched.topology.room import Room
 
 ELASTICITY = 4
 """Factor of a job's default range: from a quarter of the GPUs that it asks for to four times as many."""
-
-GPU_COUNTS = {1: 0.4, 2: 0.25, 4: 0.2, 8: 0.15}
-"""Shares of the generated jobs that ask for so many GPUs."""
 
 
 @dataclass(frozen=True)
@@ -327,32 +323,3 @@ def _requests(rows: Configurations, standard: BoolArray, requested: IntArray, n_
     found = np.append(known[order], WAIT)[np.searchsorted(place[order], asked, side="right") - 1]
     kind_pool = np.append(rows.kind * n_pools + rows.pool, WAIT)[found]
     return np.where(kind_pool == asked // most, found, WAIT)
-
-
-def poisson_jobs(
-    n: int,
-    seed: int,
-    *,
-    gap_s: float = 300.0,
-    median_s: float = 1800.0,
-    spread: float = 1.0,
-    gpu_counts: dict[int, float] | None = None,
-) -> list[TraceJob]:
-    """Jobs with exponential gaps between them and log-normal durations.
-
-    Parameters
-    ----------
-    gap_s : float
-        Mean seconds between two arrivals.
-    median_s, spread : float
-        Median of the durations on the GPUs asked for, and standard deviation of their logarithm.
-    gpu_counts : dict, optional
-        GPU count to its share of the jobs (default: `GPU_COUNTS`).
-    """
-    shares = gpu_counts or GPU_COUNTS
-    draw = np.random.default_rng(seed)
-    submitted_s = np.cumsum(draw.exponential(gap_s, n))
-    duration_s = draw.lognormal(np.log(median_s), spread, n)
-    gpus = draw.choice(list(shares), n, p=np.array(list(shares.values())) / sum(shares.values()))
-    rows = zip(submitted_s.tolist(), duration_s.tolist(), gpus.tolist(), strict=True)
-    return [TraceJob(f"job{i}", *row) for i, row in enumerate(rows)]

@@ -280,11 +280,5 @@ class _Costs:
 
     @staticmethod
     def unknown(nodes: int, width: int) -> _Costs:
-        shape = (nodes, width)
-        return _Costs(
-            watts=np.full(shape, np.inf),
-            spare=np.zeros(shape),
-            worth_w=np.zeros(shape),
-            capacity=np.zeros(shape),
-            wakes=np.zeros(shape, dtype=bool),
-        )
+        watts, spare, worth_w, capacity = np.zeros((4, nodes, width))
+        return _Costs(watts + np.inf, spare, worth_w, capacity, np.zeros((nodes, width), dtype=bool))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,37 +128,20 @@ def distances(
     power_w = np.array([lp.known_power_w(each) for each in arrived])
     power_w = np.where(asked_gpus * SAFE > allocated_gpus, np.inf, power_w)
     gpus = nodes.gpu_capacity_milli / WHOLE_GPU
-    hosted = {policy: _hosted(of, arrived, gpus) for policy, of in curves.items()}
-    for policy, of in curves.items():
-        for point in solved:
-            if of.failed[point] > 0:
-                lp.least_power(arrived[point], hosted[policy][point], gap)
-    known_w = {
-        policy: np.array([lp.known_power_w(each, on) for each, on in zip(arrived, hosts, strict=True)])
-        for policy, hosts in hosted.items()
-    }
+    # GPUs and tasks that each policy hosts at each point, shape (n_policies, X).
+    failed = np.array([of.failed for of in curves.values()])
+    on_gpus = SAFE * np.array([of.allocated_pct / 100 * gpus for of in curves.values()])
+    tasks_on = SAFE * np.maximum(0.0, arrived.sum(axis=1) - failed)
+    hosted = [list(map(Hosted, *pair)) for pair in zip(on_gpus.tolist(), tasks_on.tolist(), strict=True)]
+    for p, point in product(range(len(curves)), solved):
+        if failed[p, point] > 0:
+            lp.least_power(arrived[point], hosted[p][point], gap)
+    known_w = np.array([list(map(lp.known_power_w, arrived, hosts)) for hosts in hosted])
     # Who hosts all hosts as much as any policy, so that every floor is one of that, too.
-    power_w = np.maximum(power_w, np.max(list(known_w.values()), axis=0))
-    floor_w = {
-        policy: np.where(of.failed > 0, _of_all(known_w, hosted, policy), power_w)
-        for policy, of in curves.items()
-    }
+    power_w = np.maximum(power_w, known_w.max(axis=0))
+    floor_w = {}
+    for p, policy in enumerate(curves):
+        # The floors of all policies that host no more are floors of this one, too.
+        no_more = (on_gpus <= on_gpus[p]) & (tasks_on <= tasks_on[p])
+        floor_w[policy] = np.where(failed[p] > 0, np.where(no_more, known_w, -np.inf).max(axis=0), power_w)
     return Distances(grid, np.minimum(100.0, 100 * allocated_gpus / gpus), power_w, floor_w)
-
-
-def _hosted(of: Curves, arrived: FloatArray, gpus: float) -> list[Hosted]:
-    """Return the GPUs and tasks that a policy hosts at each point of the grid."""
-    return [
-        Hosted(gpus=SAFE * float(pct / 100 * gpus), tasks=SAFE * max(0.0, float(each.sum() - failed)))
-        for each, pct, failed in zip(arrived, of.allocated_pct, of.failed, strict=True)
-    ]
-
-
-def _of_all(known_w: Mapping[str, FloatArray], hosted: Mapping[str, list[Hosted]], policy: str) -> FloatArray:
-    """Highest floor of all policies that host no more than this one, which are floors of it, too."""
-    most = known_w[policy].copy()
-    for other, hosts in hosted.items():
-        for point, (theirs, ours) in enumerate(zip(hosts, hosted[policy], strict=True)):
-            if theirs.gpus <= ours.gpus and theirs.tasks <= ours.tasks:
-                most[point] = max(most[point], known_w[other][point])
-    return most

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wattsched.replay.placement.curves import Curves
 from wattsched.report.html.chart import Series, chart
-from wattsched.report.html.page import Lines, Page, Part, Picture
+from wattsched.report.html.page import Page, Part, Picture
 from wattsched.topology.arrays import FloatArray
 
 ARRIVED = "GPU asked for so far, % of the capacity"
@@ -17,7 +17,6 @@ def page_of(
     curves: Mapping[str, Curves],
     measures: Sequence[tuple[str, str, Callable[[Curves], FloatArray], str]],
     bound: FloatArray | None = None,
-    command: str = "",
 ) -> Page:
     """Report of curves of placement policies.
 
@@ -31,8 +30,6 @@ def page_of(
         Title, unit, from curves to an array, and a form of its numbers.
     bound : float array, optional
         Most of the capacity that any placement can allocate, in percent, of the first measure.
-    command : str
-        That makes it again.
     """
     arrived = [100.0 * value for value in next(iter(curves.values())).arrived.tolist()]
     parts: list[Part] = []
@@ -41,7 +38,6 @@ def page_of(
         if k == 0 and bound is not None:
             series.append(Series("most of any placement", arrived, bound.tolist()))
         parts.append(Picture(title, chart(series, ARRIVED, unit)))
-    parts += [Lines("Make it again", [command], code=True)] if command else []
     most = {policy: float(of.allocated_pct[-1]) for policy, of in curves.items()}
     best = max(most, key=lambda policy: most[policy])
     return Page(

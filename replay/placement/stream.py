@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.executors import Executor, in_order
+from wattsched.executors import Executor, SerialExecutor, in_order
 from wattsched.formulations.placement.state import ClusterState, Factory, PolicyContext, requests_of, serve
 from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable, target_workload
@@ -156,14 +156,11 @@ def run_all(
         If a process dies.
     """
     pairs = list(product(policies, seeds))
-    if executor is not None:
+    if processes == 1 or executor is not None:
+        executor = executor or SerialExecutor()
         shared = executor.shared(experiment)
         curves = in_order(executor.completed(run, [(shared, *pair) for pair in pairs]))
         yield from ((*pair, of) for pair, of in zip(pairs, curves, strict=True))
-        return
-    if processes == 1:
-        for pair in pairs:
-            yield *pair, run(experiment, *pair)
         return
     # Not forked: the threads of a solver would be missing in the copy.
     fresh = get_context("spawn")

@@ -101,3 +101,8 @@ def test_better_results_are_kept_in_records_and_proofs(library: ModuleType) -> N
     assert records[ONE].objective <= before.objective
     assert records[ONE].bound >= before.bound
     assert proofs[ONE].objective == records[ONE].objective
+
+
+def test_equal_results_make_equal_archives(library: ModuleType) -> None:
+    results = {name: result_of_record(shipped()[name]) for name in (ONE, "sia-20-free")}
+    assert library.archive_of(results) == library.archive_of(dict(reversed(results.items())))

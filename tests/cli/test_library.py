@@ -11,6 +11,7 @@ import pytest
 
 import wattsched
 from wattsched.library.entries import entries
+from wattsched.library.recipes import Imported
 
 ONE, OTHER = "tight-15-1", "degenerate-15-1"
 
@@ -58,7 +59,7 @@ def test_get_writes_the_instance_with_its_digest(run, tmp_path):
 
 
 def test_traces_that_are_not_there_are_left_out_with_a_note(run):
-    public = next(entry.name for entry in entries().values() if entry.public)
+    public = next(entry.name for entry in entries().values() if isinstance(entry.recipe, Imported))
     for command in (("get", "-o", "out"), ("run",)):
         done = run("library", command[0], public, ONE, *command[1:])
         assert done.exit_code == 0

@@ -19,6 +19,7 @@ import wattsched
 from wattsched.instances.io import document_text, write_json
 from wattsched.instances.sizing.decision import Decision
 from wattsched.library.entries import Entry, entries
+from wattsched.library.recipes import Imported
 from wattsched.library.records import result_of_record, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +135,9 @@ CHANGES = (
     [
         entry
         for entry in entries().values()
-        if entry.objective in CHECKED and not entry.public and entry.card.size.get("jobs", 1000) <= 60
+        if entry.objective in CHECKED
+        and not isinstance(entry.recipe, Imported)
+        and entry.card.size.get("jobs", 1000) <= 60
         if entry.problem == "sizing" and "sets" not in entry.card.tags
     ],
     ids=lambda entry: entry.name,

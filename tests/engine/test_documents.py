@@ -9,10 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import wattsched
-from tests.strategies.replay import cluster_of, linear, trace_by_hand
+from tests.strategies.replay import clairvoyant, cluster_of, linear, trace_by_hand
 from wattsched.cli import main
 from wattsched.instances.sizing.instance import Budgets
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 
 INSTANCES = {
     "sizing": wattsched.generate("uniform", jobs=3, seed=1),

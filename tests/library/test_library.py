@@ -25,7 +25,6 @@ from wattsched.library.proofs import RefusedResultError, submit, verified
 from wattsched.library.recipes import Imported, MissingDataError
 from wattsched.library.records import (
     Record,
-    archive_of,
     best_known,
     disproof,
     document_of,
@@ -44,7 +43,8 @@ SMALL_JOBS = 60
 SMALL = [
     entry.name
     for entry in entries().values()
-    if not entry.public and entry.card.size.get("jobs", entry.card.size.get("tasks", 0)) <= SMALL_JOBS
+    if not isinstance(entry.recipe, Imported)
+    and entry.card.size.get("jobs", entry.card.size.get("tasks", 0)) <= SMALL_JOBS
 ]
 ONE = "tight-15-1"
 
@@ -105,11 +105,13 @@ def test_all_instances_are_made_again_and_their_proofs_hold(monkeypatch: pytest.
     found = [verified(entry, shipped()[name]) for name, entry in entries().items()]
     assert [one for one in found if one.faults] == []
     skipped = {one.name for one in found if one.skipped}
-    assert skipped == (set() if DATA.exists() else {e.name for e in entries().values() if e.public})
+    assert skipped == (
+        set() if DATA.exists() else {e.name for e in entries().values() if isinstance(e.recipe, Imported)}
+    )
 
 
 def test_an_instance_of_a_trace_that_is_not_there_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    public = next(entry for entry in entries().values() if entry.public)
+    public = next(entry for entry in entries().values() if isinstance(entry.recipe, Imported))
     monkeypatch.delenv("WATTSCHED_DATA", raising=False)
     with pytest.raises(MissingDataError, match="set WATTSCHED_DATA to the folder of public traces"):
         public.instance()
@@ -336,8 +338,3 @@ def test_a_damaged_file_of_records_is_refused(
     file.write_text(json.dumps(document))
     with pytest.raises(InputError, match=told):
         own_records(file)
-
-
-def test_equal_results_make_equal_archives() -> None:
-    results = {name: result_of_record(shipped()[name]) for name in (ONE, "sia-20-free")}
-    assert archive_of(results) == archive_of(dict(reversed(results.items())))

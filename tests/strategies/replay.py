@@ -7,13 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.benchmarks.conftest import load
+from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.sizing.job import Job, OptionTable
+from wattsched.replay.jobs.accounts import Sleep
+from wattsched.replay.jobs.bound.clairvoyant import bound_of, parts_of
+from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.policies.rounds import RoundOptions
 from wattsched.replay.jobs.policy import State
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 IDLE_W, BUSY_W, BASE_W = 10.0, 100.0, 50.0
+
+poisson_jobs = load("random_jobs").poisson_jobs
 
 
 def cluster_of(*gpus: int, unavailable: Sequence[int] = ()) -> Cluster:
@@ -43,6 +50,16 @@ def trace_by_hand(cluster: Cluster, *jobs: tuple[float, float, int, dict[int, fl
     """Trace of jobs ``a``, ``b``, ...: arrival, work, GPUs asked for and rates of each."""
     rows = [job_of(chr(ord("a") + i), work, rates) for i, (_, work, _, rates) in enumerate(jobs)]
     return trace_of(cluster, rows, [job[0] for job in jobs], [job[2] for job in jobs])
+
+
+def clairvoyant(
+    trace: Trace,
+    budget: Budget | None = None,
+    sleep: Sleep | None = None,
+    completion_s: Sequence[float] = (),
+) -> ClairvoyantBound:
+    """Bound of a trace."""
+    return bound_of(parts_of(trace, budget, sleep, energy=len(completion_s) > 0), completion_s)
 
 
 def options_of(trace: Trace, time_s: float, remaining: np.ndarray) -> RoundOptions:

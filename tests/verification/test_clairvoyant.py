@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import cluster_of, linear, trace_by_hand
+from tests.strategies.replay import clairvoyant, cluster_of, linear, trace_by_hand
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import InputError, validated
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.replay.jobs.budget import Budget
 from wattsched.verification.clairvoyant import Prover, faults_of, proven_again
 

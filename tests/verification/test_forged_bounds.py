@@ -18,7 +18,7 @@ import pytest
 import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.forgeries import restated
-from tests.strategies.replay import cluster_of, linear, trace_by_hand
+from tests.strategies.replay import clairvoyant, cluster_of, linear, trace_by_hand
 from tests.strategies.shifting import tiny
 from wattsched import generate, solve
 from wattsched.documents import verdict_on
@@ -26,7 +26,6 @@ from wattsched.library import proofs
 from wattsched.library.entries import entries
 from wattsched.library.records import best_known
 from wattsched.problems import problem
-from wattsched.replay.jobs.bound.clairvoyant import clairvoyant
 from wattsched.tradeoffs import pareto_of, verdict_on_pareto
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.clairvoyant import Prover, faults_of

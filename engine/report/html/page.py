@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal
 
@@ -147,8 +147,8 @@ def _printable(value: object) -> object:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def rendered(page: Page) -> str:
-    """The page as an HTML file.
+def rendered(page: Page, command: str = "") -> str:
+    """The page as an HTML file; its last part is the command that makes it again.
 
     Raises
     ------
@@ -159,6 +159,8 @@ def rendered(page: Page) -> str:
         raise ImportError(f"reports need {told}")
     from jinja2 import Environment, StrictUndefined
 
+    if command:
+        page = replace(page, parts=[*page.parts, Lines("Make it again", [command], code=True)])
     folder = files("wattsched.report.html")
     made = Environment(
         finalize=_printable, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -8,28 +8,19 @@ import numpy as np
 
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
-from wattsched.report.savings import (
-    assumptions,
-    best_of,
-    frontier,
-    losers,
-    saved,
-    sensitivity,
-    verdict,
-)
+from wattsched.report.savings import best_of, frontier, losers, saved, sensitivity, verdict
 
 if TYPE_CHECKING:
     from wattsched.saved import PolicySavings, Savings
 
 
-def page_of(found: Savings, command: str = "") -> Page:
-    """Report of savings; with the command that makes them again."""
+def page_of(found: Savings) -> Page:
+    """Report of savings."""
     told, losses = verdict(found)
     about, _, sentence = told.partition(": ")
     parts: list[Part] = [text_table(*saved(found)), _picture(found)]
     parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
-    parts.append(Lines("Assumed", assumptions(found)))
-    parts += [Lines("Make it again", [command], code=True)] if command else []
+    parts.append(Lines("Assumed", found.assumptions))
     energy = best_of(found).energy
     certain = energy is not None and energy.low is not None and energy.low > 0.0
     return Page(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,7 +118,8 @@ class _Climb:
             if step is None:
                 break
             now = Bounded(relaxation, step, relaxation.evaluate(step))
-            direction = _mixed(direction, self._excess(now))
+            mixed = zip(direction, self._excess(now), strict=True)
+            direction = _Direction(*(KEPT * before + (1 - KEPT) * excess for before, excess in mixed))
             gain = now.found.value - best.found.value
             idle = 0 if gain > 0.05 * above else idle + 1
             above *= 1.2 if gain >= 0.5 * above else 1.0
@@ -128,7 +130,7 @@ class _Climb:
     def _excess(self, at: Bounded) -> _Direction:
         """GPUs that are used in each slot above those that there are; the budget's in the same unit."""
         relaxation, found = at.relaxation, at.found
-        gpus = found.gpu_s / relaxation.width_s - relaxation.workload.gpus[:, None]
+        gpus = found.used.gpu_s / relaxation.width_s - relaxation.workload.gpus[:, None]
         over = found.spent - relaxation.spare
         return _Direction(gpus, over / (self._per_gpu * self._period_s) if len(over) else over)
 
@@ -149,15 +151,9 @@ class _Climb:
         )
 
 
-@dataclass(frozen=True)
-class _Direction:
+class _Direction(NamedTuple):
     gpus: FloatArray
     budget: FloatArray
-
-
-def _mixed(before: _Direction, now: _Direction) -> _Direction:
-    gpus = KEPT * before.gpus + (1 - KEPT) * now.gpus
-    return _Direction(gpus, KEPT * before.budget + (1 - KEPT) * now.budget)
 
 
 def _first_edges(workload: Workload) -> FloatArray:
@@ -191,7 +187,7 @@ def _first_edges(workload: Workload) -> FloatArray:
 def _halved(best: Bounded) -> tuple[FloatArray, IntArray]:
     """Edges where slots are halved in which completions lose most, and the parts of each slot."""
     edge_s, width_s = best.relaxation.edge_s, best.relaxation.width_s
-    lost_s = best.found.completing * width_s
+    lost_s = best.found.used.completing[:-1] * width_s
     shortest_s = max(1e-6 * float(edge_s[-1] - edge_s[0]), 1e-14 * float(np.abs(edge_s).max()))
     halved = (lost_s > lost_s.mean()) & (width_s > shortest_s)
     middle_s = (edge_s[:-1] + edge_s[1:]) / 2

@@ -1,4 +1,4 @@
-"""Bounds on what any schedule of a trace could reach, of whoever knows the future: `clairvoyant`."""
+"""Bounds on what any schedule of a trace could reach, of whoever knows the future: `bound_of`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ Parts = dict[str, Any]
 """``pools``, ``options``, ``jobs``, ``standing_w`` and ``budget`` of a `ClairvoyantBound`."""
 
 
-def clairvoyant(
-    trace: Trace,
-    budget: Budget | None = None,
-    sleep: Sleep | None = None,
+def bound_of(
+    parts: Parts,
     completion_s: Sequence[float] = (),
     *,
     until: float = np.inf,
@@ -55,35 +53,13 @@ def clairvoyant(
 
     Parameters
     ----------
-    budget, sleep : optional
-        As a replay has them.
+    parts : dict
+        Of the trace (`parts_of`).
     completion_s : sequence of float
         Mean completion times at which the energy of the jobs is bounded.
     until : float
         Of `time.monotonic`: when it ends with the bound that it has.
-
-    Raises
-    ------
-    ValueError
-        For a row that draws less than its GPUs when idle, where energy counts.
     """
-    parts = parts_of(trace, budget, sleep, energy=len(completion_s) > 0)
-    return bound_of(parts, completion_s, until=until, progress=progress)
-
-
-def workload_of(trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None) -> Workload:
-    """Jobs of a trace as the bound takes them; raises what `clairvoyant` does."""
-    return Workload.of(**parts_of(trace, budget, sleep))
-
-
-def bound_of(
-    parts: Parts,
-    completion_s: Sequence[float] = (),
-    *,
-    until: float = np.inf,
-    progress: Progress = lambda value, slots: None,
-) -> ClairvoyantBound:
-    """Bound the mean completion time of every schedule of jobs, as `clairvoyant` does."""
     workload = Workload.of(**parts)
     found = [bounded(workload, until=until, progress=progress)]
     for mean_s in completion_s:
@@ -118,15 +94,23 @@ def _priced(
             price = high / FACTOR
         else:
             free = Relaxation(workload.efficient(watts=True), first.relaxation.edge_s).evaluate(first.prices)
-            price = FIRST_PRICE * free.value / max(free.energy_j, 1e-30)
+            price = FIRST_PRICE * free.value / max(float(free.used.joules.sum()), 1e-30)
         start = min(known.values(), key=lambda one: abs(math.log(one.prices.joule / price)), default=first)
         new.append(bounded(workload, price, start, until=until, progress=progress))
         known[price] = new[-1]
     return new
 
 
-def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy: bool = False) -> Parts:
-    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too."""
+def parts_of(
+    trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None, *, energy: bool = False
+) -> Parts:
+    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too.
+
+    Raises
+    ------
+    ValueError
+        For a row that draws less than its GPUs when idle, where energy counts.
+    """
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if (energy or budget is not None) and len(below):
@@ -151,7 +135,8 @@ def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy
     )
     gpus = {name: n for name, n in zip(pools, trace.available.tolist(), strict=True) if n > 0}
     standing_w, together = _standing_w(trace, sleep), 1
-    if budget is not None and budget.amount >= standing_w * budget.period_s * _dearest(budget):
+    dearest = 0.0 if budget is None else float(budget.per_kwh.values.max()) / J_PER_KWH
+    if budget is not None and budget.amount >= standing_w * budget.period_s * dearest:
         # Periods are taken together where they are many, which leaves schedules more freedom; not those that
         # the idle cluster overspends, of which the others would have to pay for nothing.
         together = max(1, math.ceil(float(np.ptp(trace.arrival_s)) / budget.period_s / MOST_PERIODS))
@@ -164,11 +149,6 @@ def parts_of(trace: Trace, budget: Budget | None, sleep: Sleep | None, *, energy
         per_kwh=budget.per_kwh.values.tolist(),
     )
     return {"pools": gpus, "options": options, "jobs": jobs, "standing_w": standing_w, "budget": periods}
-
-
-def _dearest(budget: Budget) -> float:
-    """The most that a joule ever takes of a budget."""
-    return float(budget.per_kwh.values.max()) / J_PER_KWH
 
 
 def _standing_w(trace: Trace, sleep: Sleep | None) -> float:

@@ -54,25 +54,18 @@ class Evaluation:
     ----------
     value : float
         Lower bound: no schedule has less.
-    gpu_s : float array, shape (n_pools, n_slots)
-        GPU seconds of the schedules that cost least.
+    used : Used
+        By the schedules that cost least.
     spent : float array, shape (n_periods,)
         Amounts of the budget that they take.
-    completion_s, energy_j : float
-        Sums over their jobs.
-    completing : int array, shape (n_slots,)
-        Number of them that complete in each slot.
-    worth : float array, shape (n_jobs,)
-        Worth of a unit of each job's work there, in seconds.
+    completion_s : float
+        Sum over their jobs.
     """
 
     value: float
-    gpu_s: FloatArray
+    used: Used
     spent: FloatArray
     completion_s: float
-    energy_j: float
-    completing: IntArray
-    worth: FloatArray
 
 
 class Relaxation:
@@ -115,15 +108,7 @@ class Relaxation:
             np.add.at(spent, self.period, used.joules[:-1] * self.cost)
         paid = float((prices.gpus * used.gpu_s).sum())
         paid += float(np.append(joule, prices.joule) @ used.joules)
-        return Evaluation(
-            value,
-            used.gpu_s,
-            spent,
-            total - paid,
-            float(used.joules.sum()),
-            used.completing[:-1],
-            used.worth,
-        )
+        return Evaluation(value, used, spent, total - paid)
 
     def per_joule(self, prices: Prices) -> FloatArray:
         """Price of a joule in each slot."""

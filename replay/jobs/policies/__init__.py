@@ -17,12 +17,12 @@ POLICIES = {
     "elastic-makespan": "rollout:Rollout",
     "elastic-progress": "elastic:progress",
     "elastic-completion": "elastic:completion",
-    "fifo": "requests:Fifo",
-    "backfill": "backfill:Backfill",
+    "fifo": "requests:fifo",
+    "backfill": "backfill:backfill",
     "sidecar": "growth:sidecar",
     "termination": "growth:termination",
-    "srtf": "requests:Srtf",
-    "tiresias-2dlas": "requests:Tiresias",
+    "srtf": "requests:srtf",
+    "tiresias-2dlas": "requests:tiresias",
     "optimus": "growth:optimus",
     "elasticflow": "growth:elasticflow",
     "gavel-max-min": "gavel:Gavel",
@@ -63,11 +63,6 @@ def names() -> list[str]:
     return list(POLICIES)
 
 
-def is_policy(name: str) -> bool:
-    """True if there is a policy of that name, with or without `+zeus` behind it."""
-    return base_of(name) in POLICIES
-
-
 def require_policy(name: str) -> None:
     """Refuse a name of no policy.
 
@@ -76,7 +71,7 @@ def require_policy(name: str) -> None:
     ValueError
         Which names the nearest, or lists all.
     """
-    if not is_policy(name):
+    if base_of(name) not in POLICIES:
         plus = [known + SUFFIX for known in POLICIES]
         told = meant(name, [*POLICIES, *plus]) or f"; there are {', '.join(POLICIES)}"
         raise ValueError(f"there is no policy '{name}'{told}")

@@ -8,13 +8,14 @@ has the limits that users state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
-from wattsched.replay.jobs.policies.requests import FreeGpus
-from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.replay.jobs.policies.requests import FreeGpus, Ruled
+from wattsched.replay.jobs.policy import Decision, State
 from wattsched.topology.arrays import FloatArray, IntArray
 
 
@@ -26,28 +27,25 @@ class Promise(NamedTuple):
     spare: int
 
 
-class Backfill:
-    """Starts jobs in the order of arrival, and later ones that delay nobody's promise."""
+def start_around_promise(state: State) -> Decision:
+    """Start what fits until a job does not; then what keeps the promise to that one."""
+    of, room, row = state.configurations, FreeGpus.now(state), state.row.copy()
+    promise: Promise | None = None
+    for job in np.flatnonzero(state.waits).tolist():
+        if promise is None:
+            row[job] = room.take_row(of, state.request[job])
+            if row[job] == WAIT:
+                promise = promised(state, row, job)
+            continue
+        kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
+        row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
+        beside = row[job] != WAIT and of.pool[row[job]] == promise.pool
+        if beside and _ends_s(state, np.array([job]), row[[job]])[0] > promise.in_s:
+            promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
+    return Decision(row)
 
-    def __init__(self, context: PolicyContext) -> None:
-        self.restart_s = context.restarts.pod_s
 
-    def decide(self, state: State) -> Decision:
-        """Start what fits until a job does not; then what keeps the promise to that one."""
-        of, room, row = state.configurations, FreeGpus.now(state), state.row.copy()
-        promise: Promise | None = None
-        for job in np.flatnonzero(state.waits).tolist():
-            if promise is None:
-                row[job] = room.take_row(of, state.request[job])
-                if row[job] == WAIT:
-                    promise = promised(state, row, job)
-                continue
-            kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
-            row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
-            beside = row[job] != WAIT and of.pool[row[job]] == promise.pool
-            if beside and _seconds(state, job, row[job]) > promise.in_s:
-                promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
-        return Decision(row)
+backfill = partial(Ruled, rule=start_around_promise, pods=True)
 
 
 def promised(state: State, row: IntArray, job: int) -> Promise:
@@ -81,17 +79,9 @@ def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
     of = state.configurations
     if of.pool[k] != promise.pool or of.block[k] <= promise.spare:
         return True
-    return _seconds(state, job, k) <= promise.in_s
-
-
-def _seconds(state: State, job: int, k: int) -> float:
-    """Return the seconds that a job takes in a row, from a start now."""
-    again_s = state.restart_s if state.ran[job] else 0.0
-    return float(state.remaining[job] / state.configurations.rate[k] + again_s)
+    return bool(_ends_s(state, np.array([job]), np.array([k]))[0] <= promise.in_s)
 
 
 def _ends_s(state: State, jobs: IntArray, rows: IntArray) -> FloatArray:
     """Seconds until jobs that run, or start now, end."""
-    begun = state.row[jobs] != WAIT
-    wait_s = np.where(begun, state.restarting_s[jobs], np.where(state.ran[jobs], state.restart_s, 0.0))
-    return np.asarray(state.remaining[jobs] / state.configurations.rate[rows] + wait_s)
+    return np.asarray(state.remaining[jobs] / state.configurations.rate[rows] + state.delay_s(jobs, rows))

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from wattsched.replay.jobs.bound.ascent import bounded
-from wattsched.replay.jobs.bound.clairvoyant import workload_of
+from wattsched.replay.jobs.bound.clairvoyant import parts_of
+from wattsched.replay.jobs.bound.workload import Workload
 from wattsched.replay.jobs.policies.elastic import useful
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, efficient, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
@@ -36,9 +37,9 @@ class Clairvoyant:
     def _plan(self) -> None:
         """Find the worth of each job's work, and what a joule costs in each slot and after the last."""
         context = self._context
-        workload = workload_of(context.trace, context.budget)
+        workload = Workload.of(**parts_of(context.trace, context.budget))
         plan = bounded(workload, context.least_price)
-        self._worth, self._begin_s = plan.found.worth, plan.relaxation.edge_s
+        self._worth, self._begin_s = plan.found.used.worth, plan.relaxation.edge_s
         self._joule_price = np.append(plan.relaxation.per_joule(plan.prices), context.least_price)
 
     def decide(self, state: State) -> Decision:

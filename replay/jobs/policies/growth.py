@@ -43,8 +43,8 @@ from wattsched.topology.arrays import IntArray
 class Kind:
     """Configurations of a kind of job by pool, small ones first.
 
-    `smallest` has the smallest of each pool, the fastest first; `least_gpu_s` is what a unit of work takes in
-    the most efficient one.
+    `place` has the place of each by pool and GPU count, `smallest` those of the smallest of each pool, the
+    fastest first; `least_gpu_s` is what a unit of work takes in the most efficient one.
     """
 
     row: list[int]
@@ -52,6 +52,7 @@ class Kind:
     block: list[int]
     gpus: list[int]
     rate: list[float]
+    place: dict[tuple[int, int], int]
     smallest: list[int]
     slowest: float
     least_gpu_s: float
@@ -64,13 +65,11 @@ class Kind:
         first = np.unique(pool, return_index=True)[1]
         first = first[np.argsort(-rate[first], kind="stable")]
         gpus = of.gpus[rows]
-        columns = (rows, pool, of.block[rows], gpus, rate, first, rate.min(), (gpus / rate).min())
-        return cls(*(column.tolist() for column in columns))
-
-    def index(self, pool: int, gpus: int) -> int:
-        """Configuration with so many GPUs of a pool, -1 if there is none."""
-        found = (k for k, held in enumerate(zip(self.pool, self.gpus, strict=True)) if held == (pool, gpus))
-        return next(found, WAIT)
+        row, pools, block, counts, rates, smallest = (
+            column.tolist() for column in (rows, pool, of.block[rows], gpus, rate, first)
+        )
+        place = {held: k for k, held in enumerate(zip(pools, counts, strict=True))}
+        return cls(row, pools, block, counts, rates, place, smallest, min(rates), float((gpus / rate).min()))
 
 
 @dataclass
@@ -135,7 +134,7 @@ class Snapshots:
         of = state.configurations
         mine = [self._kinds[kind] for kind in state.kind.tolist()]
         held = [
-            WAIT if row == WAIT else kind.index(int(of.pool[row]), int(of.gpus[row]))
+            WAIT if row == WAIT else kind.place.get((int(of.pool[row]), int(of.gpus[row])), WAIT)
             for kind, row in zip(mine, state.row.tolist(), strict=True)
         ]
         return Snapshot(

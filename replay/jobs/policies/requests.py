@@ -13,11 +13,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
-from wattsched.formulations.sharing.rules import fifo
+from wattsched.formulations.sharing import rules
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import IntArray
@@ -69,22 +70,26 @@ class FreeGpus:
         return WAIT
 
 
-class Fifo:
-    """Starts jobs in the order of arrival until one does not fit."""
+class Ruled:
+    """A rule without memory as a policy, whose restarts are of processes inside their pods, or of pods."""
 
-    def __init__(self, context: PolicyContext) -> None:
-        self.restart_s = context.restarts.pod_s
+    def __init__(
+        self, context: PolicyContext, rule: Callable[[State], Decision], *, pods: bool = False
+    ) -> None:
+        self.restart_s = context.restarts.pod_s if pods else context.restarts.process_s
+        self.decide = rule
 
-    def decide(self, state: State) -> Decision:
-        """Let the head of the line start as long as it finds a free block."""
-        room, row = FreeGpus.now(state), state.row.copy()
 
-        def start(job: int) -> bool:
-            row[job] = room.take_row(state.configurations, state.request[job])
-            return bool(row[job] != WAIT)
+def start_in_order(state: State) -> Decision:
+    """Let the head of the line start as long as it finds a free block."""
+    room, row = FreeGpus.now(state), state.row.copy()
 
-        fifo(np.flatnonzero(state.waits).tolist(), start)
-        return Decision(row)
+    def start(job: int) -> bool:
+        row[job] = room.take_row(state.configurations, state.request[job])
+        return bool(row[job] != WAIT)
+
+    rules.fifo(np.flatnonzero(state.waits).tolist(), start)
+    return Decision(row)
 
 
 def serve(state: State, order: Iterable[int]) -> IntArray:
@@ -101,29 +106,22 @@ def serve(state: State, order: Iterable[int]) -> IntArray:
     return row
 
 
-class Srtf:
-    """Serves jobs by the time that they would still take."""
-
-    def __init__(self, context: PolicyContext) -> None:
-        self.restart_s = context.restarts.process_s
-
-    def decide(self, state: State) -> Decision:
-        """Let the shortest jobs run."""
-        remaining_s = state.remaining / state.trace.requested_rate[state.jobs]
-        return Decision(serve(state, np.argsort(remaining_s, kind="stable").tolist()))
+def serve_shortest(state: State) -> Decision:
+    """Let those jobs run that would still take least time."""
+    remaining_s = state.remaining / state.trace.requested_rate[state.jobs]
+    return Decision(serve(state, np.argsort(remaining_s, kind="stable").tolist()))
 
 
-class Tiresias:
-    """Serves the queues one after the other, with preemption."""
+def serve_queues(state: State) -> Decision:
+    """Serve the first queue, then the second; decide again when a job changes queues."""
+    demoted = state.served_gpu_s >= THRESHOLD_GPU_S * (1 - 1e-9)
+    row = serve(state, np.argsort(demoted, kind="stable").tolist())
+    gpus = np.where(row == WAIT, 0, state.configurations.gpus[row])
+    rising = (gpus > 0) & ~demoted
+    left_s = (THRESHOLD_GPU_S - state.served_gpu_s[rising]) / gpus[rising]
+    return Decision(row, again_s=state.time_s + float(np.min(left_s, initial=np.inf)))
 
-    def __init__(self, context: PolicyContext) -> None:
-        self.restart_s = context.restarts.process_s
 
-    def decide(self, state: State) -> Decision:
-        """Serve the first queue, then the second; decide again when a job changes queues."""
-        demoted = state.served_gpu_s >= THRESHOLD_GPU_S * (1 - 1e-9)
-        row = serve(state, np.argsort(demoted, kind="stable").tolist())
-        gpus = np.where(row == WAIT, 0, state.configurations.gpus[row])
-        rising = (gpus > 0) & ~demoted
-        left_s = (THRESHOLD_GPU_S - state.served_gpu_s[rising]) / gpus[rising]
-        return Decision(row, again_s=state.time_s + float(np.min(left_s, initial=np.inf)))
+fifo = partial(Ruled, rule=start_in_order, pods=True)
+srtf = partial(Ruled, rule=serve_shortest)
+tiresias = partial(Ruled, rule=serve_queues)

@@ -115,12 +115,6 @@ class RoundOptions:
         return np.asarray(np.minimum.reduceat(gpu_s, self.start[:-1]))
 
     @property
-    def held_rate(self) -> FloatArray:
-        """Work per second of each job in the configuration that it has, 0 where it waits."""
-        row = self.state.row
-        return np.where(row == WAIT, 0.0, self.state.configurations.rate[row])
-
-    @property
     def counted_j(self) -> FloatArray:
         """Energy above that of idle GPUs within the round."""
         return self.busy_w * np.minimum(self.completion_s, self.round_s)

@@ -170,10 +170,10 @@ class Sizing:
         It counts the value of the work done, the mean draw above that of idle GPUs, restarts included, what
         the work takes in its most efficient configuration, and the price of stopping.
         """
-        share, job = useful(options), options.job
+        share, job, state = useful(options), options.job, options.state
         done, draw_w, value = options.rate * share, options.busy_w * share, values(options)
-        needed_w = self._least_j[options.state.kind[job]] * done
-        held = options.held_rate
+        needed_w = self._least_j[state.kind[job]] * done
+        held = np.where(state.waits, 0.0, state.configurations.rate[state.row])
         stop = value * held * np.minimum(1.0, STOP_S * held / options.work)
         return now * draw_w - later * needed_w - value[job] * done + np.where(options.waiting, stop[job], 0.0)
 

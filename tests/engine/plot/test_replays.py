@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.plot.replays import Scale, replay_figure
 from wattsched.plot.style import COLOURS, unit_of_time
-from wattsched.replay.jobs.accounts import means_over
+from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import policy_of
@@ -26,7 +26,7 @@ STEPS = st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.0, 9.0)), min_size=
 def test_means_keep_the_integral(steps: list[tuple[float, float]], width_s: float) -> None:
     ends = np.cumsum([seconds for seconds, _ in steps])
     times, values = np.append(0.0, ends[:-1]), np.array([value for _, value in steps])
-    edges, means = means_over(times, values, 0.0, float(ends[-1]), width_s)
+    edges, means = StepLog(times.tolist(), values.tolist()).means(0.0, float(ends[-1]), width_s)
     assert (edges[0], edges[-1]) == (0.0, ends[-1])
     assert np.all(np.diff(edges)[:-1] == pytest.approx(width_s))
     total = float(values @ np.diff(np.append(times, ends[-1])))
@@ -37,7 +37,7 @@ def test_means_keep_the_integral(steps: list[tuple[float, float]], width_s: floa
 
 
 def test_what_comes_before_the_first_time_is_zero() -> None:
-    edges, means = means_over(np.array([4.0]), np.array([8.0]), 0.0, 8.0, 8.0)
+    edges, means = StepLog([4.0], [8.0]).means(0.0, 8.0, 8.0)
     assert (edges.tolist(), means.tolist()) == ([0.0, 8.0], [4.0])
 
 

@@ -23,7 +23,7 @@ def test_grams_are_the_integral_of_the_intensity(
     ends = ends[(ends >= begin) & (ends <= begin + length)]
     middle = (ends[1:] + ends[:-1]) / 2
     here = np.maximum(np.searchsorted(times, middle, side="right") - 1, 0)
-    expected = float(np.diff(ends) @ carbon.g_per_kwh[here]) / 3.6e6
+    expected = float(np.diff(ends) @ carbon.values[here]) / 3.6e6
     grams = float(carbon.per_watt(begin, begin + length))
     assert grams == pytest.approx(expected, rel=1e-9, abs=1e-9)
 

@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
+from tests.strategies.replay import (
+    BASE_W,
+    BUSY_W,
+    IDLE_W,
+    cluster_of,
+    linear,
+    poisson_jobs,
+    trace_by_hand,
+    traces,
+)
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Carbon, Sleep
@@ -20,10 +29,10 @@ from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.sizing import Sizing
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import Replay, simulate
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 WAVES = Carbon(np.arange(0.0, 40_000.0, 300.0), 200.0 + 150.0 * np.cos(np.arange(134)))
-SUN = Carbon(WAVES.time_s, np.maximum(WAVES.g_per_kwh - 200.0, 0.0))
+SUN = Carbon(WAVES.time_s, np.maximum(WAVES.values - 200.0, 0.0))
 """Half of the time power costs nothing."""
 
 
@@ -79,7 +88,7 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     gpus = sum(int(pool.available.sum()) for pool in trace.pools)
     # Above the idle draw there is a share of what all GPUs could draw, at the dearest hour.
     watts = idle_w + share * gpus * (BUSY_W - IDLE_W)
-    amount = watts * period_s * float(per_kwh.g_per_kwh.max()) / J_PER_KWH
+    amount = watts * period_s * float(per_kwh.values.max()) / J_PER_KWH
     outcome = run(trace, name, Budget("carbon_g", amount, period_s, per_kwh, pacing), round_s, sleep)
     assert np.all(np.isfinite(outcome.jobs.end_s))
     assert outcome.jobs.done == pytest.approx(trace.work, rel=1e-9)

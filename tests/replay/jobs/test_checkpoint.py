@@ -8,6 +8,8 @@ import json
 import pickle
 import random
 import struct
+from base64 import b64decode, b64encode
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.strategies.replay import poisson_jobs
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing
-from wattsched.replay.jobs.checkpoint import Checkpoints, load, save
+from wattsched.replay.jobs.checkpoint import load, save
 from wattsched.replay.jobs.outcome import RECORDS, Outcome, csv_text, summary
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of_durations
 from wattsched.replays import Journal, _kept
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
@@ -105,13 +108,15 @@ def test_budgets_go_on(name: str, pacing: Pacing, tmp_path: Path) -> None:
     assert same(whole, ended(loaded(tmp_path / "file", replay(name, trace(n=6), budget))))
 
 
-def test_checkpoints_are_written_when_due(tmp_path: Path) -> None:
-    run, file = replay("fifo", trace()), tmp_path / "file"
-    run.step()
-    Checkpoints(file, 1000.0).keep(run)
-    assert not file.exists()
-    Checkpoints(file, 0.0).keep(run)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+@pytest.mark.parametrize(("every_s", "written"), [(1000.0, False), (0.0, True)])
+def test_checkpoints_are_written_when_due(every_s: float, written: bool, tmp_path: Path) -> None:
+    journal, seen = Journal(tmp_path, every_s), set[str]()
+    journal.file(replay("fifo", trace()), 0, "running").parent.mkdir()
+    _kept(
+        replay("fifo", trace()), 0, journal, lambda *_: seen.update(p.name for p in tmp_path.rglob("*-0.*"))
+    )
+    assert seen == ({"fifo-0.running"} if written else set())
+    assert [path.name for path in tmp_path.rglob("*-0.*")] == ["fifo-0.done"]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +135,9 @@ def test_what_a_policy_must_not_hold_is_named(held: Any, found: str, tmp_path: P
     assert not file.exists()
 
 
-def signed(head: bytes, state: object, arrays: bytes) -> bytes:
+def signed(head: bytes, state: object) -> bytes:
     """A file whose checksum is right, whatever is in it."""
-    body = json.dumps(state).encode() + b"\n" + arrays
+    body = json.dumps(state).encode()
     return json.dumps(json.loads(head) | {"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n" + body
 
 
@@ -146,15 +151,15 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         load(file, replay("gavel-max-min", trace()))
     old = json.dumps(json.loads(head) | {"format": "wattsched-checkpoint/5"}).encode()
     for content, fault in (
-        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/7'"),
+        (b"", "is not a checkpoint of the format 'wattsched-checkpoint/8'"),
         (b"[]\n" + body, "is not a checkpoint"),
         (b"[" * 100_000 + b"\n" + body, "is not a checkpoint"),
         (
             old + b"\n" + pickle.dumps(Bomb()),
             "'wattsched-checkpoint/5', which is not read any more",
         ),
-        (signed(head, [], b""), "is not of this replay: its 'replay' does not fit"),
-        (head.replace(b"wattsched-checkpoint/7", b"other"), "is not a checkpoint"),
+        (signed(head, []), "is not of this replay: its 'replay' does not fit"),
+        (head.replace(b"wattsched-checkpoint/8", b"other"), "is not a checkpoint"),
         (
             json.dumps(json.loads(head) | {"version": "0.0"}).encode() + b"\n",
             "is of another version: '0.0', not",
@@ -175,9 +180,11 @@ class Bomb:
 
 
 ODD: tuple[Any, ...] = (
-    None, True, -1, 10**30, 1e308, "x", [], {}, [1], {"float": "nan"}, {"array": ["f", [10**9], 0]},
-    {"array": ["O", [1], 0]}, {"object": {"__class__": "x"}}, {"object": {}}, {"list": [None]}, {"os": "x"},
-    {"random": [[1], None]}, {"block": [1]}, {"block": [-5, 3, 9]}, {"list": {"array": ["i", [3], 0]}},
+    None, True, -1, 10**30, 1e308, "x", [], {}, [1], {"float": "nan"}, {"array": ["f", [10**9], ""]},
+    {"array": ["O", [1], "AAAAAAAAAAA="]},
+    {"array": ["f", [-1], "AAAAAAAAAAA="]}, {"array": ["b", [1], "Ag=="]},
+    {"object": {"__class__": "x"}}, {"object": {}}, {"list": [None]}, {"os": "x"},
+    {"random": [[1], None]}, {"block": [1]}, {"block": [-5, 3, 9]}, {"list": {"array": ["i", [0], ""]}},
     {"dict": [[], [1]]},
 )  # fmt: skip
 
@@ -198,19 +205,25 @@ def test_hostile_files_are_refused_or_harmless(name: str, tmp_path: Path) -> Non
     file = journal.file(run, 0, "running")
     file.parent.mkdir()
     save(file, run)
-    head, state, arrays = file.read_bytes().split(b"\n", 2)
+    head, state = file.read_bytes().split(b"\n", 1)
     draw, told = random.Random(name), list[str]()
     for _ in range(60):
-        forged, bytes_ = json.loads(state), bytearray(arrays)
+        forged = json.loads(state)
         for _ in range(draw.choice((1, 1, 3))):
             inside, key = draw.choice(parts(forged))
             inside[key] = copy.deepcopy(draw.choice(ODD))
-        if draw.random() < 0.3:
-            at = draw.randrange(0, len(arrays) - 8, 8)
-            bytes_[at : at + 8] = draw.choice(
-                (draw.randbytes(8), struct.pack("q", -7), struct.pack("d", np.nan))
-            )
-        file.write_bytes(signed(head, forged, bytes(bytes_)))
+        arrays = [
+            inside["array"] for inside, key in parts(forged) if key == "array" and inside["array"] is not None
+        ]
+        if draw.random() < 0.3 and arrays:
+            array = draw.choice(arrays)
+            number = draw.choice((draw.randbytes(8), struct.pack("q", -7), struct.pack("d", np.nan)))
+            with suppress(TypeError, IndexError, ValueError):
+                content = bytearray(b64decode(array[2]))
+                at = draw.randrange(0, len(content), 8)
+                content[at : at + 8] = number
+                array[2] = b64encode(content).decode()
+        file.write_bytes(signed(head, forged))
         file.with_suffix(".done").unlink(missing_ok=True)
         try:
             outcome = _kept(replay(name, jobs), 0, journal, lambda *_: None)

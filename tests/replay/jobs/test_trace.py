@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import cluster_of, linear, trace_by_hand
+from tests.strategies.replay import cluster_of, linear, poisson_jobs, trace_by_hand
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.job_lists import read_itp
@@ -21,7 +21,7 @@ from wattsched.replay.jobs.outcome import summary
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import poisson_jobs, trace_of, trace_of_durations
+from wattsched.replay.jobs.trace import trace_of, trace_of_durations
 from wattsched.topology.cluster import Node
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from tests.benchmarks.conftest import load_script
 from wattsched.instances.generators.sharing import eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
+
+__all__ = ["load_script"]
 
 Streams = Callable[[int, int], tuple[SharingInstance, list[float]]]
 
@@ -34,3 +38,9 @@ def eaco_stream() -> Streams:
         return instance, np.cumsum(rng.exponential(2500.0, len(jobs))).tolist()
 
     return stream
+
+
+@pytest.fixture(scope="session")
+def bound(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    """The least energy of any policy."""
+    return load_script("sharing_bound")

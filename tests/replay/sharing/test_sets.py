@@ -11,11 +11,11 @@ from wattsched.formulations.sharing.data import patterns_of
 from wattsched.replay.sharing.sets import Sets
 
 
-def test_sets_are_the_patterns_of_the_instance(eaco_stream: Any) -> None:
+def test_sets_are_the_patterns_of_the_instance(bound: Any, eaco_stream: Any) -> None:
     instance, _ = eaco_stream(5, 0)
     sets, patterns = Sets(instance), patterns_of(instance)
     numbers = {classes: p for (_, classes), p in patterns.numbers.items()}
-    assert set(sets.admitted()) == set(numbers)
+    assert set(bound.admitted(sets)) == set(numbers)
     for classes, p in numbers.items():
         together = sets.of(classes)
         slots = slice(int(patterns.start[p]), int(patterns.start[p + 1]))
@@ -26,9 +26,9 @@ def test_sets_are_the_patterns_of_the_instance(eaco_stream: Any) -> None:
         assert together.slowdown >= 1
 
 
-def test_what_is_left_of_sets_is_reachable(eaco_stream: Any) -> None:
+def test_what_is_left_of_sets_is_reachable(bound: Any, eaco_stream: Any) -> None:
     sets = Sets(eaco_stream(5, 0)[0])
-    reachable = set(sets.reachable())
+    reachable = set(bound.reachable(sets))
     assert (1, 2, 3) in reachable
     assert not sets.of((1, 2, 3)).admitted
     for classes in reachable:

@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, job_of, linear, trace_by_hand, traces
+from tests.strategies.replay import (
+    BASE_W,
+    BUSY_W,
+    IDLE_W,
+    clairvoyant,
+    cluster_of,
+    job_of,
+    linear,
+    trace_by_hand,
+    traces,
+)
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
 from wattsched.replay.jobs.accounts import Carbon, Nodes, Sleep
-from wattsched.replay.jobs.bound.clairvoyant import Parts, bound_of, clairvoyant
+from wattsched.replay.jobs.bound.clairvoyant import Parts, bound_of
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.policies import SHARERS, names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext

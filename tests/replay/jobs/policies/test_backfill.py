@@ -11,7 +11,7 @@ from tests.strategies.effort import examples
 from tests.strategies.replay import cluster_of, job_of, trace_by_hand
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policies.backfill import Backfill, promised
+from wattsched.replay.jobs.policies.backfill import backfill, promised
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
@@ -51,16 +51,17 @@ def test_what_is_left_beside_the_promise_may_be_used_for_as_long_as_one_likes() 
     assert found["c"] == 100.0
 
 
-class Watched(Backfill):
+class Watched:
     """Backfilling that notes what it promises."""
 
     def __init__(self, context: PolicyContext) -> None:
-        super().__init__(context)
+        self._policy = backfill(context)
+        self.restart_s = self._policy.restart_s
         self.promises: dict[int, list[float]] = {}
 
     def decide(self, state: State) -> Decision:
         """Decide, and note when the first job that still waits could start."""
-        decision = super().decide(state)
+        decision = self._policy.decide(state)
         waits = np.flatnonzero(decision.row == WAIT)
         if len(waits):
             at_s = state.time_s + promised(state, decision.row, int(waits[0])).in_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.strategies.replay import IDLE_W
+from tests.strategies.replay import IDLE_W, poisson_jobs
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
@@ -14,7 +14,7 @@ from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.zeus import tuned, zeus_cost
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, poisson_jobs, trace_of, trace_of_durations
+from wattsched.replay.jobs.trace import Trace, trace_of, trace_of_durations
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 
