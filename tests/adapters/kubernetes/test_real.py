@@ -251,7 +251,7 @@ def test_a_watch_that_is_too_old_lists_anew(plane: Any, api: Api, submit: Submit
     watched = Watched(api, api.core.list_pod_for_all_namespaces, changed, {"stale": {}}, old)
     threading.Thread(target=watched.follow, args=(stop,), daemon=True).start()
     with changed:
-        assert changed.wait_for(lambda: watched.lists == 1 and watched.error is None, 20.0)
+        assert changed.wait_for(lambda: "stale" not in watched.objects and watched.error is None, 20.0)
     assert len(watched.objects) == 4
     stop.set()
 
