@@ -158,10 +158,7 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
     for column, ends, sign in (("start", samples.time_s, 1), ("end", _ends(samples), -1)):
         if not (cell := row.get(column, "")):
             continue
-        try:
-            moment = seconds_of(cell)
-        except ValueError as error:
-            raise ValueError(f"{place}, column '{column}': {error}") from None
+        moment = seconds_of(cell, f"{place}, column '{column}'")
         if np.isnan(samples.time_s[chosen]).any():
             raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
         chosen &= sign * (ends - moment) >= 0

@@ -136,6 +136,11 @@ def lines_of(text: str) -> Iterator[str]:
         begin = end + 1
 
 
+def cells_of(line: str) -> list[str]:
+    """Cells of a line, which commas separate, without blanks around them."""
+    return [cell.strip() for cell in line.split(",")]
+
+
 def reading(text: str, place: str, most: float, unit: str = "") -> float:
     """Number of a cell, with or without its unit; nan where it says that there is none.
 
@@ -159,7 +164,7 @@ def reading(text: str, place: str, most: float, unit: str = "") -> float:
     return number
 
 
-def seconds_of(text: str) -> float:
+def seconds_of(text: str, place: str) -> float:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; no zone means UTC.
 
     Raises
@@ -175,7 +180,7 @@ def seconds_of(text: str) -> float:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             told = "is no time, expected such as 2026/11/03 08:30:00.125 or seconds since 1970"
-            raise ValueError(f"{echo(text)} {told}") from None
+            raise ValueError(f"{place}: {echo(text)} {told}") from None
     if not math.isfinite(seconds):
-        raise ValueError(f"{echo(text)} is no time")
+        raise ValueError(f"{place}: {echo(text)} is no time")
     return seconds
