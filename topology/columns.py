@@ -172,34 +172,19 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     def numbers(self, field: str) -> FloatArray:
         """Column of a field that is a number, nan for none; shape (n_records,)."""
-        return np.asarray(self._filled(field, float))
+        return cast(FloatArray, self._column(field))
 
     def counts(self, field: str) -> IntArray:
         """Column of a field that is a count, 0 for none."""
-        return np.asarray(self._filled(field, np.int64))
+        return cast(IntArray, self._column(field))
 
     def flags(self, field: str) -> BoolArray:
         """Column of a field that is true or false."""
-        return np.asarray(self._filled(field, bool))
+        return cast(BoolArray, self._column(field))
 
     def coded(self, field: str) -> Coded:
         """Column of any other field."""
-        found = self.columns.get(field)
-        if isinstance(found, Coded):
-            return found
-        default = self.default(field)
-        return (
-            Coded(np.full(len(self), NONE), [])
-            if default is None
-            else Coded(np.zeros(len(self), np.int64), [default])
-        )
-
-    def _filled(self, field: str, dtype: Any) -> Any:
-        if field in self.columns:
-            return self.columns[field]
-        default = _defaults(type(self))[field]
-        none = 0 if dtype is np.int64 else np.nan
-        return np.full(len(self), none if default is None else default, dtype=dtype)
+        return cast(Coded, self._column(field))
 
     def without(self, field: str) -> BoolArray:
         """Return the mask of records without a value in a column, shape (n_records,)."""
@@ -247,10 +232,10 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         """Column of a field, with its default where there is none."""
         if field in self.columns:
             return self.columns[field]
-        if field in self.several:
-            return cast(Column, _stored(_form(type(self), field), []))
         default = None if (known := self.default(field)) is ... else known
-        return cast(Column, _stored(_form(type(self), field), [default] * len(self)))
+        entries = [] if field in self.several else [default]
+        column = _stored(_form(type(self), field), entries)
+        return _taken(column, np.zeros(len(self) * len(entries), dtype=np.int64))
 
     def take(self, places: IntArray) -> Self:
         """Some of the records."""
@@ -383,12 +368,7 @@ def _listed(form: str, column: Column) -> list[Any]:
 def _value(form: str, column: Column, j: int) -> Any:
     if isinstance(column, Coded):
         return column.at(j)
-    if isinstance(column, list):
-        return column[j]
-    value = column[j].item()
-    if form == "number":
-        return None if value != value else value
-    return value or None if form == "count" else value
+    return _listed(form, column[j : j + 1])[0]
 
 
 def _joined(parts: list[Column]) -> Column:
