@@ -84,7 +84,7 @@ class Allocation:
     migrated: IntArray
 
 
-def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy | None = None) -> Allocation:
+def allocate(pool: Pool, empty: Occupancy, requests: Requests) -> Allocation:
     """Place jobs on disjoint aligned blocks, moving few running jobs.
 
     A running job *stays* if its block contains all GPUs that it held, or if all GPUs that it gets were its
@@ -101,11 +101,9 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy |
     Parameters
     ----------
     pool : Pool
-    free : bool array, shape (n_gpus,)
-        True where these jobs may be placed, hence also where they run now. Unavailable GPUs are left out.
+    empty : Occupancy
+        Free where these jobs may be placed, hence also where they run now; it stays as it is.
     requests : Requests
-    empty : Occupancy, optional
-        The same as `free` and what is available, where that is known; it stays as it is.
 
     Raises
     ------
@@ -113,8 +111,6 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy |
         If the jobs do not fit together, or a request contradicts itself or another one.
     """
     _check(pool, requests)
-    if empty is None:
-        empty = Occupancy(pool.blocks, np.asarray(free, dtype=bool) & pool.available)
     _check_fit(pool, empty, requests)
     places = _Places(pool, empty, requests)
     by_size = stable_order(requests.level)

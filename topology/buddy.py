@@ -113,22 +113,12 @@ def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     ValueError
         If a size is not a power of two.
     """
-    asked = np.asarray(sizes, dtype=np.int64).reshape(-1)
-    if len(asked) == 0:
-        return True
-    levels = np.frexp(asked.astype(np.float64))[1] - 1
-    wrong = (asked < 1) | (np.left_shift(np.int64(1), np.maximum(levels, 0).astype(np.int64)) != asked)
-    if wrong.any():
-        raise ValueError(f"block sizes must be powers of two, not {asked[wrong][0]}")
-    return levels.max() < len(free_gpus) and bool(np.all(demand_by_level(asked, len(free_gpus)) <= free_gpus))
-
-
-def demand_by_level(sizes: ArrayLike, n_levels: int) -> IntArray:
-    """GPUs that jobs of these block sizes ask for, in blocks of each level's size or more."""
     asked = np.asarray(sizes, dtype=np.int64)
-    levels = np.frexp(asked.astype(np.float64))[1] - 1
-    by_level = np.bincount(levels, weights=asked, minlength=n_levels).astype(np.int64)
-    return np.cumsum(by_level[::-1])[::-1]
+    if (wrong := asked[(asked < 1) | (asked & asked - 1 != 0)]).size:
+        raise ValueError(f"block sizes must be powers of two, not {wrong[0]}")
+    least = 1 << np.arange(len(free_gpus) + 1)
+    demand = np.where(asked >= least[:, None], asked, 0).sum(axis=1)
+    return bool((demand <= np.append(free_gpus, 0)).all())  # beyond the largest block nothing is free
 
 
 class Occupancy:

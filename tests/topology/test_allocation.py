@@ -154,7 +154,7 @@ def test_migrations_are_close_to_the_least(
         if full and pool.n_gpus < 12:
             continue
         usable, requests = random_round(rng, pool, growth, full)
-        result = allocate(pool, usable, requests_of(requests))
+        result = allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
         assert_valid(pool, usable, requests, result)
         least = least_migrations(pool, usable, requests)
         ours = len(result.migrated)
@@ -175,7 +175,7 @@ def test_migrations_are_close_to_the_least(
 def test_growing_and_shrinking_jobs_keep_their_gpus() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
     requests = [Asked(4, 4, (2, 3)), Asked(2, 2, (8, 9, 10, 11)), Asked(4, 3, (5,))]
-    result = allocate(pool, pool.available, requests_of(requests))
+    result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
     assert result.migrated.tolist() == []
     assert positions_of(requests, result) == [[0, 1, 2, 3], [8, 9], [4, 5, 6]]
 
@@ -184,7 +184,7 @@ def test_new_jobs_take_the_smallest_free_block() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
     free = np.ones(16, dtype=bool)
     free[[8, 12, 13]] = False
-    result = allocate(pool, free, Requests.of([1, 1, 2], [1, 1, 2]))
+    result = allocate(pool, Occupancy(pool.blocks, free), Requests.of([1, 1, 2], [1, 1, 2]))
     assert result.start.tolist() == [9, 14, 10]
 
 
@@ -203,10 +203,10 @@ def test_jobs_that_start_are_placed_if_and_only_if_they_fit(random_cluster: Clus
         sizes = [r.size for r in requests]
         if not fits(sizes, free_by_level(pool.blocks, usable)):
             with pytest.raises(ValueError, match="are free in such blocks"):
-                allocate(pool, usable, requests_of(requests))
+                allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
             continue
         fitting += 1
-        result = allocate(pool, usable, requests_of(requests))
+        result = allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
         assert_valid(pool, usable, requests, result)
         assert result.start.tolist() == one_by_one(pool, usable, sizes)
         before = Occupancy(pool.blocks, usable)
@@ -235,7 +235,7 @@ def test_faulty_requests_are_told() -> None:
         ([Asked(8, 8), Asked(8, 5)], "blocks of 8 GPUs or more ask for 16 GPUs, 0 are"),
     ):
         with pytest.raises(ValueError, match=message):
-            allocate(pool, pool.available, requests_of(requests))
+            allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
 
 
 def test_a_hundred_thousand_gpus_take_seconds() -> None:
@@ -255,5 +255,5 @@ def test_a_hundred_thousand_gpus_take_seconds() -> None:
     while not fits([r.size for r in requests] + [16_384], room):
         requests.pop(rng.randrange(len(requests)))
     requests.append(Asked(16_384, 16_384))
-    result = allocate(pool, pool.available, requests_of(requests))
+    result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
     assert_disjoint(requests, result)

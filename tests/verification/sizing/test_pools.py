@@ -44,7 +44,7 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
         for node in (node for node in cluster.nodes if node.name in pool.nodes):
             for gpu in range(node.gpus):
                 (number,) = places.gpus({node.name: [gpu]})
-                assert places.position[number] == pool.position(node.name, gpu)
+                assert places.position[number] == pool.positions([node.name], np.array([0]), np.array([gpu]))
                 assert places.available[number] == (gpu not in node.unavailable)
 
 
