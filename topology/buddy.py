@@ -62,42 +62,6 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
     return 1 << (int(gpus) - 1).bit_length()
 
 
-def _by_level(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
-    """Build for every level the mask of aligned blocks that are entirely free.
-
-    Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
-    structural blocks of at least that size; being sorted, they are a prefix of the line.
-    """
-    sizes, level = blocks[:, 1], np.arange(1, int(blocks[0, 1]).bit_length())
-    n_blocks = np.searchsorted(-sizes, -(1 << level), side="right")
-    halves = np.cumsum(sizes)[n_blocks - 1] >> level - 1
-    levels = [free]
-    for covered in halves.tolist():
-        levels.append(levels[-1][:covered:2] & levels[-1][1:covered:2])
-    return levels
-
-
-def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
-    """GPUs in entirely free aligned blocks, by level: the right-hand sides of the buddy rows.
-
-    Parameters
-    ----------
-    blocks : int array, shape (n_blocks, 2)
-        Start and size of the structural blocks as in `Pool.blocks`.
-    free : bool array, shape (n_gpus,)
-        True where a job may be placed.
-
-    Returns
-    -------
-    int array, shape (n_levels,)
-        F[k], GPUs in free aligned blocks of size ``2**k``; the last level is the largest structural block.
-    """
-    if len(free) != int(blocks[:, 1].sum()):
-        raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
-    whole = _by_level(blocks, np.asarray(free, dtype=bool))
-    return np.array([np.count_nonzero(w) << k for k, w in enumerate(whole)], dtype=np.int64)
-
-
 def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     """True if jobs of these sizes can be placed together, by the theorem above.
 
@@ -106,7 +70,7 @@ def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     sizes : int array, shape (n_jobs,)
         Powers of two (`block_size`).
     free_gpus : int array, shape (n_levels,)
-        F, from `free_by_level`.
+        F, from `Occupancy.free_gpus`.
 
     Raises
     ------
@@ -129,10 +93,17 @@ class Occupancy:
     blocks : int array, shape (n_blocks, 2)
         Start and size of the structural blocks as in `Pool.blocks`.
     free : bool array, shape (n_gpus,)
+        True where a job may be placed.
     """
 
     def __init__(self, blocks: IntArray, free: BoolArray) -> None:
-        whole = _by_level(blocks, free)
+        # Level k covers the structural blocks of at least 2^k GPUs; being sorted, they begin the line.
+        sizes, above = blocks[:, 1], np.arange(1, int(blocks[0, 1]).bit_length())
+        n_blocks = np.searchsorted(-sizes, -(1 << above), side="right")
+        halves = np.cumsum(sizes)[n_blocks - 1] >> above - 1
+        whole = [free]
+        for covered in halves.tolist():
+            whole.append(whole[-1][:covered:2] & whole[-1][1:covered:2])
         self._size = [len(level) for level in whole]
         # Level by level, that of 2^k from `_at[k]` on: entry i is of the block that starts at i 2^k.
         self._at = [0, *accumulate(self._size)]
@@ -158,7 +129,7 @@ class Occupancy:
 
     @property
     def free_gpus(self) -> IntArray:
-        """F of `topology.buddy`: GPUs in entirely free blocks of each level, shape (n_levels,)."""
+        """F, the right-hand sides of the buddy rows: GPUs in free blocks of each level, shape (n_levels,)."""
         return np.array(self._free, dtype=np.int64)
 
     def lacks(self, level: int, demand: int) -> int:

@@ -19,7 +19,7 @@ from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.traces.recorded import TraceJob, busiest_s, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, starts_of
 from wattsched.topology.allocation import Requests, allocate
-from wattsched.topology.buddy import Occupancy, block_size, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
@@ -150,7 +150,7 @@ def _serve(
     pools: tuple[Pool, ...], roster: Roster, names: list[str], starts: list[Start]
 ) -> dict[str, Placement]:
     """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
-    free = [free_by_level(pool.blocks, pool.available) for pool in pools]
+    free = [Occupancy(pool.blocks, pool.available).free_gpus for pool in pools]
     served: list[list[tuple[str, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
         size = block_size(wanted.gpus)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wattsched.topology.allocation import Allocation, Requests, allocate, place_largest_first
-from wattsched.topology.buddy import Occupancy, block_size, fits, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size, fits
 from wattsched.topology.cluster import Cluster, GpuType, Node
 from wattsched.topology.pools import Pool, pools_of
 
@@ -70,7 +70,7 @@ def random_round(rng: random.Random, pool: Pool, growth: float, full: bool) -> t
             if rng.random() < growth:
                 wanted = min(pool.largest_block, rng.choice([max(1, gpus // 2), gpus + 1, gpus * 2]))
             requests.append(Asked(block_size(wanted), wanted, tuple(range(start, start + gpus))))
-    room = free_by_level(pool.blocks, usable)
+    room = Occupancy(pool.blocks, usable).free_gpus
     while not fits([r.size for r in requests], room):
         requests.pop()
     for _ in range(12 if full else 3):
@@ -125,7 +125,7 @@ def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Asked]) -> i
             return
         if i == len(running):
             rest = [r.size for r in moved] + [r.size for r in requests if not r.held]
-            if fits(rest, free_by_level(pool.blocks, free)):
+            if fits(rest, Occupancy(pool.blocks, free).free_gpus):
                 best = len(moved)
             return
         r = running[i]
@@ -201,7 +201,7 @@ def test_jobs_that_start_are_placed_if_and_only_if_they_fit(random_cluster: Clus
             left -= block_size(gpus[-1])
         requests = [Asked(block_size(g), g) for g in gpus]
         sizes = [r.size for r in requests]
-        if not fits(sizes, free_by_level(pool.blocks, usable)):
+        if not fits(sizes, Occupancy(pool.blocks, usable).free_gpus):
             with pytest.raises(ValueError, match="are free in such blocks"):
                 allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
             continue
@@ -251,7 +251,7 @@ def test_a_hundred_thousand_gpus_take_seconds() -> None:
         size = rng.choice([held, held, max(1, held // 2), held * 2])
         requests.append(Asked(size, size, tuple(range(start, start + held))))
         start += held
-    room = free_by_level(pool.blocks, pool.available)
+    room = Occupancy(pool.blocks, pool.available).free_gpus
     while not fits([r.size for r in requests] + [16_384], room):
         requests.pop(rng.randrange(len(requests)))
     requests.append(Asked(16_384, 16_384))
