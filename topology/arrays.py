@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,21 @@ def _numbered(column: Any) -> tuple[IntArray, int]:
     else:
         values, number = np.unique(column, return_inverse=True)
     return number, len(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Base of dataclasses whose fields are arrays of one length."""
+
+    def take(self, rows: IntArray | BoolArray) -> Self:
+        """Some of the rows, by their places or a mask."""
+        return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Rows of one after the other."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Rows:

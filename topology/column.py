@@ -173,13 +173,16 @@ def few_of(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
     return [*(end.item() for end in ends), *([None] if len(found) < len(values) else [])]
 
 
+DTYPES = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
+"""Form of a column of numbers to the type that it is stored as."""
+
+
 def stored_array(form: str, values: FloatArray | IntArray | Coded, read: list[Any]) -> Column:
     """Column of an array; of what is coded the values as they were `read`, models for objects."""
     if isinstance(values, Coded):
         return Coded(values.codes, read[: len(values.values)])
-    dtypes = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
     found = np.nan_to_num(values) if form == "count" and values.dtype.kind == "f" else values
-    return found.astype(dtypes[form], copy=False)
+    return found.astype(DTYPES[form], copy=False)
 
 
 def as_list(values: Any) -> Any:

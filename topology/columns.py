@@ -28,6 +28,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import (
+    DTYPES,
     NONE,
     Coded,
     Column,
@@ -344,18 +345,10 @@ def _plain_types(annotation: Any) -> set[Any]:
 def _stored(form: str, values: Sequence[Any]) -> Any:
     if isinstance(values, RecordColumns):
         return values
-    match form:
-        case "number":
-            return np.array(values, dtype=float)  # None becomes nan
-        case "whole":
-            return np.array(values, dtype=np.int64)
-        case "count":
-            return np.array([value or 0 for value in values], dtype=np.int64)
-        case "flag":
-            return np.array(values, dtype=bool)
-        case "name":
-            return list(values)
-    return Coded.of(values)
+    if form in ("name", "coded"):
+        return list(values) if form == "name" else Coded.of(values)
+    known = [value or 0 for value in values] if form == "count" else values
+    return np.array(known, dtype=DTYPES[form])  # None becomes nan
 
 
 def _listed(form: str, column: Column) -> list[Any]:
