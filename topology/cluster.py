@@ -204,13 +204,15 @@ class Cluster(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         nodes, groups, parents = self.node_columns(), self.group_columns(), self.parents()
+        gpus = int(nodes.counts("gpus").sum())
         circle = loop(parents) if len(top_down(parents)) < len(parents) else []
         faults = [
             *_duplicate_names(nodes, groups, self.power_domains),
             *_unknown_references(self, nodes, groups),
             *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
             *_bad_gpu_indices(nodes),
-            *_too_many_gpus(nodes),
+            # Pools lay every GPU on a line.
+            *([f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
         if faults or (faults := _unequal_labels(self, nodes)):
@@ -340,12 +342,6 @@ def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
         yield f"node '{names[i]}' lists an unavailable GPU twice: {g}"
     for k in np.flatnonzero(gpu >= gpus[node]).tolist():
         yield f"node '{names[node[k]]}' has no GPU {gpu[k]}, it has {gpus[node[k]]}"
-
-
-def _too_many_gpus(nodes: NodeColumns) -> Iterator[str]:
-    """Pools lay every GPU on a line."""
-    if (gpus := int(nodes.counts("gpus").sum())) > MOST_GPUS:
-        yield f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"
 
 
 def _unequal_labels(cluster: Cluster, nodes: NodeColumns) -> list[str]:
