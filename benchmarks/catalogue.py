@@ -20,12 +20,7 @@ import today
 
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements, read_measurements
-from wattsched.perfmodels.power import (
-    FrequencyModel,
-    PowerModel,
-    fit_memory_bound_share,
-    fit_power_frequency,
-)
+from wattsched.perfmodels.power import FrequencyModel, PowerModel, fit_power_frequency
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput, fit_noise_scale
 
@@ -348,6 +343,14 @@ def stage_tables(data: Path, gpu: str) -> pd.DataFrame:
     return pd.concat(
         [pd.read_csv(folder / f"{model}+{gpu}_bf16.csv").assign(model=model) for model in models]
     )
+
+
+def fit_memory_bound_share(relative_frequency: np.ndarray, slowdown: pd.Series) -> float:
+    """Fit a of ``slowdown = a + (1 - a) / x`` by least squares, between 0 and 1."""
+    stretch = 1.0 / relative_frequency - 1.0
+    measured = slowdown - 1.0
+    clock_bound = float(np.sum(stretch * measured) / np.sum(stretch**2)) if np.any(stretch > 0) else 1.0
+    return float(np.clip(1.0 - clock_bound, 0.0, 1.0))
 
 
 def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel]:

@@ -136,8 +136,7 @@ def fit_profile(
             raise ValueError(f"{name}: must be at least {least}, got {value}")
     if samples_per_epoch is not None and not 0 < samples_per_epoch < np.inf:
         raise ValueError(f"samples_per_epoch: must be above 0 and finite, got {samples_per_epoch}")
-    m, runs, notes = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch)
-    source = source or _source(measurements, jobs)
+    m, runs, notes, read_from = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch)
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
         m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
@@ -169,7 +168,7 @@ def fit_profile(
         default_batch=int(batches[len(batches) // 2]),
         max_local_batch=max(1, int(np.floor(m.local_batch.max()))),
         gpu_counts=[int(k) for k in np.unique(m.gpus)],
-        source=source,
+        source=source or read_from,
     )
     iteration = profile.iteration(m.gpus, m.nodes, m.local_batch, m.frequency_mhz, m.power_limit_w)
     power_w = np.broadcast_to(iteration.gpu_power_w, m.gpus.shape)
@@ -200,31 +199,28 @@ def _read(
     gpus_per_node: int,
     where: Mapping[str, str] | None,
     samples_per_epoch: float | None,
-) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...]]:
-    """Measurements of whatever they are given as; of logs the runs, and what was left out."""
+) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...], str]:
+    """Measurements of whatever they are given as; of logs the runs, and what was left out; their source."""
     if isinstance(measurements, Measurements):
         if jobs is not None:
             raise ValueError("`jobs` goes with logs, not with measurements in memory")
-        return measurements, (), ()
+        return measurements, (), (), ""
     files = [measurements] if isinstance(measurements, str | Path) else list(measurements)
     if not files:
         raise ValueError("measurements: name one file at least")
     if jobs is not None:
         m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where)
-        return m, found.runs, found.notes
+        return m, found.runs, found.notes, _source(*files, jobs)
     if len(files) > 1:
         raise ValueError(f"{len(files)} files are given, which can only be logs: give `jobs`, their table")
     m = read_measurements(
         files[0], gpus_per_node=gpus_per_node, where=where, samples_per_epoch=samples_per_epoch
     )
-    return m, (), ()
+    return m, (), (), _source(*files)
 
 
-def _source(measurements: str | Path | Sequence[str | Path] | Measurements, jobs: str | Path | None) -> str:
-    if isinstance(measurements, Measurements):
-        return ""
-    files = [measurements] if isinstance(measurements, str | Path) else list(measurements)
-    return f"fitted to {listed((Path(file).name for file in (*files, *([jobs] if jobs else []))), '')}"
+def _source(*files: str | Path) -> str:
+    return f"fitted to {listed((Path(file).name for file in files), '')}"
 
 
 def _too_few(m: Measurements, timed: Measurements, folds: int) -> str:

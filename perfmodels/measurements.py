@@ -133,8 +133,7 @@ def read_measurements(
         If the file cannot be opened.
     """
     _require_no_log(path)
-    header, rows = _chosen(path, where)
-    return _measured(path, header, rows, gpus_per_node, samples_per_epoch)
+    return _measured(path, _chosen(path, where), gpus_per_node, samples_per_epoch)
 
 
 def read_logged(
@@ -173,11 +172,10 @@ def read_logged(
         If a file cannot be opened.
     """
     samples = Samples.joined([read_log(log) for log in logs])
-    _, rows = _chosen(jobs, where)
-    found = completed(rows, samples, str(jobs))
+    found = completed(_chosen(jobs, where), samples, str(jobs))
     header = list(dict.fromkeys(name for _, row in found.rows for name in row))
     cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
-    return _measured(jobs, header, cells, gpus_per_node, None, found.notes), found
+    return _measured(jobs, cells, gpus_per_node, None, found.notes), found
 
 
 def _require_no_log(path: str | Path) -> None:
@@ -191,8 +189,8 @@ def _require_no_log(path: str | Path) -> None:
         raise ValueError(f"{path} is a log of {log.name}: give `jobs`, the table of its jobs, {wanted}")
 
 
-def _chosen(path: str | Path, where: Mapping[str, str] | None) -> tuple[list[str], list[tuple[int, Row]]]:
-    """Header of a table, and its rows with their line numbers, of one workload."""
+def _chosen(path: str | Path, where: Mapping[str, str] | None) -> list[tuple[int, Row]]:
+    """Rows of a table with their line numbers, of one workload."""
     header, rows = _rows(path)
     for column, value in (where or {}).items():
         if column not in header:
@@ -205,31 +203,28 @@ def _chosen(path: str | Path, where: Mapping[str, str] | None) -> tuple[list[str
         if column in header and len(values := sorted({row[column] for _, row in rows})) > 1:
             several = f"has several workloads ({listed(values, '')}): choose one"
             raise ValueError(f"{path}: the column '{column}' {several}")
-    return header, rows
+    return rows
 
 
 def _measured(
     path: str | Path,
-    header: list[str],
     rows: list[tuple[int, Row]],
     gpus_per_node: int,
     samples_per_epoch: float | None,
     notes: Sequence[str] = (),
 ) -> Measurements:
+    header = rows[0][1] if rows else {}
     counts = [name for name in header if name.isdecimal()]
     if counts and "batch_size" in header:
         rows = _unfold(rows, counts)
-        header = ["gpus", "batch_size", "iterations_per_s"]
     elif "placement" in header:
         rows = [(line, _with_placement(path, line, row)) for line, row in rows]
-        header = [*header, "gpus", "nodes"]
     elif "gpus" not in header and "time_per_epoch_s" in header:
         rows = [(line, {**row, "gpus": "1"}) for line, row in rows]
-        header = [*header, "gpus"]
     if len(rows) < 2:
         found = f"{len(rows)} measurement{'s'[: len(rows) != 1]}"
         raise ValueError("; ".join([f"{path} has {found}, a fit needs 2 or more", *notes]))
-    columns = {name: _numbers(path, rows, name) for name in header if name in NUMBERS}
+    columns = {name: _numbers(path, rows, name) for name in rows[0][1] if name in NUMBERS}
     if "time_per_epoch_s" in columns and samples_per_epoch is None:
         samples_per_epoch = SAMPLES_PER_EPOCH.get(rows[0][1].get("dataset", ""))
         if samples_per_epoch is None:

@@ -7,13 +7,13 @@ its cores is. All numbers are data sheet values in whole watts, so that sums are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import IntArray, Table
 
 Nodes = IntArray | slice
 
@@ -74,8 +74,8 @@ CPU_OF_GPU = {
 """CPU that the provider's public instances with this GPU have: PWR's mapping, unused in its experiments."""
 
 
-@dataclass(frozen=True)
-class NodePower:
+@dataclass(frozen=True, eq=False)
+class NodePower(Table):
     """Power of N nodes as a function of their free GPUs and free vCPUs.
 
     Every array has one entry per node; build it with `node_power`.
@@ -99,10 +99,6 @@ class NodePower:
     package_cores: IntArray
     package_idle_w: IntArray
     package_full_w: IntArray
-
-    def take(self, nodes: IntArray) -> NodePower:
-        """Power of the nodes at these positions, in this order."""
-        return NodePower(*(getattr(self, field.name)[nodes] for field in fields(self)))
 
     @cached_property
     def packages(self) -> IntArray:

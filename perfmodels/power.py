@@ -254,14 +254,6 @@ def fit_power_frequency(
     return PowerModel(static_w=static_w, dynamic_w=dynamic_w, exponent=exponent, sync_w=sync_w)
 
 
-def fit_memory_bound_share(relative_frequency: ArrayLike, slowdown: ArrayLike) -> float:
-    """Fit a of ``slowdown = a + (1 - a) / x`` by least squares, between 0 and 1."""
-    stretch = 1.0 / np.asarray(relative_frequency, dtype=float) - 1.0
-    measured = np.asarray(slowdown, dtype=float) - 1.0
-    clock_bound = float(np.sum(stretch * measured) / np.sum(stretch**2)) if np.any(stretch > 0) else 1.0
-    return float(np.clip(1.0 - clock_bound, 0.0, 1.0))
-
-
 def fit_power_limits(
     local_batch: ArrayLike,
     power_limit_w: ArrayLike,

@@ -284,11 +284,7 @@ class Profile(Strict):
             For a setting outside the profile's range.
         """
         counts, batches, settings = self._choices(
-            gpu_counts=gpu_counts,
-            batch_sizes=batch_sizes,
-            frequencies_mhz=frequencies_mhz,
-            power_limits_w=power_limits_w,
-            max_power_w=max_power_w,
+            gpu_counts, batch_sizes, frequencies_mhz, power_limits_w, max_power_w
         )
         fits = (batches >= counts[:, None]) & (batches <= counts[:, None] * self.max_local_batch)
         count, batch_index = np.nonzero(fits)
@@ -313,7 +309,6 @@ class Profile(Strict):
 
     def _choices(
         self,
-        *,
         gpu_counts: Sequence[int] | None = None,
         batch_sizes: Sequence[int] | None = None,
         frequencies_mhz: Sequence[float] | None = None,

@@ -18,9 +18,6 @@ from wattsched.topology.pools import Pool
 NOWHERE = -1
 """Start of the block of a job that has none yet."""
 
-# Up to so many blocks are taken sooner one by one than with all that there are.
-_FEW = 40
-
 
 @dataclass(frozen=True, eq=False)
 class Requests:
@@ -87,7 +84,7 @@ class Allocation:
     migrated: IntArray
 
 
-def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy | None = None) -> Allocation:
+def allocate(pool: Pool, empty: Occupancy, requests: Requests) -> Allocation:
     """Place jobs on disjoint aligned blocks, moving few running jobs.
 
     A running job *stays* if its block contains all GPUs that it held, or if all GPUs that it gets were its
@@ -104,11 +101,9 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy |
     Parameters
     ----------
     pool : Pool
-    free : bool array, shape (n_gpus,)
-        True where these jobs may be placed, hence also where they run now. Unavailable GPUs are left out.
+    empty : Occupancy
+        Free where these jobs may be placed, hence also where they run now; it stays as it is.
     requests : Requests
-    empty : Occupancy, optional
-        The same as `free` and what is available, where that is known; it stays as it is.
 
     Raises
     ------
@@ -116,8 +111,6 @@ def allocate(pool: Pool, free: BoolArray, requests: Requests, empty: Occupancy |
         If the jobs do not fit together, or a request contradicts itself or another one.
     """
     _check(pool, requests)
-    if empty is None:
-        empty = Occupancy(pool.blocks, np.asarray(free, dtype=bool) & pool.available)
     _check_fit(pool, empty, requests)
     places = _Places(pool, empty, requests)
     by_size = stable_order(requests.level)
@@ -215,14 +208,8 @@ class _Places:
     def left(self) -> Occupancy:
         """Occupancy of the pool once the uncontested jobs stay where they are."""
         jobs, start = self.uncontested
-        size = self.requests.size[jobs]
-        if len(jobs) <= _FEW:
-            occupancy = self._empty.copy()
-            for one, gpus in zip(start.tolist(), size.tolist(), strict=True):
-                occupancy.take(one, gpus)
-            return occupancy
         free = self._empty.free.copy()
-        free[ranges(start, size)] = False
+        free[ranges(start, self.requests.size[jobs])] = False
         return Occupancy(self.pool.blocks, free)
 
 
@@ -355,38 +342,21 @@ def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
 
 
 def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
-    """GPUs that the jobs use of their blocks: their own ones first."""
-    holder, level, gpus = requests.holder, requests.level, requests.gpus
-    inside = requests.held >> level[holder] << level[holder] == start[holder]
-    n_own = np.bincount(holder[inside], minlength=len(requests))
-    # Most have either all of their block that they use, or nothing.
-    same, new = n_own == gpus, n_own == 0
-    job = np.repeat(np.arange(len(requests)), gpus)
-    position = np.empty(len(job), dtype=np.int64)
-    position[same[job]] = requests.held[inside & same[holder]]
-    position[new[job]] = ranges(start[new], gpus[new])
-    others = np.flatnonzero(~same & ~new)
-    if len(others):
-        position[~(same | new)[job]] = _own_first(pool, requests, start, others)
-    kept = np.minimum(n_own, gpus)
-    stayed = (kept == requests.n_held) | (kept == gpus)
-    return Allocation(start, position, np.flatnonzero((requests.n_held > 0) & ~stayed))
-
-
-def _own_first(pool: Pool, requests: Requests, start: IntArray, some: IntArray) -> IntArray:
-    """GPUs that some of the jobs use, job by job: their own ones of their block, then the first others."""
+    """GPUs that the jobs use of their blocks: their own ones first, then the first others."""
     holder_of = np.full(pool.n_gpus, NOWHERE)
     holder_of[requests.held] = requests.holder
-    size = requests.size[some]
-    first, job = np.cumsum(size) - size, np.repeat(np.arange(len(some)), size)
-    block = ranges(start[some], size)
-    own = holder_of[block] == some[job]
+    size, gpus = requests.size, requests.gpus
+    first, job = np.cumsum(size) - size, np.repeat(np.arange(len(size)), size)
+    block = ranges(start, size)
+    own = holder_of[block] == job
     own_before = _before(own)
     earlier_own = own_before[:-1] - own_before[first][job]
     earlier = np.arange(len(block)) - first[job]
     n_own = own_before[first + size] - own_before[first]
-    used = np.where(own, earlier_own, n_own[job] + earlier - earlier_own) < requests.gpus[some][job]
-    return np.asarray(block[used])
+    used = np.where(own, earlier_own, n_own[job] + earlier - earlier_own) < gpus[job]
+    kept = np.minimum(n_own, gpus)
+    stayed = (kept == requests.n_held) | (kept == gpus)
+    return Allocation(start, block[used], np.flatnonzero((requests.n_held > 0) & ~stayed))
 
 
 def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-# Of so few rows those of Python are sooner compared.
-_FEW = 200
 # Up to so many times as many numbers are sooner counted than sorted.
 _FEW_VALUES = 4
-
-# Among so many rows a table finds sooner than a search by halves.
-_MANY = 2_000
 
 # A multiplier that spreads bits, of MMIX's generator (Knuth, "The Art of Computer Programming", 3.3.4).
 _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
@@ -72,11 +68,6 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
     kind : int array, shape (n_rows,)
         Kind of each row.
     """
-    if len(columns[0]) <= _FEW:
-        seen: dict[tuple[float, ...], int] = {}
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
-        return np.unique(kinds, return_index=True)[1], kinds
     code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         number, many = _numbered(column)
@@ -94,12 +85,27 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
 
 def _numbered(column: Any) -> tuple[IntArray, int]:
     """Numbers from 0 on, equal ones for equal values, in their order; and how many these are."""
-    least = int(column.min()) if column.dtype.kind == "i" else 0
-    if column.dtype.kind != "i" or column.max() - least > _FEW_VALUES * len(column):
+    least, most = column.min(initial=0), column.max(initial=0)
+    if column.dtype.kind == "i" and most - least <= _FEW_VALUES * len(column):
+        values, number = occurring(column - least, int(most - least) + 1)
+    else:
         values, number = np.unique(column, return_inverse=True)
-        return number, len(values)
-    values, number = occurring(column - least, int(column.max()) - least + 1)
     return number, len(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Base of dataclasses whose fields are arrays of one length."""
+
+    def take(self, rows: IntArray | BoolArray) -> Self:
+        """Some of the rows, by their places or a mask."""
+        return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Rows of one after the other."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Rows:
@@ -128,7 +134,6 @@ class Rows:
         # How many rows are equal from the first one of them on.
         self._many = np.zeros(len(code), dtype=np.int64)
         self._many[starts] = size
-        self._place = self._table(starts)
 
     def _codes(self, known: list[FloatArray]) -> NDArray[np.uint64]:
         return _mixed(known, self._salt) & ~self._last
@@ -162,30 +167,12 @@ class Rows:
         sought = _comparable(asked)
         if not len(self._code):
             return self._order, self._order
-        first = np.minimum(self._first(self._codes(sought)), len(self._code) - 1)
+        first = np.minimum(np.searchsorted(self._code, self._codes(sought)), len(self._code) - 1)
         equal = np.ones(len(first), dtype=bool)
         for column, values in zip(self._known, sought, strict=True):
             equal &= column[first] == values
         place = np.flatnonzero(equal)
         return place, first[place]
-
-    def _table(self, starts: IntArray) -> IntArray | None:
-        """For the first bits of a number the place of one that has them, where there are many."""
-        if len(self._code) < _MANY:
-            return None
-        self._shift = np.uint64(64 - len(self._code).bit_length() - 2)
-        place = np.zeros(1 << 64 - int(self._shift), dtype=np.int64)
-        place[self._code[starts] >> self._shift] = starts
-        return place
-
-    def _first(self, wanted: NDArray[np.uint64]) -> IntArray:
-        """First place of each number, or where it would be."""
-        if self._place is None:
-            return np.asarray(np.searchsorted(self._code, wanted))
-        first = self._place[wanted >> self._shift]
-        others = np.flatnonzero(self._code[first] != wanted)
-        first[others] = np.searchsorted(self._code, wanted[others])
-        return np.asarray(first)
 
 
 def _comparable(columns: Sequence[IntArray | FloatArray]) -> list[FloatArray]:

@@ -62,42 +62,6 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
     return 1 << (int(gpus) - 1).bit_length()
 
 
-def _by_level(blocks: IntArray, free: BoolArray) -> list[BoolArray]:
-    """Build for every level the mask of aligned blocks that are entirely free.
-
-    Entry i of array k is of the block of size ``2**k`` that starts at ``i * 2**k``. Level k covers only the
-    structural blocks of at least that size; being sorted, they are a prefix of the line.
-    """
-    sizes, level = blocks[:, 1], np.arange(1, int(blocks[0, 1]).bit_length())
-    n_blocks = np.searchsorted(-sizes, -(1 << level), side="right")
-    halves = np.cumsum(sizes)[n_blocks - 1] >> level - 1
-    levels = [free]
-    for covered in halves.tolist():
-        levels.append(levels[-1][:covered:2] & levels[-1][1:covered:2])
-    return levels
-
-
-def free_by_level(blocks: IntArray, free: BoolArray) -> IntArray:
-    """GPUs in entirely free aligned blocks, by level: the right-hand sides of the buddy rows.
-
-    Parameters
-    ----------
-    blocks : int array, shape (n_blocks, 2)
-        Start and size of the structural blocks as in `Pool.blocks`.
-    free : bool array, shape (n_gpus,)
-        True where a job may be placed.
-
-    Returns
-    -------
-    int array, shape (n_levels,)
-        F[k], GPUs in free aligned blocks of size ``2**k``; the last level is the largest structural block.
-    """
-    if len(free) != int(blocks[:, 1].sum()):
-        raise ValueError(f"'free' has {len(free)} entries, the pool has {int(blocks[:, 1].sum())} GPUs")
-    whole = _by_level(blocks, np.asarray(free, dtype=bool))
-    return np.array([np.count_nonzero(w) << k for k, w in enumerate(whole)], dtype=np.int64)
-
-
 def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     """True if jobs of these sizes can be placed together, by the theorem above.
 
@@ -106,29 +70,19 @@ def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
     sizes : int array, shape (n_jobs,)
         Powers of two (`block_size`).
     free_gpus : int array, shape (n_levels,)
-        F, from `free_by_level`.
+        F, from `Occupancy.free_gpus`.
 
     Raises
     ------
     ValueError
         If a size is not a power of two.
     """
-    asked = np.asarray(sizes, dtype=np.int64).reshape(-1)
-    if len(asked) == 0:
-        return True
-    levels = np.frexp(asked.astype(np.float64))[1] - 1
-    wrong = (asked < 1) | (np.left_shift(np.int64(1), np.maximum(levels, 0).astype(np.int64)) != asked)
-    if wrong.any():
-        raise ValueError(f"block sizes must be powers of two, not {asked[wrong][0]}")
-    return levels.max() < len(free_gpus) and bool(np.all(demand_by_level(asked, len(free_gpus)) <= free_gpus))
-
-
-def demand_by_level(sizes: ArrayLike, n_levels: int) -> IntArray:
-    """GPUs that jobs of these block sizes ask for, in blocks of each level's size or more."""
     asked = np.asarray(sizes, dtype=np.int64)
-    levels = np.frexp(asked.astype(np.float64))[1] - 1
-    by_level = np.bincount(levels, weights=asked, minlength=n_levels).astype(np.int64)
-    return np.cumsum(by_level[::-1])[::-1]
+    if (wrong := asked[(asked < 1) | (asked & asked - 1 != 0)]).size:
+        raise ValueError(f"block sizes must be powers of two, not {wrong[0]}")
+    least = 1 << np.arange(len(free_gpus) + 1)
+    demand = np.where(asked >= least[:, None], asked, 0).sum(axis=1)
+    return bool((demand <= np.append(free_gpus, 0)).all())  # beyond the largest block nothing is free
 
 
 class Occupancy:
@@ -139,10 +93,17 @@ class Occupancy:
     blocks : int array, shape (n_blocks, 2)
         Start and size of the structural blocks as in `Pool.blocks`.
     free : bool array, shape (n_gpus,)
+        True where a job may be placed.
     """
 
     def __init__(self, blocks: IntArray, free: BoolArray) -> None:
-        whole = _by_level(blocks, free)
+        # Level k covers the structural blocks of at least 2^k GPUs; being sorted, they begin the line.
+        sizes, above = blocks[:, 1], np.arange(1, int(blocks[0, 1]).bit_length())
+        n_blocks = np.searchsorted(-sizes, -(1 << above), side="right")
+        halves = np.cumsum(sizes)[n_blocks - 1] >> above - 1
+        whole = [free]
+        for covered in halves.tolist():
+            whole.append(whole[-1][:covered:2] & whole[-1][1:covered:2])
         self._size = [len(level) for level in whole]
         # Level by level, that of 2^k from `_at[k]` on: entry i is of the block that starts at i 2^k.
         self._at = [0, *accumulate(self._size)]
@@ -168,7 +129,7 @@ class Occupancy:
 
     @property
     def free_gpus(self) -> IntArray:
-        """F of `topology.buddy`: GPUs in entirely free blocks of each level, shape (n_levels,)."""
+        """F, the right-hand sides of the buddy rows: GPUs in free blocks of each level, shape (n_levels,)."""
         return np.array(self._free, dtype=np.int64)
 
     def lacks(self, level: int, demand: int) -> int:

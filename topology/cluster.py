@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
@@ -15,8 +15,7 @@ from wattsched.topology.arrays import IntArray
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.columns import COLUMNS, ROWS, RecordColumns, form_of
 from wattsched.topology.fields import Count, GpuNumber, Name, Positive, Standing, Strict
-
-ColumnsT = TypeVar("ColumnsT", bound=RecordColumns[Any])
+from wattsched.topology.remembered import remembered
 
 MOST_GPUS = 10_000_000
 
@@ -205,13 +204,15 @@ class Cluster(Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         nodes, groups, parents = self.node_columns(), self.group_columns(), self.parents()
+        gpus = int(nodes.counts("gpus").sum())
         circle = loop(parents) if len(top_down(parents)) < len(parents) else []
         faults = [
             *_duplicate_names(nodes, groups, self.power_domains),
             *_unknown_references(self, nodes, groups),
             *([f"the groups form a cycle: {' -> '.join(circle)}"] if circle else []),
             *_bad_gpu_indices(nodes),
-            *_too_many_gpus(nodes),
+            # Pools lay every GPU on a line.
+            *([f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []),
         ]
         # The domains of a node can be told only once its ancestors are known to exist.
         if faults or (faults := _unequal_labels(self, nodes)):
@@ -224,26 +225,15 @@ class Cluster(Strict):
             return self.capacity
         return self.capacity.get(pool) or self.capacity.get(gpu_type) or "blocks"
 
+    @remembered
     def node_columns(self) -> NodeColumns:
         """Nodes by column."""
-        return self._by_column("nodes", NodeColumns)
+        return NodeColumns.from_records(self.nodes)
 
+    @remembered
     def group_columns(self) -> GroupColumns:
         """Groups by column."""
-        return self._by_column("groups", GroupColumns)
-
-    def _by_column(self, field: str, form: type[ColumnsT]) -> ColumnsT:
-        records = getattr(self, field)
-        known = self._columns.get(field)
-        # A copy of the cluster may have others.
-        if known is None or known[0] is not records:
-            known = self._columns[field] = records, form.from_records(records)
-        return cast(ColumnsT, known[1])
-
-    @cached_property
-    def _columns(self) -> dict[str, tuple[Any, RecordColumns[Any]]]:
-        """Lists of records that were asked for by column, and these columns, by field."""
-        return {}
+        return GroupColumns.from_records(self.groups)
 
     @property
     def total_gpus(self) -> int:
@@ -352,12 +342,6 @@ def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
         yield f"node '{names[i]}' lists an unavailable GPU twice: {g}"
     for k in np.flatnonzero(gpu >= gpus[node]).tolist():
         yield f"node '{names[node[k]]}' has no GPU {gpu[k]}, it has {gpus[node[k]]}"
-
-
-def _too_many_gpus(nodes: NodeColumns) -> Iterator[str]:
-    """Pools lay every GPU on a line."""
-    if (gpus := int(nodes.counts("gpus").sum())) > MOST_GPUS:
-        yield f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"
 
 
 def _unequal_labels(cluster: Cluster, nodes: NodeColumns) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, occurring
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Coded:
         return cls(np.array(codes, dtype=np.int64), values)
 
     @classmethod
-    def joined(cls, parts: Sequence[Coded]) -> Self:
+    def joined(cls, parts: Sequence[Coded]) -> Coded:
         """One column after the other, with what they have in common once, and nothing that no record has.
 
         Columns that share values by column keep them.
@@ -81,18 +81,15 @@ class Coded:
         made = with_values and isinstance(with_values[0], Made)
         if made and all(values is with_values[0] for values in with_values):
             return cls(np.concatenate([part.codes for part in parts]), with_values[0])
-        number: dict[Hashable, int] = {}
-        values: list[Any] = []
-        codes = [np.empty(0, dtype=np.int64)]
-        for part in parts:
-            of = np.full(len(part.values) + 1, NONE)
-            for code in np.unique(part.codes[part.codes != NONE]).tolist():
-                value = part.values[code]
-                of[code] = number.setdefault(_key_of(value), len(values))
-                if of[code] == len(values):
-                    values.append(value)
-            codes.append(of[part.codes])
-        return cls(np.concatenate(codes), values)
+        used = [occurring(part.codes - NONE, len(part.values) + 1) for part in parts]
+        known = cls.of(
+            part.values[number - 1] if number else None
+            for part, (numbers, _) in zip(parts, used, strict=True)
+            for number in numbers.tolist()
+        )
+        first = np.cumsum([0, *(len(numbers) for numbers, _ in used)])
+        places = [place + begin for (_, place), begin in zip(used, first.tolist(), strict=False)]
+        return known.take(np.concatenate([np.empty(0, dtype=np.int64), *places]))
 
     def take(self, places: IntArray) -> Coded:
         """Column of some of the records."""
@@ -176,13 +173,16 @@ def few_of(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
     return [*(end.item() for end in ends), *([None] if len(found) < len(values) else [])]
 
 
+DTYPES = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
+"""Form of a column of numbers to the type that it is stored as."""
+
+
 def stored_array(form: str, values: FloatArray | IntArray | Coded, read: list[Any]) -> Column:
     """Column of an array; of what is coded the values as they were `read`, models for objects."""
     if isinstance(values, Coded):
         return Coded(values.codes, read[: len(values.values)])
-    dtypes = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np.bool_}
     found = np.nan_to_num(values) if form == "count" and values.dtype.kind == "f" else values
-    return found.astype(dtypes[form], copy=False)
+    return found.astype(DTYPES[form], copy=False)
 
 
 def as_list(values: Any) -> Any:
@@ -190,9 +190,5 @@ def as_list(values: Any) -> Any:
     if isinstance(values, Coded):
         return values.tolist()
     if isinstance(values, np.ndarray):
-        listed: list[Any] = values.tolist()
-        none = np.flatnonzero(np.isnan(values)).tolist() if values.dtype.kind == "f" else []
-        for place in none:
-            listed[place] = None
-        return listed
+        return [None if value != value else value for value in values.tolist()]
     return values

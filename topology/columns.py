@@ -28,6 +28,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.column import (
+    DTYPES,
     NONE,
     Coded,
     Column,
@@ -172,34 +173,19 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     def numbers(self, field: str) -> FloatArray:
         """Column of a field that is a number, nan for none; shape (n_records,)."""
-        return np.asarray(self._filled(field, float))
+        return cast(FloatArray, self._column(field))
 
     def counts(self, field: str) -> IntArray:
         """Column of a field that is a count, 0 for none."""
-        return np.asarray(self._filled(field, np.int64))
+        return cast(IntArray, self._column(field))
 
     def flags(self, field: str) -> BoolArray:
         """Column of a field that is true or false."""
-        return np.asarray(self._filled(field, bool))
+        return cast(BoolArray, self._column(field))
 
     def coded(self, field: str) -> Coded:
         """Column of any other field."""
-        found = self.columns.get(field)
-        if isinstance(found, Coded):
-            return found
-        default = self.default(field)
-        return (
-            Coded(np.full(len(self), NONE), [])
-            if default is None
-            else Coded(np.zeros(len(self), np.int64), [default])
-        )
-
-    def _filled(self, field: str, dtype: Any) -> Any:
-        if field in self.columns:
-            return self.columns[field]
-        default = _defaults(type(self))[field]
-        none = 0 if dtype is np.int64 else np.nan
-        return np.full(len(self), none if default is None else default, dtype=dtype)
+        return cast(Coded, self._column(field))
 
     def without(self, field: str) -> BoolArray:
         """Return the mask of records without a value in a column, shape (n_records,)."""
@@ -247,10 +233,10 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         """Column of a field, with its default where there is none."""
         if field in self.columns:
             return self.columns[field]
-        if field in self.several:
-            return cast(Column, _stored(_form(type(self), field), []))
         default = None if (known := self.default(field)) is ... else known
-        return cast(Column, _stored(_form(type(self), field), [default] * len(self)))
+        entries = [] if field in self.several else [default]
+        column = _stored(_form(type(self), field), entries)
+        return _taken(column, np.zeros(len(self) * len(entries), dtype=np.int64))
 
     def take(self, places: IntArray) -> Self:
         """Some of the records."""
@@ -359,18 +345,10 @@ def _plain_types(annotation: Any) -> set[Any]:
 def _stored(form: str, values: Sequence[Any]) -> Any:
     if isinstance(values, RecordColumns):
         return values
-    match form:
-        case "number":
-            return np.array(values, dtype=float)  # None becomes nan
-        case "whole":
-            return np.array(values, dtype=np.int64)
-        case "count":
-            return np.array([value or 0 for value in values], dtype=np.int64)
-        case "flag":
-            return np.array(values, dtype=bool)
-        case "name":
-            return list(values)
-    return Coded.of(values)
+    if form in ("name", "coded"):
+        return list(values) if form == "name" else Coded.of(values)
+    known = [value or 0 for value in values] if form == "count" else values
+    return np.array(known, dtype=DTYPES[form])  # None becomes nan
 
 
 def _listed(form: str, column: Column) -> list[Any]:
@@ -383,12 +361,7 @@ def _listed(form: str, column: Column) -> list[Any]:
 def _value(form: str, column: Column, j: int) -> Any:
     if isinstance(column, Coded):
         return column.at(j)
-    if isinstance(column, list):
-        return column[j]
-    value = column[j].item()
-    if form == "number":
-        return None if value != value else value
-    return value or None if form == "count" else value
+    return _listed(form, column[j : j + 1])[0]
 
 
 def _joined(parts: list[Column]) -> Column:

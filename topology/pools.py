@@ -68,32 +68,23 @@ class Pool:
         """Size of the largest structural block, which is the largest size of a job in pools of blocks."""
         return int(self.blocks[0, 1])
 
-    def position(self, node: str, gpu: int) -> int:
-        """Place of a GPU on the line.
+    def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
+        """Places of GPUs on the line; `node` says which of the names in `nodes` each is of.
 
         Raises
         ------
         ValueError
             If the pool has no such GPU.
         """
-        index = self._index_of_node.get(node)
-        if index is None:
-            raise ValueError(f"pool '{self.name}' has no node '{node}'")
-        if not 0 <= gpu < self.gpus_per_node:
-            raise ValueError(f"node '{node}' has no GPU {gpu}, it has {self.gpus_per_node}")
-        return int(self._positions[index, gpu])
-
-    def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
-        """The same of many GPUs; `node` says which of the names in `nodes` each is of."""
         index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
-        ends = min(index.min(initial=0), gpu.min(initial=0)), gpu.max(initial=0)
-        if ends[0] < 0 or ends[1] >= self.gpus_per_node:
-            for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
-                self.position(nodes[node[i]], int(gpu[i]))  # which says what is wrong
-        return np.asarray(self._positions.ravel()[index * self.gpus_per_node + gpu])
+        for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
+            if index[i] < 0:
+                raise ValueError(f"pool '{self.name}' has no node '{nodes[node[i]]}'")
+            raise ValueError(f"node '{nodes[node[i]]}' has no GPU {gpu[i]}, it has {self.gpus_per_node}")
+        return np.asarray(self._positions[index, gpu])
 
     def gpus_at(self, positions: Iterable[int]) -> dict[str, list[int]]:
-        """Node names and GPU numbers at places of the line, the inverse of `position`."""
+        """Node names and GPU numbers at places of the line, the inverse of `positions`."""
         found: dict[str, list[int]] = {}
         for position in positions:
             node = self.nodes[self.node_index[position]]

@@ -29,7 +29,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import Occupancy, block_size, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.pools import Pool
 
 MOST_CUTS = 5_000
@@ -106,12 +106,8 @@ class Room:
         return Occupancy(self.pool.blocks, self.free)
 
     @cached_property
-    def _by_level(self) -> IntArray:
-        return free_by_level(self.pool.blocks, self.free)
-
-    @cached_property
-    def _rested_by_level(self) -> IntArray:
-        return free_by_level(self.pool.blocks, self.rested)
+    def _vacant_rested(self) -> Occupancy:
+        return Occupancy(self.pool.blocks, self.rested) if len(self.sleeping) else self.vacant
 
     def pieces(self, taken: IntArray) -> IntArray:
         """Sizes of the pieces of jobs that take so much in a pool of nodes, ascending."""
@@ -124,7 +120,7 @@ class Room:
         if self.pool.capacity == "count":
             return [1]
         if self.pool.capacity == "blocks":
-            return [1 << k for k in range(min(int(taken.max(initial=1)).bit_length(), len(self._by_level)))]
+            return [1 << k for k in range(min(int(taken.max(initial=1)).bit_length(), self.vacant.n_levels))]
         sizes = self.pieces(taken)
         return sorted({1, *(sizes if divides(sizes) else np.arange(sizes[-1]) + 1).tolist()})
 
@@ -136,8 +132,8 @@ class Room:
         if self.pool.capacity == "count":
             return int(np.count_nonzero(self.rested))
         if self.pool.capacity == "blocks":
-            levels = self._rested_by_level if size <= self.pool.gpus_per_node else self._by_level
-            return int(levels[size.bit_length() - 1])
+            blocks = self._vacant_rested if size <= self.pool.gpus_per_node else self.vacant
+            return int(blocks.free_gpus[size.bit_length() - 1])
         on_nodes = np.bincount(self.pool.node_index[self.rested], minlength=len(self.pool.nodes))
         return int((size * (on_nodes // size)).sum())
 

@@ -11,12 +11,11 @@ All pools are laid out at once, from the deepest groups to the root: a row is a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray, ranges
+from wattsched.topology.arrays import BoolArray, IntArray, Table, ranges
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class _Blocks:
+class _Blocks(Table):
     """Blocks of the children of some groups.
 
     Attributes
@@ -61,16 +60,6 @@ class _Blocks:
     rank: IntArray
     size: IntArray
     number: IntArray
-
-    def take(self, index: IntArray) -> Self:
-        """Some of them, in this order."""
-        return type(self)(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
-
-    @classmethod
-    def joined(cls, parts: list[_Blocks]) -> Self:
-        """All of them."""
-        names = [field.name for field in fields(cls)]
-        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 @dataclass(frozen=True, eq=False)

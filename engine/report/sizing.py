@@ -19,7 +19,6 @@ from wattsched.report.tenants import print_tenants
 from wattsched.report.terminal import bar, heading, line, rest_in, table
 from wattsched.report.views import View
 from wattsched.report.wording import Goal, count, duration, energy, listed, number, quantity, reasons, setting
-from wattsched.topology.buddy import free_by_level
 from wattsched.topology.pools import pools_of
 from wattsched.topology.room import Room
 
@@ -89,7 +88,7 @@ def _free(room: Room) -> str:
     """Free GPUs as jobs can have them: in blocks, ``8 on 2 nodes, 7 on 1``, or by number."""
     match room.pool.capacity:
         case "blocks":
-            return _blocks(free_by_level(room.pool.blocks, room.free).tolist())
+            return _blocks(room.vacant.free_gpus.tolist())
         case "count":
             return f"any {int(np.count_nonzero(room.free)):,}"
     counts = sorted(Counter(room.on_nodes.tolist()).items(), reverse=True)

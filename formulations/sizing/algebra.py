@@ -29,7 +29,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.topology.buddy import free_by_level
+from wattsched.topology.buddy import Occupancy
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Round:
         """For each pool and level k, how many free aligned blocks of size 2^k lie in no larger free one."""
         found = []
         for pool, free in zip(self.options.pools, free_gpus(self.options.of), strict=True):
-            gpus = [*free_by_level(pool.blocks, free).tolist(), 0]
+            gpus = [*Occupancy(pool.blocks, free).free_gpus.tolist(), 0]
             found.append(tuple((gpus[k] - gpus[k + 1]) >> k for k in range(len(gpus) - 1)))
         return tuple(found)
 

@@ -161,7 +161,7 @@ def positions_of(
     """
     if room.pool.capacity == "blocks":
         requests = Requests(size=block, gpus=gpus, holder=held.job, held=held.position)
-        return allocate(room.pool, room.free, requests, room.vacant).position
+        return allocate(room.pool, room.vacant, requests).position
     if room.pool.capacity == "count":
         return allocate_any(room, gpus, held)
     return allocate_on_nodes(room, gpus, held, slots or partial(slots_for, room, gpus))

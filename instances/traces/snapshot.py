@@ -19,7 +19,7 @@ from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.traces.recorded import TraceJob, busiest_s, using_gpus
 from wattsched.instances.traces.roster import Roster, Start, starts_of
 from wattsched.topology.allocation import Requests, allocate
-from wattsched.topology.buddy import block_size, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool, pools_of
 
@@ -150,7 +150,7 @@ def _serve(
     pools: tuple[Pool, ...], roster: Roster, names: list[str], starts: list[Start]
 ) -> dict[str, Placement]:
     """Let each job run that still fits, in the pool with most free GPUs, and give it concrete GPUs."""
-    free = [free_by_level(pool.blocks, pool.available) for pool in pools]
+    free = [Occupancy(pool.blocks, pool.available).free_gpus for pool in pools]
     served: list[list[tuple[str, Start]]] = [[] for _ in pools]
     for job, wanted in zip(names, starts, strict=True):
         size = block_size(wanted.gpus)
@@ -167,7 +167,8 @@ def _serve(
         # Of equals the first by name comes first.
         here.sort(key=lambda item: item[0])
         gpus = np.array([start.gpus for _, start in here], dtype=np.int64)
-        allocation = allocate(pool, pool.available, Requests.of(block_size(gpus), gpus))
+        empty = Occupancy(pool.blocks, pool.available)
+        allocation = allocate(pool, empty, Requests.of(block_size(gpus), gpus))
         positions = np.split(allocation.position, np.cumsum(gpus[:-1]))
         for (job, start), places in zip(here, positions, strict=False):
             placed[job] = Placement(

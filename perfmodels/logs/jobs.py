@@ -107,7 +107,7 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
         place = f"{table}, line {line}"
         chosen = _chosen(row, samples, place)
         used |= chosen
-        runs = _runs(row, samples.only(chosen), place)
+        runs = _runs(row, samples.take(chosen), place)
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
@@ -116,7 +116,7 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{place}: {told}; give each {each}")
         found += [(line, row, run) for run in runs]
-    notes = _notes(missing, idle, samples.only(~used), table)
+    notes = _notes(missing, idle, samples.take(~used), table)
     if not found:
         told = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
         raise ValueError("; ".join([told, *notes]))
@@ -158,10 +158,7 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
     for column, ends, sign in (("start", samples.time_s, 1), ("end", _ends(samples), -1)):
         if not (cell := row.get(column, "")):
             continue
-        try:
-            moment = seconds_of(cell)
-        except ValueError as error:
-            raise ValueError(f"{place}, column '{column}': {error}") from None
+        moment = seconds_of(cell, f"{place}, column '{column}'")
         if np.isnan(samples.time_s[chosen]).any():
             raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
         chosen &= sign * (ends - moment) >= 0
@@ -193,12 +190,12 @@ def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
     """Summarise a job at each of its power limits where it was busy for long enough."""
     limits = np.unique(samples.power_limit_w)
     alike = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
-    runs = [_run(row, samples.only(chosen), place) for chosen in alike]
+    runs = [_run(row, samples.take(chosen), place) for chosen in alike]
     return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
 
 
 def _run(row: Row, samples: Samples, place: str) -> LoggedRun:
-    read, samples = len(samples), samples.only(_counted(samples))
+    read, samples = len(samples), samples.take(_counted(samples))
     gpus = len(np.unique(samples.gpu))
     power_w = _mean(samples.power_w, samples.duration_s)
     told = row.get("gpus", "")

@@ -16,6 +16,7 @@ from wattsched.perfmodels.logs.samples import (
     MOST_PERCENT,
     MOST_W,
     Sample,
+    cells_of,
     lines_of,
     reading,
     seconds_of,
@@ -41,12 +42,8 @@ GPUS = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_
 
 def recognises(text: str) -> bool:
     """True if a text begins as such a log does, with its header or without."""
-    first = _cells(text.lstrip().partition("\n")[0])
+    first = cells_of(text.lstrip().partition("\n")[0])
     return any(cell.startswith(POWER) or VALUE.fullmatch(cell) for cell in first)
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.split(",")]
 
 
 def read(text: str, name: str) -> Iterator[Sample]:
@@ -58,7 +55,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
         For a log without a header or without ``power.draw``, and a malformed cell, with its line.
     """
     rows = enumerate(lines_of(text), start=1)
-    first, header = next((line, _cells(row)) for line, row in rows if row.strip())
+    first, header = next((line, cells_of(row)) for line, row in rows if row.strip())
     queries = {query.partition(" [")[0]: place for place, query in enumerate(header)}
     if not any(query in queries for query in POWER):
         unknown = any(map(VALUE.fullmatch, header))
@@ -72,7 +69,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
     for line, row in rows:
-        cells = _cells(row)
+        cells = cells_of(row)
         if not any(cells) or cells == header:
             continue
         if len(cells) != len(header):
@@ -86,12 +83,5 @@ def read(text: str, name: str) -> Iterator[Sample]:
         if "utilisation" in values:
             values["utilisation"] /= 100.0
         if time is not None:
-            values["time_s"] = _time_s(cells[time], f"{name}, line {line}, column 'timestamp'")
+            values["time_s"] = seconds_of(cells[time], f"{name}, line {line}, column 'timestamp'")
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
-
-
-def _time_s(text: str, place: str) -> float:
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None

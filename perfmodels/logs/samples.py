@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattsched.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
-from wattsched.topology.arrays import BoolArray, FloatArray
+from wattsched.topology.arrays import FloatArray, Table
 
 Texts = NDArray[np.object_]
 """Array of few different texts, each of which is stored once."""
@@ -52,8 +52,8 @@ class Sample(NamedTuple):
     power_limit_w: float = math.nan
 
 
-@dataclass(frozen=True)
-class Samples:
+@dataclass(frozen=True, eq=False)
+class Samples(Table):
     """Samples by column, those of a log in the order of their times.
 
     Attributes
@@ -108,17 +108,8 @@ class Samples:
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
         return cls(**columns, **{name: np.array(cells, dtype=object)[order] for name, cells in texts.items()})
 
-    @classmethod
-    def joined(cls, parts: Sequence[Samples]) -> Samples:
-        """All samples of several logs."""
-        return cls(**{name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0])})
-
     def __len__(self) -> int:
         return len(self.job)
-
-    def only(self, chosen: BoolArray) -> Samples:
-        """Return the chosen samples alone."""
-        return Samples(**{name: values[chosen] for name, values in vars(self).items()})
 
 
 def stem_of(path: str | Path) -> str:
@@ -134,6 +125,11 @@ def lines_of(text: str) -> Iterator[str]:
         end = len(text) if end < 0 else end
         yield text[begin:end].removesuffix("\r")
         begin = end + 1
+
+
+def cells_of(line: str) -> list[str]:
+    """Cells of a line, which commas separate, without blanks around them."""
+    return [cell.strip() for cell in line.split(",")]
 
 
 def reading(text: str, place: str, most: float, unit: str = "") -> float:
@@ -159,7 +155,7 @@ def reading(text: str, place: str, most: float, unit: str = "") -> float:
     return number
 
 
-def seconds_of(text: str) -> float:
+def seconds_of(text: str, place: str) -> float:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; no zone means UTC.
 
     Raises
@@ -175,7 +171,7 @@ def seconds_of(text: str) -> float:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             told = "is no time, expected such as 2026/11/03 08:30:00.125 or seconds since 1970"
-            raise ValueError(f"{echo(text)} {told}") from None
+            raise ValueError(f"{place}: {echo(text)} {told}") from None
     if not math.isfinite(seconds):
-        raise ValueError(f"{echo(text)} is no time")
+        raise ValueError(f"{place}: {echo(text)} is no time")
     return seconds

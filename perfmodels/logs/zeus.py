@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from wattsched.inputs import echo, json_in, listed
-from wattsched.perfmodels.logs.samples import MOST_W, Sample, lines_of, reading
+from wattsched.perfmodels.logs.samples import MOST_W, Sample, cells_of, lines_of, reading
 
 WINDOWS = "Zeus (CSV of windows)"
 PROFILE = "Zeus (JSON of power limits)"
@@ -25,7 +25,7 @@ MOST_S, MOST_J = 1e10, 1e12
 
 def recognises_windows(text: str) -> bool:
     """True if a text begins with the header of such a log."""
-    return tuple(_cells(text.lstrip().partition("\n")[0])[: len(HEADER)]) == HEADER
+    return tuple(cells_of(text.lstrip().partition("\n")[0])[: len(HEADER)]) == HEADER
 
 
 def read_windows(text: str, name: str) -> Iterator[Sample]:
@@ -37,13 +37,13 @@ def read_windows(text: str, name: str) -> Iterator[Sample]:
         For a log without energies, and a malformed cell, with its line.
     """
     rows = enumerate(lines_of(text), start=1)
-    first, header = next((line, _cells(row)) for line, row in rows if row.strip())
+    first, header = next((line, cells_of(row)) for line, row in rows if row.strip())
     gpus = [found[1] for cell in header[3:] if (found := ENERGY.fullmatch(cell))]
     if not gpus or len(gpus) + len(HEADER) != len(header):
         told = f"no columns of energies such as gpu0_energy, found {listed(header)}"
         raise ValueError(f"{name}, line {first}: {told}")
     for line, row in rows:
-        cells = _cells(row)
+        cells = cells_of(row)
         if not any(cells) or cells == header:
             continue
         if len(cells) < len(header):
@@ -62,10 +62,6 @@ def read_windows(text: str, name: str) -> Iterator[Sample]:
         for gpu, cell in zip(gpus, cells[-len(gpus) :], strict=True):
             power_w = reading(cell, f"{place} 'gpu{gpu}_energy'", MOST_J) / elapsed_s
             yield Sample(job, gpu, start_s, elapsed_s, power_w, power_limit_w=limit_w)
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.split(",")]
 
 
 def recognises_profile(text: str) -> bool:

@@ -81,9 +81,9 @@ class PoolState:
         jobs = sorted(blocks)
         held = [range(b.start, b.start + b.gpus) if (b := self.blocks.get(job)) else () for job in jobs]
         _, sizes, gpus = zip(*map(blocks.__getitem__, jobs), strict=True)
-        allocation = allocate(self.pool, self.pool.available, Requests.of(sizes, gpus, held))
-        before, self.blocks = self.blocks, {}
-        self.occupancy = Occupancy(self.pool.blocks, self.pool.available)
+        empty = Occupancy(self.pool.blocks, self.pool.available)
+        allocation = allocate(self.pool, empty, Requests.of(sizes, gpus, held))
+        before, self.blocks, self.occupancy = self.blocks, {}, empty
         for job, start in zip(jobs, allocation.start.tolist(), strict=True):
             self._take(job, blocks[job]._replace(start=start))
         return sorted(job for job, block in before.items() if self.blocks[job] != block)

@@ -24,7 +24,7 @@ from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.report.wording import count
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.topology.buddy import block_size, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LARGEST
 from wattsched.topology.pools import Pool, pools_of
@@ -82,7 +82,7 @@ class Trace:
     @cached_property
     def free_gpus(self) -> tuple[IntArray, ...]:
         """F of `topology.buddy` of each pool when no job runs."""
-        return tuple(free_by_level(pool.blocks, pool.available) for pool in self.pools)
+        return tuple(Occupancy(pool.blocks, pool.available).free_gpus for pool in self.pools)
 
     @cached_property
     def rooms(self) -> tuple[Room, ...]:
@@ -182,7 +182,7 @@ def trace_of(
         if job.change_cost:
             raise ValueError(f"job '{job.name}' has change_cost, but the policies of replays ask for none")
     rows = configurations_of(instance, instance.by_column(), pools)
-    free = [free_by_level(pool.blocks, pool.available) for pool in pools]
+    free = [Occupancy(pool.blocks, pool.available).free_gpus for pool in pools]
     largest = [1 << int(np.flatnonzero(levels)[-1]) if levels.any() else 0 for levels in free]
     rows = rows.only(rows.block <= np.array(largest, dtype=np.int64)[rows.pool])
     firsts = [jobs[j] for j in np.unique(rows.of_job, return_index=True)[1]]

@@ -17,7 +17,7 @@ from wattsched.instances.units import S_PER_H
 from wattsched.result import TerminationReport
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits, announce, infeasible
-from wattsched.topology.buddy import free_by_level
+from wattsched.topology.buddy import Occupancy
 
 SOON_S, LONG_S = 20.0, 60.0
 INSTANCE = generate("uniform", jobs=30, seed=1)
@@ -146,7 +146,8 @@ def test_nothing_is_claimed_where_a_decision_is_better_than_what_was_proven(
     best: wattsched.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that know of half of the GPUs, against the checker, which knows all."""
-    monkeypatch.setattr("wattsched.topology.room.free_by_level", lambda *of: free_by_level(*of) // 2)
+    whole = Occupancy.free_gpus.fget
+    monkeypatch.setattr(Occupancy, "free_gpus", property(lambda blocks: whole(blocks) // 2))
     again = generate("uniform", jobs=30, seed=1)  # of which nothing is known yet
     for solver in ("auto", "highs", "price"):
         result = wattsched.solve(again, solver=solver, initial_solution=best.decision, gap=1e-9)

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.perfmodels.power import (
-    PowerModel,
-    fit_memory_bound_share,
-    fit_power_frequency,
-    fit_power_limits,
-)
+from wattsched.perfmodels.power import PowerModel, fit_power_frequency, fit_power_limits
 
 CLOCK = np.linspace(0.5, 1.0, 30)
 
@@ -33,11 +28,6 @@ def test_what_cannot_be_seen_is_not_invented():
     assert fit_power_frequency(1.0, [200.0, 210.0], sync_w=50.0).sync_w == 50.0
     with pytest.raises(ValueError, match="power_w must be finite"):
         fit_power_frequency(1.0, [200.0, float("nan")])
-
-
-@given(st.floats(0, 1))
-def test_the_memory_bound_share_comes_back(share):
-    assert fit_memory_bound_share(CLOCK, share + (1 - share) / CLOCK) == pytest.approx(share, abs=1e-9)
 
 
 def test_a_limit_table_comes_back_from_repeated_noisy_runs():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wattsched.topology.allocation import Allocation, Requests, allocate, place_largest_first
-from wattsched.topology.buddy import Occupancy, block_size, fits, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size, fits
 from wattsched.topology.cluster import Cluster, GpuType, Node
 from wattsched.topology.pools import Pool, pools_of
 
@@ -70,7 +70,7 @@ def random_round(rng: random.Random, pool: Pool, growth: float, full: bool) -> t
             if rng.random() < growth:
                 wanted = min(pool.largest_block, rng.choice([max(1, gpus // 2), gpus + 1, gpus * 2]))
             requests.append(Asked(block_size(wanted), wanted, tuple(range(start, start + gpus))))
-    room = free_by_level(pool.blocks, usable)
+    room = Occupancy(pool.blocks, usable).free_gpus
     while not fits([r.size for r in requests], room):
         requests.pop()
     for _ in range(12 if full else 3):
@@ -125,7 +125,7 @@ def least_migrations(pool: Pool, usable: np.ndarray, requests: list[Asked]) -> i
             return
         if i == len(running):
             rest = [r.size for r in moved] + [r.size for r in requests if not r.held]
-            if fits(rest, free_by_level(pool.blocks, free)):
+            if fits(rest, Occupancy(pool.blocks, free).free_gpus):
                 best = len(moved)
             return
         r = running[i]
@@ -154,7 +154,7 @@ def test_migrations_are_close_to_the_least(
         if full and pool.n_gpus < 12:
             continue
         usable, requests = random_round(rng, pool, growth, full)
-        result = allocate(pool, usable, requests_of(requests))
+        result = allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
         assert_valid(pool, usable, requests, result)
         least = least_migrations(pool, usable, requests)
         ours = len(result.migrated)
@@ -175,7 +175,7 @@ def test_migrations_are_close_to_the_least(
 def test_growing_and_shrinking_jobs_keep_their_gpus() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
     requests = [Asked(4, 4, (2, 3)), Asked(2, 2, (8, 9, 10, 11)), Asked(4, 3, (5,))]
-    result = allocate(pool, pool.available, requests_of(requests))
+    result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
     assert result.migrated.tolist() == []
     assert positions_of(requests, result) == [[0, 1, 2, 3], [8, 9], [4, 5, 6]]
 
@@ -184,7 +184,7 @@ def test_new_jobs_take_the_smallest_free_block() -> None:
     (pool,) = pools_of(one_rack(nodes=2, gpus=8))
     free = np.ones(16, dtype=bool)
     free[[8, 12, 13]] = False
-    result = allocate(pool, free, Requests.of([1, 1, 2], [1, 1, 2]))
+    result = allocate(pool, Occupancy(pool.blocks, free), Requests.of([1, 1, 2], [1, 1, 2]))
     assert result.start.tolist() == [9, 14, 10]
 
 
@@ -201,12 +201,12 @@ def test_jobs_that_start_are_placed_if_and_only_if_they_fit(random_cluster: Clus
             left -= block_size(gpus[-1])
         requests = [Asked(block_size(g), g) for g in gpus]
         sizes = [r.size for r in requests]
-        if not fits(sizes, free_by_level(pool.blocks, usable)):
+        if not fits(sizes, Occupancy(pool.blocks, usable).free_gpus):
             with pytest.raises(ValueError, match="are free in such blocks"):
-                allocate(pool, usable, requests_of(requests))
+                allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
             continue
         fitting += 1
-        result = allocate(pool, usable, requests_of(requests))
+        result = allocate(pool, Occupancy(pool.blocks, usable), requests_of(requests))
         assert_valid(pool, usable, requests, result)
         assert result.start.tolist() == one_by_one(pool, usable, sizes)
         before = Occupancy(pool.blocks, usable)
@@ -235,7 +235,7 @@ def test_faulty_requests_are_told() -> None:
         ([Asked(8, 8), Asked(8, 5)], "blocks of 8 GPUs or more ask for 16 GPUs, 0 are"),
     ):
         with pytest.raises(ValueError, match=message):
-            allocate(pool, pool.available, requests_of(requests))
+            allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
 
 
 def test_a_hundred_thousand_gpus_take_seconds() -> None:
@@ -251,9 +251,9 @@ def test_a_hundred_thousand_gpus_take_seconds() -> None:
         size = rng.choice([held, held, max(1, held // 2), held * 2])
         requests.append(Asked(size, size, tuple(range(start, start + held))))
         start += held
-    room = free_by_level(pool.blocks, pool.available)
+    room = Occupancy(pool.blocks, pool.available).free_gpus
     while not fits([r.size for r in requests] + [16_384], room):
         requests.pop(rng.randrange(len(requests)))
     requests.append(Asked(16_384, 16_384))
-    result = allocate(pool, pool.available, requests_of(requests))
+    result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
     assert_disjoint(requests, result)

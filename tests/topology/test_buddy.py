@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.topology.buddy import block_size, fits, free_by_level
+from wattsched.topology.buddy import Occupancy, block_size, fits
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 
@@ -82,7 +82,7 @@ def test_rows_admit_exactly_what_can_be_packed(random_cluster: ClusterMaker, chu
         places = [(pool.nodes[n], int(g)) for n, g in zip(pool.node_index, pool.gpu_index, strict=True)]
         blocks = aligned_blocks(cluster)
         packs = packer(blocks, frozenset(p for p, f in zip(places, free, strict=True) if f))
-        rows = free_by_level(pool.blocks, free)
+        rows = Occupancy(pool.blocks, free).free_gpus
         assert max(len(block) for block in blocks) == pool.largest_block
         for _ in range(SETS_PER_CLUSTER):
             sizes = random_sizes(rng, int(free.sum()))
@@ -113,7 +113,7 @@ def test_block_size_is_the_next_power_of_two(counts: list[int]) -> None:
 
 def test_the_edges() -> None:
     blocks = np.array([[0, 4], [4, 2]])
-    rows = free_by_level(blocks, np.array([True, True, True, True, False, True]))
+    rows = Occupancy(blocks, np.array([True, True, True, True, False, True])).free_gpus
     assert rows.tolist() == [5, 4, 4]
     assert fits([], rows)
     assert fits([4, 1], rows)
@@ -125,5 +125,3 @@ def test_the_edges() -> None:
         block_size(0)
     with pytest.raises(ValueError, match="at least 1 GPU, not -1"):
         block_size(np.array([2, -1]))
-    with pytest.raises(ValueError, match="has 2 entries, the pool has 6"):
-        free_by_level(blocks, np.array([True, True]))

@@ -109,7 +109,7 @@ def test_lines_hold_every_gpu_once(random_cluster: ClusterMaker) -> None:
         assert (starts == np.cumsum(sizes) - sizes).all()
         assert all(size.bit_count() == 1 for size in sizes.tolist())
         for position, (n, gpu) in enumerate(places):
-            assert pool.position(pool.nodes[n], gpu) == position
+            assert pool.positions(pool.nodes, np.array([n]), np.array([gpu])).tolist() == [position]
             assert pool.gpus_at([position]) == {pool.nodes[n]: [gpu]}
             assert pool.available[position] == (gpu not in made.nodes[n].unavailable)
 
@@ -117,9 +117,9 @@ def test_lines_hold_every_gpu_once(random_cluster: ClusterMaker) -> None:
 def test_unknown_places_are_told() -> None:
     (pool,) = pools_of(cluster(node("a")))
     with pytest.raises(ValueError, match="pool 'A100' has no node 'b'"):
-        pool.position("b", 0)
+        pool.positions(["b"], np.array([0]), np.array([0]))
     with pytest.raises(ValueError, match="node 'a' has no GPU 8, it has 8"):
-        pool.position("a", 8)
+        pool.positions(["a"], np.array([0]), np.array([8]))
 
 
 def test_pools_of_a_production_cluster(data_dir: Path) -> None:

@@ -92,12 +92,12 @@ def test_rows_by_size_are_exact_where_sizes_divide_one_another(case: tuple[Room,
 
 def test_who_can_stay_stays() -> None:
     room = room_of(4, [[True] * 4, [True] * 4])
-    first, second = room.pool.position("n1", 2), room.pool.position("n1", 3)
+    place, first, second = room.pool.positions(["n0", "n1"], np.array([0, 1, 1]), np.array([0, 2, 3]))
     held = Held(np.array([1, 1]), np.array(sorted([first, second])))
     stays = positions_of(room, np.array([3, 2]), np.array([3, 2]), held)
     assert stays[3:].tolist() == sorted([first, second])
     # A job of four needs a whole node: the cheapest one to clear is that of the job of one GPU.
-    held = Held(np.array([0, 1, 1]), np.array([room.pool.position("n0", 0), *sorted([first, second])]))
+    held = Held(np.array([0, 1, 1]), np.array([place, *sorted([first, second])]))
     moved = positions_of(room, np.array([1, 2, 4]), np.array([1, 2, 4]), held)
     assert moved[1:3].tolist() == sorted([first, second])
 

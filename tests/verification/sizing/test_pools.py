@@ -13,7 +13,7 @@ from tests.strategies.instances import clusters, small_instances
 from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
 from wattsched.formulations.sizing.data import expand
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.buddy import free_by_level
+from wattsched.topology.buddy import Occupancy
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 from wattsched.topology.room import largest_room
@@ -44,7 +44,7 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
         for node in (node for node in cluster.nodes if node.name in pool.nodes):
             for gpu in range(node.gpus):
                 (number,) = places.gpus({node.name: [gpu]})
-                assert places.position[number] == pool.position(node.name, gpu)
+                assert places.position[number] == pool.positions([node.name], np.array([0]), np.array([gpu]))
                 assert places.available[number] == (gpu not in node.unavailable)
 
 
@@ -57,4 +57,4 @@ def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
     for pool, free in zip(options.pools, free_by_uses(options.of), strict=True):
         counts = np.bincount(pool.node_index[free], minlength=len(pool.nodes)).tolist()
         assert on_nodes[pool.name] == Counter(counts)
-        assert list(found[pool.name].values()) == list(free_by_level(pool.blocks, free))
+        assert list(found[pool.name].values()) == list(Occupancy(pool.blocks, free).free_gpus)
