@@ -13,8 +13,13 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+# Of so few rows those of Python are sooner compared.
+_FEW = 200
 # Up to so many times as many numbers are sooner counted than sorted.
 _FEW_VALUES = 4
+
+# Among so many rows a table finds sooner than a search by halves.
+_MANY = 2_000
 
 # A multiplier that spreads bits, of MMIX's generator (Knuth, "The Art of Computer Programming", 3.3.4).
 _ODD, _HALF = np.uint64(6364136223846793005), np.uint64(32)
@@ -68,6 +73,11 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
     kind : int array, shape (n_rows,)
         Kind of each row.
     """
+    if len(columns[0]) <= _FEW:
+        seen: dict[tuple[float, ...], int] = {}
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
+        return np.unique(kinds, return_index=True)[1], kinds
     code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         number, many = _numbered(column)
@@ -134,6 +144,7 @@ class Rows:
         # How many rows are equal from the first one of them on.
         self._many = np.zeros(len(code), dtype=np.int64)
         self._many[starts] = size
+        self._place = self._table(starts)
 
     def _codes(self, known: list[FloatArray]) -> NDArray[np.uint64]:
         return _mixed(known, self._salt) & ~self._last
@@ -167,12 +178,30 @@ class Rows:
         sought = _comparable(asked)
         if not len(self._code):
             return self._order, self._order
-        first = np.minimum(np.searchsorted(self._code, self._codes(sought)), len(self._code) - 1)
+        first = np.minimum(self._first(self._codes(sought)), len(self._code) - 1)
         equal = np.ones(len(first), dtype=bool)
         for column, values in zip(self._known, sought, strict=True):
             equal &= column[first] == values
         place = np.flatnonzero(equal)
         return place, first[place]
+
+    def _table(self, starts: IntArray) -> IntArray | None:
+        """Return the place of a number by its first bits, where there are many numbers."""
+        if len(self._code) < _MANY:
+            return None
+        self._shift = np.uint64(64 - len(self._code).bit_length() - 2)
+        place = np.zeros(1 << 64 - int(self._shift), dtype=np.int64)
+        place[self._code[starts] >> self._shift] = starts
+        return place
+
+    def _first(self, wanted: NDArray[np.uint64]) -> IntArray:
+        """Return the first place of each number, or where it would be."""
+        if self._place is None:
+            return np.asarray(np.searchsorted(self._code, wanted))
+        first = self._place[wanted >> self._shift]
+        others = np.flatnonzero(self._code[first] != wanted)
+        first[others] = np.searchsorted(self._code, wanted[others])
+        return np.asarray(first)
 
 
 def _comparable(columns: Sequence[IntArray | FloatArray]) -> list[FloatArray]:
