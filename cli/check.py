@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,14 +64,15 @@ def command(
     answer = answer_of(document, instance.problem, shown(result_file))
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # read once
-    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, _refusing(dask):
+    told = nullcontext() if dask is None else refusing()  # what a cluster cannot check
+    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, told:
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
-    told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
+    lines = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
     required = verdict.requiring(require_gap)
-    return print_verdict(required, told, required=require_gap is not None, as_json=as_json)
+    return print_verdict(required, lines, required=require_gap is not None, as_json=as_json)
 
 
 def _check_bound(file: str, as_json: bool) -> int:
@@ -101,11 +102,6 @@ def _check_bound(file: str, as_json: bool) -> int:
         told = ["the file claims no bound above 0: it says nothing of any schedule"]
     verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
     return print_verdict(verdict, told, required=False, as_json=as_json)
-
-
-def _refusing(dask: str | None) -> AbstractContextManager[None]:
-    """Say what a cluster cannot check."""
-    return nullcontext() if dask is None else refusing()
 
 
 def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None, as_json: bool) -> int:

@@ -143,11 +143,7 @@ def _cells(one: RoundLine) -> list[str]:
         str(one.number),
         _clock(one.time),
         "" if one.applied is None else _clock(one.applied),
-        f"{one.jobs:,}",
-        f"{one.running:,}",
-        f"{one.changes:,}",
-        _figure(one.objective),
-        _figure(one.power_w),
+        *map(_figure, (one.jobs, one.running, one.changes, one.objective, one.power_w)),
         f"{1e3 * one.solve_s:.1f}",
         one.termination,
     ]
@@ -158,7 +154,7 @@ def _clock(moment_s: float) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return "" if value is None else number(value)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else number(value)
 
 
 def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Replayed]:
@@ -181,36 +177,19 @@ def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
     _print(out, found)
 
 
+KINDS = ("objective", "power_w", "running", "changes")
+FIGURES = [figure for kind in KINDS for figure in (kind, f"was_{kind}")]
+"""Figures of a round that is decided again, each followed by what it was."""
+
+
 def _print(out: Console, found: Sequence[Replayed]) -> None:
-    rows = [
-        [
-            str(one.number),
-            _figure(one.objective),
-            _figure(one.was_objective),
-            _figure(one.power_w),
-            _figure(one.was_power_w),
-            f"{one.running:,}",
-            f"{one.was_running:,}",
-            f"{one.changes:,}",
-            f"{one.was_changes:,}",
-        ]
-        for one in found
-    ]
+    columns = [[getattr(one, name) for one in found] for name in FIGURES]
+    rows = [[str(one.number), *(_figure(getattr(one, name)) for name in FIGURES)] for one in found]
     if len(found) > 1:
-        rows.append(["sum", *_sums(found)])
+        # Of the objective and watts only where all rounds have them.
+        rows.append(["sum", *("" if None in column else _figure(sum(column)) for column in columns)])
     titles = ["round", ">objective", ">was", ">W", ">was", ">running", ">was", ">changes", ">was"]
     table(out, titles, rows)
     undecided = sum(one.objective is None for one in found)
     if undecided:
         line(out, f"{count(undecided, 'round')} without a decision under this policy")
-
-
-def _sums(found: Sequence[Replayed]) -> list[str]:
-    """Sums over the rounds; of the objective and watts only where all rounds have them."""
-    told = []
-    for name in ("objective", "was_objective", "power_w", "was_power_w"):
-        values = [getattr(one, name) for one in found]
-        told.append("" if None in values else number(sum(values)))
-    for name in ("running", "was_running", "changes", "was_changes"):
-        told.append(f"{sum(getattr(one, name) for one in found):,}")
-    return told

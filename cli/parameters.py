@@ -163,6 +163,12 @@ class Seeds(ParamType):
         return list(seeds)
 
 
+def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
+    """``--seeds A-B`` of a command that repeats what it does."""
+    known = {"type": Seeds(), "default": default, "show_default": default is not None}
+    return click.option("--seeds", metavar="A-B", help=told, **known)
+
+
 class FileName(ParamType):
     """Name of a file to read; the empty name stands for the folder that one is in."""
 

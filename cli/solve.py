@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +27,7 @@ from wattsched.cli.files import (
     stray_output_to_stderr,
     write,
 )
-from wattsched.cli.outputs import command_line, json_option, output_option, report_option
+from wattsched.cli.outputs import json_option, output_option, report_option, write_page
 from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
@@ -38,6 +38,7 @@ from wattsched.cli.parameters import (
     limit_options,
     names_of_problems,
 )
+from wattsched.extras import late
 
 if TYPE_CHECKING:
     from wattsched.executors import Executor
@@ -154,20 +155,12 @@ def command(
         answer = traced or _solve(instance, asked, limits, executor, _say if verbose else None)
     if output is not None:
         write(output, content_of(answer, output))
-    if report is not None:
-        _write_report(report, answer, instance)
+    write_page(report, late("report.html.solved:page_of"), answer, instance)
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
         _print(answer, instance)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
-
-
-def _write_report(file: str, answer: Any, instance: Any) -> None:
-    from wattsched.report.html.page import rendered
-    from wattsched.report.html.solved import page_of
-
-    write(file, rendered(page_of(answer, instance, command_line())))
 
 
 def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
@@ -253,20 +246,9 @@ def _solve(
     try:
         bar = progress(f"solving {instance.name}") if log is None else nullcontext()
         with bar, stray_output_to_stderr():
-            result = solve(
-                instance,
-                formulation=asked.formulation,
-                solver=asked.solver,
-                objective=asked.objective,
-                gap=limits.gap,
-                time_limit=limits.time_limit,
-                threads=limits.threads,
-                seed=limits.seed,
-                initial_solution=earlier,
-                prove=asked.prove,
-                executor=executor,
-                log=log,
-            )
+            given = {name: value for name, value in asdict(asked).items() if name != "warm"}
+            given |= {"initial_solution": earlier, "executor": executor, "log": log}
+            result = solve(instance, **given, **asdict(limits))
     except UnsuitableError as error:
         raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None
     if result.unsupported:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +16,14 @@ from wattsched.result import Result, TerminationReport
 from wattsched.solvers.solution import Limits
 
 
+@dataclass
 class Request:
     """Request of a `solve` call; its timer runs from here.
 
     Attributes
     ----------
+    names : tuple of three str
+        Of formulation, solver and objective.
     call : Call, optional
         Once the instance is read.
     answer : Result, optional
@@ -28,28 +32,21 @@ class Request:
         Whether the instance is known to be sound, and the digest left to the caller.
     """
 
-    def __init__(
-        self,
-        instance: Any,
-        names: tuple[str | None, str, str | None],
-        limits: Limits,
-        initial_solution: Any,
-        watched: bool,
-        prove_s: float | None = None,
-        spread: Callable[[Model[Any]], Model[Any]] | None = None,
-        brief: bool = False,
-        log: Callable[[str], None] | None = None,
-    ) -> None:
-        self.instance = instance
-        self.formulation, self.solver, self.objective = names
-        self.limits = limits
-        self.initial_solution = initial_solution
-        self.watched = watched
-        self.prove_s = prove_s
-        self.spread, self.brief, self.log = spread, brief, log
-        self.timer = Timer(limits.time_s)
-        self.call: Call | None = None
-        self.answer: Result | None = None
+    instance: Any
+    names: tuple[str | None, str, str | None]
+    limits: Limits
+    initial_solution: Any
+    watched: bool
+    prove_s: float | None = None
+    spread: Callable[[Model[Any]], Model[Any]] | None = None
+    brief: bool = False
+    log: Callable[[str], None] | None = None
+    call: Call | None = None
+    answer: Result | None = None
+
+    def __post_init__(self) -> None:
+        self.formulation, self.solver, self.objective = self.names
+        self.timer = Timer(self.limits.time_s)
 
     def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> Call:
         """Begin the call with a sound instance."""
