@@ -150,7 +150,7 @@ def _command(name: str) -> click.Command:
 
     form = _known()[name]
     if isinstance(form, Source):
-        return form.make()
+        return form.command
     own, told = reading_of(form), descriptions(form.read)
     params: list[click.Parameter] = [click.Argument(["files"], nargs=-1, required=True)]
     params += [parameter_option(parameter, told.get(parameter.name)) for parameter in own]

@@ -123,18 +123,8 @@ def _tell(rounds: dict[str, list[RoundLine]], of: dict[str, int], last: int, as_
     out = console()
     for name, lines in chosen.items():
         heading(out, name, f"{count(len(lines), 'round')} of {of[name]:,}")
-        titles = [
-            "round",
-            "decided",
-            "applied",
-            ">jobs",
-            ">running",
-            ">changes",
-            ">objective",
-            ">W",
-            ">ms",
-            "ended",
-        ]
+        titles = ["round", "decided", "applied", ">jobs", ">running"]
+        titles += [">changes", ">objective", ">W", ">ms", "ended"]
         table(out, titles, [_cells(one) for one in lines])
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -249,6 +249,13 @@ def _whole_number(text: str) -> float:
 def beside(path: Path, name: str) -> list[Path]:
     """Return the paths at which a file's companion is looked for: in its folder, and the one above."""
     return [path.parent / name, path.parent.parent / name]
+
+
+def require_once(files: Sequence[str | Path]) -> None:
+    """Refuse a file that is named twice, under whatever names; a ValueError."""
+    for number, file in enumerate(files):
+        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
+            raise ValueError(f"{file}: the file is named twice")
 
 
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:

@@ -40,8 +40,16 @@ from wattsched.session_columns import (
     plain,
 )
 from wattsched.session_decision import SessionDecision, decision_of
-from wattsched.session_round import SAME, Limit, changed_fields, gathered
-from wattsched.session_site import Site, document_of
+from wattsched.session_round import (
+    LIMITS,
+    SAME,
+    STATED,
+    Limit,
+    Site,
+    changed_fields,
+    document_of,
+    gathered,
+)
 from wattsched.session_tables import TABLE, KnownTables, rows_of_columns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
@@ -281,17 +289,9 @@ class Session:
         InputError, ValueError
             With every fault; then nothing is changed.
         """
-        limits = {
-            "power_w": power_w,
-            "energy_j": energy_j,
-            "carbon_g": carbon_g,
-            "least_goodput": least_goodput,
-            "carbon_g_per_kwh": carbon_g_per_kwh,
-            "price_per_kwh": price_per_kwh,
-        }
-        fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
-        told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
-        told |= {name: value for name, value in fields.items() if value is not None}
+        given = {**locals(), "tenants": plain(tenants)}
+        told = {name: given[name] for name in LIMITS if given[name] is not SAME}
+        told |= {name: given[name] for name in STATED if given[name] is not None}
         gone, back = named("down", () if down is None else down), named("up", () if up is None else up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
