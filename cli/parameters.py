@@ -165,8 +165,10 @@ class Seeds(ParamType):
 
 def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
     """``--seeds A-B`` of a command that repeats what it does."""
-    known = {"type": Seeds(), "default": default, "show_default": default is not None}
-    return click.option("--seeds", metavar="A-B", help=told, **known)
+    shown = default is not None
+    return click.option(
+        "--seeds", type=Seeds(), default=default, show_default=shown, metavar="A-B", help=told
+    )
 
 
 class FileName(ParamType):
@@ -272,10 +274,11 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     if kind == "bool":
         given |= {"is_flag": True, "type": bool}
     names = [given.pop("name", option_name(parameter.name)), parameter.name]
-    shown = default is not None and default is not False
-    return click.Option(
-        names, **({"type": read, "default": default, "show_default": shown, "help": about} | given)
-    )
+    if default is parameter.empty:
+        known: dict[str, Any] = {"required": True}
+    else:
+        known = {"default": default, "show_default": default is not None and default is not False}
+    return click.Option(names, **({"type": read, "help": about} | known | given))
 
 
 JOURNAL_QUOTA: dict[str, Any] = {
@@ -298,7 +301,8 @@ def filling(
     name : str
         Parameter of the command that takes the value.
     kind : type
-        Its docstring describes the options; what has no default is an argument of the command.
+        Its docstring describes the options. What has no default must be given, and is an argument of the
+        command where nothing is said of it.
     without : sequence of str
         Parameters that are no options, and have their defaults.
     **given
@@ -317,7 +321,7 @@ def filling(
 
         made: Any = filled
         for parameter in reversed(list(parameters.values())):
-            if parameter.default is not parameter.empty:
+            if parameter.default is not parameter.empty or parameter.name in given:
                 option = parameter_option(
                     parameter, told.get(parameter.name), **given.get(parameter.name, {})
                 )

@@ -56,6 +56,10 @@ class Stream:
 
     Parameters
     ----------
+    nodes : str
+        Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).
+    tasks : str
+        Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).
     arrivals : float
         GPU to ask for, as a part of the capacity.
     cpu_model : str
@@ -98,21 +102,13 @@ class Trial:
 
 
 @click.command("place", cls=Described, sections=_policies)
-@click.option(
-    "--nodes",
-    required=True,
-    metavar="FILE",
-    type=FileName(),
-    help="Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).",
+@filling(
+    "stream",
+    Stream,
+    nodes={"type": FileName(), "metavar": "FILE"},
+    tasks={"type": FileName(), "metavar": "FILE"},
+    arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"},
 )
-@click.option(
-    "--tasks",
-    required=True,
-    metavar="FILE",
-    type=FileName(),
-    help="Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).",
-)
-@filling("stream", Stream, arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"})
 @click.option(
     "--policy",
     "policies",

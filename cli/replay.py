@@ -31,7 +31,7 @@ from wattsched.cli.parameters import (
     refuse_given,
     seeds_option,
 )
-from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, refuse_unbounded, stated
+from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, stated
 from wattsched.cli.replay_options import (
     DRAWS,
     MOST_GPUS_PER_NODE,
@@ -172,6 +172,7 @@ def command(
     first job.
     """
     from wattsched.replay.jobs.outcome import summary
+    from wattsched.replay_bounds import require_boundable
 
     if not (bound or energy_bound):
         refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
@@ -191,7 +192,9 @@ def command(
     if bounds_from_dir is not None:
         bounds = bounds_from(Path(bounds_from_dir), traces, settings)
     elif bound or energy_bound:
-        refuse_unbounded(traces, settings, energy=energy_bound)
+        with refusing():
+            for trace in traces.values():
+                require_boundable(trace, settings, energy=energy_bound)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []

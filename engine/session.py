@@ -431,19 +431,16 @@ class Session:
         if "model" in fields and "options" not in fields:
             kept.pop("options", None)
         checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
-        tables = checked.coded("options").values
-        named = [] if isinstance(tables, OptionTables) else tables
         if faults := list(tenant_faults(self._round.tenants, checked)):
             raise InputError(faults)
-        strange = {table for table in named if isinstance(table, str)} - self._round.tables.keys()
-        if strange:
-            told = zip(names, checked.coded("options").tolist(), strict=True)
+        options = checked.coded("options")
+        if not isinstance(options.values, OptionTables):
+            strange = options.where(lambda name: isinstance(name, str) and name not in self._round.tables)
             where = [
-                f"job '{job}': options: '{table}'"
-                for job, table in told
-                if isinstance(table, str) and table in strange
+                f"job '{names[j]}': options: '{options.at(j)}'" for j in np.flatnonzero(strange).tolist()
             ]
-            raise InputError([f"{job} is no table of the session" for job in where])
+            if where:
+                raise InputError([f"{job} is no table of the session" for job in where])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:

@@ -152,10 +152,12 @@ def legend(axes: Axes, handles: Sequence[Any] | None = None, title: str | None =
     axes.legend(handles=handles, **LEGEND, **shown)
 
 
-def finished(axes: Axes, across: str, up: str, *notes: str, **margins: float) -> Axes:
-    """Label axes in which all is drawn, tidy them, and name what is in them."""
+def finished(
+    axes: Axes, across: str, up: str, *notes: str, x: float | None = None, y: float | None = None
+) -> Axes:
+    """Label axes in which all is drawn, with margins of `x` and `y`, tidy them, and name what is in them."""
     tidy(axes)
-    axes.margins(**margins)
+    axes.margins(x=x, y=y)
     label(axes, across, up, *notes)
     legend(axes)
     return axes
