@@ -436,11 +436,9 @@ class Session:
         options = checked.coded("options")
         if not isinstance(options.values, OptionTables):
             strange = options.where(lambda name: isinstance(name, str) and name not in self._round.tables)
-            where = [
-                f"job '{names[j]}': options: '{options.at(j)}'" for j in np.flatnonzero(strange).tolist()
-            ]
-            if where:
-                raise InputError([f"{job} is no table of the session" for job in where])
+            if where := np.flatnonzero(strange).tolist():
+                told = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
+                raise InputError([f"{one} is no table of the session" for one in told])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:
