@@ -11,7 +11,7 @@ import click
 
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
-from wattsched.cli.files import STANDARD, read_document, read_instance, shown, write
+from wattsched.cli.files import STANDARD, problem, progress, read_document, read_instance, shown, write
 from wattsched.cli.outputs import json_option
 from wattsched.cli.parameters import Number
 
@@ -51,8 +51,6 @@ def command(
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
     from wattsched.documents import answer_of, verdict_on
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
     from wattsched.report.views import view
     from wattsched.tradeoffs import is_pareto
 
@@ -78,7 +76,6 @@ def command(
 def _check_bound(file: str, as_json: bool) -> int:
     """Check a bound on the schedules of a trace, which needs no other file."""
     from wattsched.replay_bounds import is_replay_bound, replay_bound_of
-    from wattsched.report.terminal import progress
     from wattsched.report.wording import count, duration
     from wattsched.verification.clairvoyant import faults_of
     from wattsched.verification.report import Proof

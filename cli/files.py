@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, reason
+from wattsched.extras import late
 from wattsched.inputs import MOST_MB_VARIABLE, most_mb
 from wattsched.report.wording import printable
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
+
+progress = late("report.terminal:progress")
+problem = late("problems:problem")
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")

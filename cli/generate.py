@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, write
+from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
 
@@ -36,7 +36,6 @@ def _command(family: str) -> click.Command:
 
     def callback(output: str | None, **parameters: Any) -> None:
         from wattsched.instances.generators import generate
-        from wattsched.report.terminal import progress
 
         with progress(f"generating {family}"), refusing():
             instance = generate(family, **parameters)

@@ -14,6 +14,7 @@ from wattsched.cli.files import (
     STANDARD,
     content_of,
     named_input,
+    progress,
     read_instance,
     shown,
     write,
@@ -59,7 +60,7 @@ def solution(
     as in the exported file, or the check fails.
     """
     from wattsched.report.summary import print_result
-    from wattsched.report.terminal import console, progress
+    from wattsched.report.terminal import console
     from wattsched.solutions import RefusedSolutionError, import_solution
     from wattsched.verification.verdict import Verdict
 

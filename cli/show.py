@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.files import answer_text, read_document, shown, write
+from wattsched.cli.files import answer_text, problem, read_document, shown, write
 from wattsched.cli.outputs import json_option
 from wattsched.report.terminal import console, line, table
 from wattsched.report.wording import duration, gap_text, spoken
@@ -59,7 +59,6 @@ def _print_json(document: Mapping[str, Any]) -> None:
 def _about(instance: Any) -> dict[str, Any]:
     """Return the figures that describe an instance."""
     from wattsched.instances.digest import digest_of
-    from wattsched.problems import problem
     from wattsched.report.views import view
 
     known, look = problem(instance.problem), view(instance.problem)

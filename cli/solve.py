@@ -20,6 +20,8 @@ from wattsched.cli.files import (
     STANDARD,
     answer_text,
     content_of,
+    problem,
+    progress,
     read_document,
     read_instance,
     received,
@@ -231,8 +233,6 @@ def _solve(
     """Solve, and say in words what is wrong with names and limits."""
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
 
     rules = problem(instance.problem)
     with refusing():
@@ -269,8 +269,6 @@ def _earlier(warm: str, problem: str) -> Any:
 
 def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:
     """Trace the Pareto frontier of an instance."""
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
     from wattsched.tradeoffs import pareto
 
     if asked.warm is not None or asked.objective is not None:

@@ -32,12 +32,15 @@ from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.session_applied import held_after
 from wattsched.session_columns import (
+    TABLE,
+    KnownTables,
     assignments_of,
     divided,
     fields_of,
     jobs_of_columns,
     named,
     plain,
+    rows_of_columns,
 )
 from wattsched.session_decision import SessionDecision, decision_of
 from wattsched.session_round import (
@@ -50,7 +53,6 @@ from wattsched.session_round import (
     document_of,
     gathered,
 )
-from wattsched.session_tables import TABLE, KnownTables, rows_of_columns
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.column import Coded
