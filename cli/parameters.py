@@ -14,6 +14,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
+from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
 from wattsched.cli.outputs import FC, Command, ParamType
 from wattsched.inputs import meant
@@ -168,6 +169,22 @@ def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
     shown = default is not None
     return click.option(
         "--seeds", type=Seeds(), default=default, show_default=shown, metavar="A-B", help=told
+    )
+
+
+def listed_policies(
+    names: Callable[[], Iterable[str]], require: Callable[[str], Any], default: str, told: str
+) -> Callable[[FC], FC]:
+    """``--policy P,P`` of a command that tries several, by their names and what refuses others."""
+    return click.option(
+        "--policy",
+        "policies",
+        default=default,
+        show_default=True,
+        metavar="P,P",
+        type=Listed("policy", require),
+        shell_complete=completing(names),
+        help=told,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from wattsched.cli.completion import completing, placement_policies
+from wattsched.cli.completion import placement_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
@@ -18,10 +18,10 @@ from wattsched.cli.outputs import json_option, plot_option, report_option, write
 from wattsched.cli.parameters import (
     Described,
     FileName,
-    Listed,
     Number,
     Whole,
     filling,
+    listed_policies,
     refuse_given,
     seeds_option,
 )
@@ -109,15 +109,11 @@ class Trial:
     tasks={"type": FileName(), "metavar": "FILE"},
     arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"},
 )
-@click.option(
-    "--policy",
-    "policies",
-    default="fgd",
-    show_default=True,
-    metavar="P,P",
-    type=Listed("policy", late("replay.placement.policies:policy_factory")),
-    shell_complete=completing(placement_policies),
-    help="Who places the tasks; named below.",
+@listed_policies(
+    placement_policies,
+    late("replay.placement.policies:policy_factory"),
+    "fgd",
+    "Who places the tasks; named below.",
 )
 @seeds_option("42-51", "One run for each.")
 @click.option(

@@ -17,6 +17,7 @@ from wattsched.verification.shifting.pareto import TOTALS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
 
@@ -27,19 +28,16 @@ def command(file: str, as_json: bool) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.instances.errors import sourced
-    from wattsched.report.summary import print_result
     from wattsched.report.views import view
-    from wattsched.tradeoffs import ParetoResult, is_pareto, pareto_of
+    from wattsched.tradeoffs import is_pareto, pareto_of
 
     document, out = read_document(file), console()
     if is_pareto(document) or is_result(document):
-        answer = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
+        answer: Any = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
         if as_json:
             write(None, answer_text(answer))
-        elif isinstance(answer, ParetoResult):
-            print_pareto(out, answer)
         else:
-            print_result(out, answer)
+            print_answer(answer)
     elif is_decision(document):
         problem, decision = decision_of(document, shown(file))
         if as_json:
@@ -72,6 +70,17 @@ def _about(instance: Any) -> dict[str, Any]:
         "capacities": look.capacities(instance),
         "budgets": dict(getattr(instance, "budgets", ())),
     }
+
+
+def print_answer(answer: Result | ParetoResult, instance: Any = None) -> None:
+    """Print a result, with its instance where it is known, or a frontier."""
+    from wattsched.report.summary import print_result
+    from wattsched.tradeoffs import ParetoResult
+
+    if isinstance(answer, ParetoResult):
+        print_pareto(console(), answer)
+    else:
+        print_result(console(), answer, instance)
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:

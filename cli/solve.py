@@ -161,7 +161,7 @@ def command(
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
-        _print(answer, instance)
+        late("cli.show:print_answer")(answer, instance)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
 
 
@@ -203,18 +203,6 @@ def _load() -> bool:
 def _less(limits: Limits, seconds: float) -> Limits:
     """Limits with so much less time."""
     return replace(limits, time_limit=max(_LEAST_S, limits.time_limit - seconds))
-
-
-def _print(answer: Result | ParetoResult, instance: Any) -> None:
-    from wattsched.cli.show import print_pareto
-    from wattsched.report.summary import print_result
-    from wattsched.report.terminal import console
-    from wattsched.tradeoffs import ParetoResult
-
-    if isinstance(answer, ParetoResult):
-        print_pareto(console(), answer)
-    else:
-        print_result(console(), answer, instance)
 
 
 def _say(told: str) -> None:

@@ -352,14 +352,16 @@ class Row:
         except ValueError as error:
             raise self.fault(column, str(error)) from None
         if not math.isfinite(value):
-            raise self.fault(column, f"must be a finite number, got {echo(text, '')}")
-        if value < least:
-            raise self.fault(column, f"must be at least {least:g}, got {echo(text, '')}")
-        if 0 < abs(value) < SMALLEST:
-            raise self.fault(column, f"must be 0 or at least {SMALLEST:g}, got {echo(text, '')}")
-        if value > most:
-            raise self.fault(column, f"must be at most {most:,.0f}, got {echo(text, '')}")
-        return value
+            expected = "a finite number"
+        elif value < least:
+            expected = f"at least {least:g}"
+        elif 0 < abs(value) < SMALLEST:
+            expected = f"0 or at least {SMALLEST:g}"
+        elif value > most:
+            expected = f"at most {most:,.0f}"
+        else:
+            return value
+        raise self.fault(column, f"must be {expected}, got {echo(text, '')}")
 
     def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
         """Cell as a whole number."""
