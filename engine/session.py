@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wattsched.call import Call
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
@@ -28,7 +29,6 @@ from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
-from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.session_applied import held_after
 from wattsched.session_columns import (
@@ -351,8 +351,8 @@ class Session:
             instance, last = self.to_instance(), self._last
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
-            request = Request(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
-            result = answered(request, stop)
+            call = Call(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
+            result = answered(call, stop)
             self._last = result if result.solved else last
         return decision_of(instance, result)
 
