@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
-from wattsched.cli.files import STANDARD, problem, progress, read_document, read_instance, shown, write
+from wattsched.cli.files import STANDARD, problem, progress, read_document, read_instance, shown, write_json
 from wattsched.cli.outputs import json_option
 from wattsched.cli.parameters import Number
 
@@ -200,7 +199,7 @@ def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool, as_
     out, faults, on_trust = console(), verdict.faults, verdict.claimed and not required
     code = CHECK_FAILED if faults else ON_TRUST if on_trust else 0
     if as_json:
-        write(None, json.dumps(_document(verdict, on_trust), indent=1) + "\n")
+        write_json(_document(verdict, on_trust), indent=1)
         return code
     if faults:
         line(out, ("not valid", "bold red"), f": {count(len(faults), 'fault')}")

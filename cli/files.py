@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -62,6 +63,11 @@ def write(target: str | None, content: str | bytes) -> None:
     written(target)
     if isinstance(content, str) and target.endswith(JSON_SUFFIXES) and (mb := needed_mb(content)) > most_mb():
         click.echo(f"note: too large to be read, unless {MOST_MB_VARIABLE}={mb} is set", err=True)
+
+
+def write_json(document: Any, target: str | None = None, indent: int | None = None) -> None:
+    """Write a document of plain values, on lines of their own with an indent."""
+    write(target, json.dumps(document, indent=indent) + "\n")
 
 
 def read_document(name: str) -> Any:

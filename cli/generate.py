@@ -10,16 +10,14 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
+from wattsched.extras import late
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
 """Help of ``--gpus`` where the family says nothing of its own."""
 SEED = "Equal seeds give equal files."
 
 
-def _known() -> dict[str, str]:
-    from wattsched.instances.generators import families
-
-    return families()
+_known = late("instances.generators:families")
 
 
 def _command(family: str) -> click.Command:

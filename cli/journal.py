@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import counting, write
+from wattsched.cli.files import counting, write, write_json
 from wattsched.cli.outputs import Command, folder_option
 from wattsched.cli.parameters import Limits, Number, Whole, filling, limit_options, refuse_given
 from wattsched.report.terminal import console, heading, line, table
@@ -116,10 +115,7 @@ def _export(journal: Journal, name: str, round_number: int, folder: Path) -> Non
 def _tell(rounds: dict[str, list[RoundLine]], of: dict[str, int], last: int, as_json: bool) -> None:
     chosen = {name: lines[-last:] for name, lines in rounds.items()}
     if as_json:
-        write(
-            None, json.dumps({name: [asdict(one) for one in lines] for name, lines in chosen.items()}) + "\n"
-        )
-        return
+        return write_json({name: [asdict(one) for one in lines] for name, lines in chosen.items()})
     out = console()
     for name, lines in chosen.items():
         heading(out, name, f"{count(len(lines), 'round')} of {of[name]:,}")
@@ -160,8 +156,7 @@ def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Rep
 
 def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
     if as_json:
-        write(None, json.dumps({"session": name, "rounds": [asdict(one) for one in found]}) + "\n")
-        return
+        return write_json({"session": name, "rounds": [asdict(one) for one in found]})
     out = console()
     heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
     _print(out, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, named_input, write
+from wattsched.cli.files import counting, named_input, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import json_option, report_option, write_page
 from wattsched.cli.parameters import Described, FileName, Number, filling, seeds_option
@@ -137,7 +136,7 @@ def command(
     cluster.tell()
     write_page(report, late("report.html.saved:page_of"), found)
     if as_json:
-        write(None, json.dumps(found.as_dict()) + "\n")
+        write_json(found.as_dict())
     else:
         print_savings(console(), found)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.files import answer_text, problem, read_document, shown, write
+from wattsched.cli.files import answer_text, problem, read_document, shown, write, write_json
 from wattsched.cli.outputs import json_option
 from wattsched.report.terminal import console, line, table
 from wattsched.report.wording import duration, gap_text, spoken
@@ -41,17 +39,16 @@ def command(file: str, as_json: bool) -> None:
     elif is_decision(document):
         problem, decision = decision_of(document, shown(file))
         if as_json:
-            _print_json({"problem": problem, "decision": view(problem).rows(decision)})
+            write_json({"problem": problem, "decision": view(problem).rows(decision)}, indent=1)
         else:
             view(problem).print_decision(out, decision, None)
     else:
         instance = instance_of(document, source=shown(file))
         with sourced(shown(file)):
-            _print_json(_about(instance)) if as_json else view(instance.problem).print_instance(out, instance)
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    write(None, json.dumps(document, indent=1) + "\n")
+            if as_json:
+                write_json(_about(instance), indent=1)
+            else:
+                view(instance.problem).print_instance(out, instance)
 
 
 def _about(instance: Any) -> dict[str, Any]:
