@@ -180,7 +180,7 @@ def _watched(call: Call, stop: Event | None) -> Result:
             call.close()
 
     def in_hand() -> Result:
-        return call.in_hand("stopped" if is_stopped() else "time")
+        return call.in_hand(limit="stopped" if is_stopped() else "time")
 
     if stop is not None and _ends_when_told(call):
         call.timer.stopped = stop
