@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import CHECK_FAILED, ON_TRUST, BadInput, refusing
-from wattsched.cli.files import STANDARD, read_document, read_instance, shown, write
+from wattsched.cli.files import STANDARD, problem, progress, read_document, read_instance, shown, write_json
 from wattsched.cli.outputs import json_option
 from wattsched.cli.parameters import Number
 
@@ -51,8 +50,6 @@ def command(
     if instance_file == result_file == STANDARD:
         raise BadInput("only one of INSTANCE and RESULT can be standard input")
     from wattsched.documents import answer_of, verdict_on
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
     from wattsched.report.views import view
     from wattsched.tradeoffs import is_pareto
 
@@ -64,20 +61,20 @@ def command(
     answer = answer_of(document, instance.problem, shown(result_file))
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # read once
-    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, _refusing(dask):
+    told = nullcontext() if dask is None else refusing()  # what a cluster cannot check
+    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, told:
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
-    told = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
+    lines = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
     required = verdict.requiring(require_gap)
-    return print_verdict(required, told, required=require_gap is not None, as_json=as_json)
+    return print_verdict(required, lines, required=require_gap is not None, as_json=as_json)
 
 
 def _check_bound(file: str, as_json: bool) -> int:
     """Check a bound on the schedules of a trace, which needs no other file."""
     from wattsched.replay_bounds import is_replay_bound, replay_bound_of
-    from wattsched.report.terminal import progress
     from wattsched.report.wording import count, duration
     from wattsched.verification.clairvoyant import faults_of
     from wattsched.verification.report import Proof
@@ -101,11 +98,6 @@ def _check_bound(file: str, as_json: bool) -> int:
         told = ["the file claims no bound above 0: it says nothing of any schedule"]
     verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
     return print_verdict(verdict, told, required=False, as_json=as_json)
-
-
-def _refusing(dask: str | None) -> AbstractContextManager[None]:
-    """Say what a cluster cannot check."""
-    return nullcontext() if dask is None else refusing()
 
 
 def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None, as_json: bool) -> int:
@@ -207,7 +199,7 @@ def print_verdict(verdict: Verdict, valid: Iterable[str], *, required: bool, as_
     out, faults, on_trust = console(), verdict.faults, verdict.claimed and not required
     code = CHECK_FAILED if faults else ON_TRUST if on_trust else 0
     if as_json:
-        write(None, json.dumps(_document(verdict, on_trust), indent=1) + "\n")
+        write_json(_document(verdict, on_trust), indent=1)
         return code
     if faults:
         line(out, ("not valid", "bold red"), f": {count(len(faults), 'fault')}")

@@ -17,7 +17,7 @@ from wattsched.cli.completion import completing, formulations, named, solvers
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr, write
-from wattsched.cli.outputs import command_line, folder_option, json_option, report_option
+from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
 from wattsched.cli.parameters import (
     Described,
     Limits,
@@ -27,7 +27,7 @@ from wattsched.cli.parameters import (
     names_of_problems,
 )
 from wattsched.comparisons.statistics import SHIFT_S
-from wattsched.extras import missing
+from wattsched.extras import late, missing
 from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
 from wattsched.report.wording import LONGEST, count, listed, printable
 
@@ -116,11 +116,7 @@ def command(
             written = [*write_report(comparison, output), *_plots(comparison, Path(output))]
         except OSError as error:
             raise BadInput(f"cannot write into '{output}': {error.strerror}") from None
-    if report is not None:
-        from wattsched.comparisons.page import page_of
-        from wattsched.report.html.page import rendered
-
-        write(report, rendered(page_of(comparison), command_line()))
+    write_page(report, late("comparisons.page:page_of"), comparison)
     if as_json:
         write(None, document(comparison))
     else:

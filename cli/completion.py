@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from wattsched.extras import late
+
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -26,39 +28,29 @@ def completing(names: Callable[[], Iterable[str]]) -> Complete:
 
 def solvers() -> list[str]:
     """Solvers, and the heuristics of all problems."""
-    from wattsched.problems import PROBLEMS, problem
     from wattsched.solvers.registry import descriptions
 
-    heuristics = [name for known in map(problem, PROBLEMS) for name in known.heuristics]
-    return list(dict.fromkeys([*descriptions(), *heuristics]))
+    return list(dict.fromkeys([*descriptions(), *_of_problems(lambda known: known.heuristics)]))
 
 
 def formulations() -> list[str]:
     """Formulations of all problems."""
-    from wattsched.problems import PROBLEMS, problem
-
-    return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in known.formulation_names()))
+    return _of_problems(lambda known: known.formulation_names())
 
 
 def objectives() -> list[str]:
     """Objectives of all problems."""
+    return _of_problems(lambda known: known.objectives)
+
+
+def _of_problems(names: Callable[[Any], Iterable[str]]) -> list[str]:
     from wattsched.problems import PROBLEMS, problem
 
-    return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in known.objectives))
+    return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in names(known)))
 
 
-def replay_policies() -> list[str]:
-    """Policies of replays of jobs."""
-    from wattsched.replay.jobs.policies import names
-
-    return names()
-
-
-def placement_policies() -> list[str]:
-    """Policies by which tasks are placed."""
-    from wattsched.replay.placement.policies import names
-
-    return names()
+replay_policies = late("replay.jobs.policies:names")
+placement_policies = late("replay.placement.policies:names")
 
 
 def named(*fields: str) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import STANDARD, read_instance, shown, write
+from wattsched.cli.files import STANDARD, problem, progress, read_instance, shown, write
 from wattsched.cli.outputs import Command, output_option
 
 PROGRAMS = (".mps", ".lp")
@@ -34,8 +34,6 @@ def command(file: str, formulation: str | None, objective: str | None, topology:
     from wattsched.engine import require_names
     from wattsched.exchange import export_program, export_topology
     from wattsched.instances.errors import sourced
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
 
     endings = TOPOLOGIES if topology else PROGRAMS
     if output == STANDARD or not output.endswith(endings):

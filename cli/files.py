@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, reason
+from wattsched.extras import late
 from wattsched.inputs import MOST_MB_VARIABLE, most_mb
 from wattsched.report.wording import printable
 
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
+
+progress = late("report.terminal:progress")
+problem = late("problems:problem")
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
@@ -58,6 +63,11 @@ def write(target: str | None, content: str | bytes) -> None:
     written(target)
     if isinstance(content, str) and target.endswith(JSON_SUFFIXES) and (mb := needed_mb(content)) > most_mb():
         click.echo(f"note: too large to be read, unless {MOST_MB_VARIABLE}={mb} is set", err=True)
+
+
+def write_json(document: Any, target: str | None = None, indent: int | None = None) -> None:
+    """Write a document of plain values, on lines of their own with an indent."""
+    write(target, json.dumps(document, indent=indent) + "\n")
 
 
 def read_document(name: str) -> Any:

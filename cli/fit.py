@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import write
+from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import FileName, Number, Whole, filling
 from wattsched.report.wording import count, listed, number, percent
@@ -68,7 +68,6 @@ class Fit:
         """Fit the file."""
         from wattsched.perfmodels.fit import fit_profile
         from wattsched.perfmodels.power import PowerModel
-        from wattsched.report.terminal import progress
 
         chosen = [value for column, value in (self.where or {}).items() if column in MODEL_COLUMNS]
         model, power = self.model or next(iter(chosen), Path(self.jobs or self.files[0]).stem), None

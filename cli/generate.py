@@ -7,19 +7,17 @@ from typing import Any
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, write
+from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
+from wattsched.extras import late
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
 """Help of ``--gpus`` where the family says nothing of its own."""
 SEED = "Equal seeds give equal files."
 
 
-def _known() -> dict[str, str]:
-    from wattsched.instances.generators import families
-
-    return families()
+_known = late("instances.generators:families")
 
 
 def _command(family: str) -> click.Command:
@@ -36,7 +34,6 @@ def _command(family: str) -> click.Command:
 
     def callback(output: str | None, **parameters: Any) -> None:
         from wattsched.instances.generators import generate
-        from wattsched.report.terminal import progress
 
         with progress(f"generating {family}"), refusing():
             instance = generate(family, **parameters)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, notice, refusing
-from wattsched.cli.files import DOCUMENT_SUFFIXES, STANDARD, content_of, named_input, shown, write
+from wattsched.cli.files import DOCUMENT_SUFFIXES, STANDARD, content_of, named_input, progress, shown, write
 from wattsched.cli.outputs import FC, Command, output_option
 from wattsched.cli.parameters import (
     Family,
@@ -150,7 +150,7 @@ def _command(name: str) -> click.Command:
 
     form = _known()[name]
     if isinstance(form, Source):
-        return form.make()
+        return form.command
     own, told = reading_of(form), descriptions(form.read)
     params: list[click.Parameter] = [click.Argument(["files"], nargs=-1, required=True)]
     params += [parameter_option(parameter, told.get(parameter.name)) for parameter in own]
@@ -175,7 +175,6 @@ def _import(name: str, own: list[str]) -> Any:
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
         from wattsched.exchange import import_trace
-        from wattsched.report.terminal import progress
 
         if values.get("window") is not None:
             refuse_given(own, "does not go with --window")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import content_of, named_input, shown, write
 from wattsched.cli.outputs import Command, ParamType, folder_option
 from wattsched.cli.parameters import refuse_given
+from wattsched.inputs import require_once
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -32,14 +33,13 @@ class Source:
     ----------
     description : str
         Its description, as those of trace formats.
-    make : callable
-        Makes the command.
+    command : click.Command
     yields : str
         Its outputs in words, such as ``trace and cluster``.
     """
 
     description: str
-    make: Callable[[], click.Command]
+    command: click.Command
     yields: str = "trace and cluster"
 
 
@@ -94,93 +94,83 @@ def _finish(recorded: Recorded, output: str) -> None:
         click.echo(line)
 
 
-def _require_once(files: tuple[str, ...]) -> None:
-    for number, file in enumerate(files):
-        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
-            raise BadInput(f"{shown(file)}: the file is named twice")
-
-
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
 SINCE = "Without files: ask for jobs from then on, as sacct takes it, such as 2026-11-01."
 UNTIL = "Without files: ask for jobs up to then."
 
 
-def _slurm() -> click.Command:
-    @click.command("slurm", cls=Command)
-    @click.argument("files", nargs=-1)
-    @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-    @click.option("--since", default="now-7days", show_default=True, metavar="T", help=SINCE)
-    @click.option("--until", default="now", show_default=True, metavar="T", help=UNTIL)
-    @click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
-    @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
-    def command(
-        files: tuple[str, ...],
-        output: str,
-        since: str,
-        until: str,
-        time_zone: tzinfo | None,
-        stand_ins: tuple[str, ...],
-    ) -> None:
-        """Import jobs that Slurm has accounted for, and its nodes.
+@click.command("slurm", cls=Command)
+@click.argument("files", nargs=-1)
+@folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
+@click.option("--since", default="now-7days", show_default=True, metavar="T", help=SINCE)
+@click.option("--until", default="now", show_default=True, metavar="T", help=UNTIL)
+@click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
+@click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+def slurm(
+    files: tuple[str, ...],
+    output: str,
+    since: str,
+    until: str,
+    time_zone: tzinfo | None,
+    stand_ins: tuple[str, ...],
+) -> None:
+    """Import jobs that Slurm has accounted for, and its nodes.
 
-        FILES, in any order, hold what sacct --parsable2 or --json, sinfo --json, scontrol show node and
-        scontrol show topology print, or a topology.conf. Without files, Slurm is asked.
-        """
-        from wattsched.adapters.slurm.snapshot import SlurmError
-        from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
-        from wattsched.inputs import read_text
+    FILES, in any order, hold what sacct --parsable2 or --json, sinfo --json, scontrol show node and
+    scontrol show topology print, or a topology.conf. Without files, Slurm is asked.
+    """
+    from wattsched.adapters.slurm.snapshot import SlurmError
+    from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
+    from wattsched.inputs import read_text
 
-        replaced = _stand_ins(stand_ins)
-        if files:
-            refuse_given(("since", "until"), "does not go with files, of which all jobs are taken")
-        else:
-            refuse_given(("time_zone",), "needs files; live, Slurm is asked for times in UTC")
-        said = Said()
-        _require_once(files)
-        for file in files:
-            with named_input(file) as path, refusing(str(path)):
-                said.add(read_text(path), str(path))
-        try:
-            said = said if files else ask_slurm(since, until)
-        except SlurmError as error:
-            raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
-        with refusing():
-            found = recorded(said, time_zone, replaced)
-        _finish(found, output)
-
-    return command
+    replaced = _stand_ins(stand_ins)
+    if files:
+        refuse_given(("since", "until"), "does not go with files, of which all jobs are taken")
+    else:
+        refuse_given(("time_zone",), "needs files; live, Slurm is asked for times in UTC")
+    said = Said()
+    with refusing():
+        require_once(list(map(shown, files)))
+    for file in files:
+        with named_input(file) as path, refusing(str(path)):
+            said.add(read_text(path), str(path))
+    try:
+        said = said if files else ask_slurm(since, until)
+    except SlurmError as error:
+        raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
+    with refusing():
+        found = recorded(said, time_zone, replaced)
+    _finish(found, output)
 
 
-def _kubernetes() -> click.Command:
-    @click.command("kubernetes", cls=Command)
-    @click.argument("files", nargs=-1, required=True)
-    @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-    @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
-    def command(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
-        """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
+@click.command("kubernetes", cls=Command)
+@click.argument("files", nargs=-1, required=True)
+@folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
+@click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
+def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
+    """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
-        FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
-        json. Where there are workloads, they are the jobs.
-        """
-        from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
-        from wattsched.instances.errors import sourced
-        from wattsched.instances.io import read_json
+    FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
+    json. Where there are workloads, they are the jobs.
+    """
+    from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
+    from wattsched.instances.errors import sourced
+    from wattsched.instances.io import read_json
 
-        replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
-        _require_once(files)
-        for file in files:
-            with named_input(file) as path, sourced(str(path)):
-                document = read_json(path)
-                items += items_of(document)
-                moments.append(moment_of(document) or os.path.getmtime(path))
-        with refusing():
-            found = recorded(items, max(moments), replaced)
-        _finish(found, output)
-
-    return command
+    replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+    with refusing():
+        require_once(list(map(shown, files)))
+    for file in files:
+        with named_input(file) as path, sourced(str(path)):
+            document = read_json(path)
+            items += items_of(document)
+            moments.append(moment_of(document) or os.path.getmtime(path))
+    with refusing():
+        found = recorded(items, max(moments), replaced)
+    _finish(found, output)
 
 
 SOURCES: Mapping[str, Source] = {
-    "slurm": Source("jobs and nodes of a Slurm cluster, live or of files", _slurm),
-    "kubernetes": Source("pods or workloads and nodes of a Kubernetes cluster", _kubernetes),
+    "slurm": Source("jobs and nodes of a Slurm cluster, live or of files", slurm),
+    "kubernetes": Source("pods or workloads and nodes of a Kubernetes cluster", kubernetes),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import click
 
 from wattsched.cli.completion import named
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import counting, write
+from wattsched.cli.files import counting, write, write_json
 from wattsched.cli.outputs import Command, folder_option
 from wattsched.cli.parameters import Limits, Number, Whole, filling, limit_options, refuse_given
 from wattsched.report.terminal import console, heading, line, table
@@ -116,25 +115,12 @@ def _export(journal: Journal, name: str, round_number: int, folder: Path) -> Non
 def _tell(rounds: dict[str, list[RoundLine]], of: dict[str, int], last: int, as_json: bool) -> None:
     chosen = {name: lines[-last:] for name, lines in rounds.items()}
     if as_json:
-        write(
-            None, json.dumps({name: [asdict(one) for one in lines] for name, lines in chosen.items()}) + "\n"
-        )
-        return
+        return write_json({name: [asdict(one) for one in lines] for name, lines in chosen.items()})
     out = console()
     for name, lines in chosen.items():
         heading(out, name, f"{count(len(lines), 'round')} of {of[name]:,}")
-        titles = [
-            "round",
-            "decided",
-            "applied",
-            ">jobs",
-            ">running",
-            ">changes",
-            ">objective",
-            ">W",
-            ">ms",
-            "ended",
-        ]
+        titles = ["round", "decided", "applied", ">jobs", ">running"]
+        titles += [">changes", ">objective", ">W", ">ms", "ended"]
         table(out, titles, [_cells(one) for one in lines])
 
 
@@ -143,11 +129,7 @@ def _cells(one: RoundLine) -> list[str]:
         str(one.number),
         _clock(one.time),
         "" if one.applied is None else _clock(one.applied),
-        f"{one.jobs:,}",
-        f"{one.running:,}",
-        f"{one.changes:,}",
-        _figure(one.objective),
-        _figure(one.power_w),
+        *map(_figure, (one.jobs, one.running, one.changes, one.objective, one.power_w)),
         f"{1e3 * one.solve_s:.1f}",
         one.termination,
     ]
@@ -158,7 +140,7 @@ def _clock(moment_s: float) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return "" if value is None else number(value)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else number(value)
 
 
 def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Replayed]:
@@ -174,43 +156,25 @@ def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Rep
 
 def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
     if as_json:
-        write(None, json.dumps({"session": name, "rounds": [asdict(one) for one in found]}) + "\n")
-        return
+        return write_json({"session": name, "rounds": [asdict(one) for one in found]})
     out = console()
     heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
     _print(out, found)
 
 
+KINDS = ("objective", "power_w", "running", "changes")
+FIGURES = [figure for kind in KINDS for figure in (kind, f"was_{kind}")]
+"""Figures of a round that is decided again, each followed by what it was."""
+
+
 def _print(out: Console, found: Sequence[Replayed]) -> None:
-    rows = [
-        [
-            str(one.number),
-            _figure(one.objective),
-            _figure(one.was_objective),
-            _figure(one.power_w),
-            _figure(one.was_power_w),
-            f"{one.running:,}",
-            f"{one.was_running:,}",
-            f"{one.changes:,}",
-            f"{one.was_changes:,}",
-        ]
-        for one in found
-    ]
+    columns = [[getattr(one, name) for one in found] for name in FIGURES]
+    rows = [[str(one.number), *(_figure(getattr(one, name)) for name in FIGURES)] for one in found]
     if len(found) > 1:
-        rows.append(["sum", *_sums(found)])
+        # Of the objective and watts only where all rounds have them.
+        rows.append(["sum", *("" if None in column else _figure(sum(column)) for column in columns)])
     titles = ["round", ">objective", ">was", ">W", ">was", ">running", ">was", ">changes", ">was"]
     table(out, titles, rows)
     undecided = sum(one.objective is None for one in found)
     if undecided:
         line(out, f"{count(undecided, 'round')} without a decision under this policy")
-
-
-def _sums(found: Sequence[Replayed]) -> list[str]:
-    """Sums over the rounds; of the objective and watts only where all rounds have them."""
-    told = []
-    for name in ("objective", "was_objective", "power_w", "was_power_w"):
-        values = [getattr(one, name) for one in found]
-        told.append("" if None in values else number(sum(values)))
-    for name in ("running", "was_running", "changes", "was_changes"):
-        told.append(f"{sum(getattr(one, name) for one in found):,}")
-    return told

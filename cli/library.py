@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from wattsched.cli.files import (
     shown,
     stray_output_to_stderr,
     write,
+    write_json,
 )
 from wattsched.cli.outputs import FC, Command, folder_option, json_option, output_option
 from wattsched.cli.parameters import Limits, Number, filling, limit_options
@@ -109,7 +109,7 @@ def listing(names: tuple[str, ...], difficulty: str | None, best: str, as_json: 
     _require_any(chosen)
     if as_json:
         documents = [_document(entry, known.get(entry.name)) for entry in chosen]
-        return write(None, json.dumps(documents, indent=1) + "\n")
+        return write_json(documents, indent=1)
     out = console()
     columns = ["instance", "objective", ">jobs", ">GPUs", ">columns", "class", ">best known", ">gap proven"]
     table(out, columns, [_row(entry, known.get(entry.name)) for entry in chosen], gives_way=("columns",))
@@ -287,7 +287,7 @@ def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -
             {"name": one.name, "faults": one.faults, "skipped": one.skipped, "proven_gap": one.gap}
             for one in found
         ]
-        write(None, json.dumps(documents, indent=1) + "\n")
+        write_json(documents, indent=1)
     else:
         _print_verified(found, wrong)
     if all(one.skipped for one in found):
@@ -357,4 +357,4 @@ def schemas(document: str, output: str | None) -> None:
     from wattsched.library.records import BestKnown
 
     schema = schema_of(Library if document == "instances" else BestKnown)
-    write(output, json.dumps(schema, indent=2) + "\n")
+    write_json(schema, output, indent=2)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from wattsched.cli.failures import BadInput
-from wattsched.cli.files import STANDARD, shown
+from wattsched.cli.files import STANDARD, shown, write
 from wattsched.extras import missing
 from wattsched.inputs import COMPANIONS, beside
 from wattsched.report.wording import printable
@@ -45,12 +45,14 @@ class Output(ParamType):
         Endings that a file may have; none for a folder, which is there or can be made.
     standard : bool
         Whether ``-`` is taken, for standard output.
+    extra : str
+        Extra without which nothing can write it, called as its option.
     """
 
     name = "output"
 
-    def __init__(self, suffixes: Sequence[str] = (), *, standard: bool = False) -> None:
-        self.suffixes, self.standard = tuple(suffixes), standard
+    def __init__(self, suffixes: Sequence[str] = (), *, standard: bool = False, extra: str = "") -> None:
+        self.suffixes, self.standard, self.extra = tuple(suffixes), standard, extra
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse a name under which nothing can be written."""
@@ -71,6 +73,8 @@ class Output(ParamType):
             self.fail(f"'{name}' is a folder", param, ctx)
         if os.path.islink(os.path.realpath(name)):
             self.fail(f"'{name}' is a loop of symbolic links", param, ctx)
+        if self.extra:
+            require_extra(f"--{self.extra}", self.extra)
         return name
 
 
@@ -78,32 +82,6 @@ def require_extra(what: str, extra: str) -> None:
     """Refuse what needs an extra that is not installed."""
     if told := missing(extra):
         raise BadInput(f"{what} needs {told}")
-
-
-class Report(Output):
-    """Name of a report."""
-
-    def __init__(self) -> None:
-        super().__init__((".html",))
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse it likewise, and where nothing can write it."""
-        name = super().convert(value, param, ctx)
-        require_extra("--report", "report")
-        return name
-
-
-class Plot(Output):
-    """Name of a plot."""
-
-    def __init__(self) -> None:
-        super().__init__((".png", ".svg", ".pdf"))
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse it likewise, and where nothing can draw."""
-        name = super().convert(value, param, ctx)
-        require_extra("--plot", "plot")
-        return name
 
 
 def output_option(*suffixes: str, help: str, required: bool = False) -> Callable[[FC], FC]:
@@ -114,13 +92,22 @@ def output_option(*suffixes: str, help: str, required: bool = False) -> Callable
 
 def plot_option(help: str) -> Callable[[FC], FC]:
     """``--plot FILE`` of a command."""
-    return click.option("--plot", metavar="FILE", type=Plot(), help=help)
+    kind = Output((".png", ".svg", ".pdf"), extra="plot")
+    return click.option("--plot", metavar="FILE", type=kind, help=help)
 
 
 def report_option(what: str) -> Callable[[FC], FC]:
     """``--report FILE`` of a command."""
     told = f"Write {what} as a page for a browser (.html), in one file."
-    return click.option("--report", metavar="FILE", type=Report(), help=told)
+    return click.option("--report", metavar="FILE", type=Output((".html",), extra="report"), help=told)
+
+
+def write_page(file: str | None, page_of: Callable[..., Any], *told: Any, **more: Any) -> None:
+    """Write the page of what is told, and of the command that runs, where a report is asked for."""
+    if file is not None:
+        from wattsched.report.html.page import rendered
+
+        write(file, rendered(page_of(*told, **more), command_line()))
 
 
 def folder_option(help: str, required: bool = False) -> Callable[[FC], FC]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
+from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
 from wattsched.cli.outputs import FC, Command, ParamType
 from wattsched.inputs import meant
@@ -163,6 +164,30 @@ class Seeds(ParamType):
         return list(seeds)
 
 
+def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
+    """``--seeds A-B`` of a command that repeats what it does."""
+    shown = default is not None
+    return click.option(
+        "--seeds", type=Seeds(), default=default, show_default=shown, metavar="A-B", help=told
+    )
+
+
+def listed_policies(
+    names: Callable[[], Iterable[str]], require: Callable[[str], Any], default: str, told: str
+) -> Callable[[FC], FC]:
+    """``--policy P,P`` of a command that tries several, by their names and what refuses others."""
+    return click.option(
+        "--policy",
+        "policies",
+        default=default,
+        show_default=True,
+        metavar="P,P",
+        type=Listed("policy", require),
+        shell_complete=completing(names),
+        help=told,
+    )
+
+
 class FileName(ParamType):
     """Name of a file to read; the empty name stands for the folder that one is in."""
 
@@ -266,10 +291,11 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     if kind == "bool":
         given |= {"is_flag": True, "type": bool}
     names = [given.pop("name", option_name(parameter.name)), parameter.name]
-    shown = default is not None and default is not False
-    return click.Option(
-        names, **({"type": read, "default": default, "show_default": shown, "help": about} | given)
-    )
+    if default is parameter.empty:
+        known: dict[str, Any] = {"required": True}
+    else:
+        known = {"default": default, "show_default": default is not None and default is not False}
+    return click.Option(names, **({"type": read, "help": about} | known | given))
 
 
 JOURNAL_QUOTA: dict[str, Any] = {
@@ -292,7 +318,8 @@ def filling(
     name : str
         Parameter of the command that takes the value.
     kind : type
-        Its docstring describes the options; what has no default is an argument of the command.
+        Its docstring describes the options. What has no default must be given, and is an argument of the
+        command where nothing is said of it.
     without : sequence of str
         Parameters that are no options, and have their defaults.
     **given
@@ -311,7 +338,7 @@ def filling(
 
         made: Any = filled
         for parameter in reversed(list(parameters.values())):
-            if parameter.default is not parameter.empty:
+            if parameter.default is not parameter.empty or parameter.name in given:
                 option = parameter_option(
                     parameter, told.get(parameter.name), **given.get(parameter.name, {})
                 )

@@ -6,16 +6,26 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from wattsched.cli.completion import completing, placement_policies
+from wattsched.cli.completion import placement_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, save_plot, write
-from wattsched.cli.outputs import command_line, json_option, plot_option, report_option
-from wattsched.cli.parameters import Described, FileName, Listed, Number, Seeds, Whole, filling, refuse_given
+from wattsched.cli.outputs import json_option, plot_option, report_option, write_page
+from wattsched.cli.parameters import (
+    Described,
+    FileName,
+    Number,
+    Whole,
+    filling,
+    listed_policies,
+    refuse_given,
+    seeds_option,
+)
+from wattsched.extras import late
 from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
@@ -37,15 +47,7 @@ CURVES = ("arrived", "allocated_pct", "grar", "eopc_w", "eopc_cpu_w", "eopc_gpu_
 
 
 def _policies() -> dict[str, str]:
-    from wattsched.replay.placement.policies import names
-
-    return {"Policies": f"{', '.join(names())}, and weighted sums such as pwr+fgd:100/900."}
-
-
-def _require_policy(name: str) -> None:
-    from wattsched.replay.placement.policies import policy_factory
-
-    policy_factory(name)
+    return {"Policies": f"{', '.join(placement_policies())}, and weighted sums such as pwr+fgd:100/900."}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Stream:
 
     Parameters
     ----------
+    nodes : str
+        Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).
+    tasks : str
+        Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).
     arrivals : float
         GPU to ask for, as a part of the capacity.
     cpu_model : str
@@ -96,34 +102,20 @@ class Trial:
 
 
 @click.command("place", cls=Described, sections=_policies)
-@click.option(
-    "--nodes",
-    required=True,
-    metavar="FILE",
-    type=FileName(),
-    help="Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).",
+@filling(
+    "stream",
+    Stream,
+    nodes={"type": FileName(), "metavar": "FILE"},
+    tasks={"type": FileName(), "metavar": "FILE"},
+    arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"},
 )
-@click.option(
-    "--tasks",
-    required=True,
-    metavar="FILE",
-    type=FileName(),
-    help="Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).",
+@listed_policies(
+    placement_policies,
+    late("replay.placement.policies:policy_factory"),
+    "fgd",
+    "Who places the tasks; named below.",
 )
-@filling("stream", Stream, arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"})
-@click.option(
-    "--policy",
-    "policies",
-    default="fgd",
-    show_default=True,
-    metavar="P,P",
-    type=Listed("policy", _require_policy),
-    shell_complete=completing(placement_policies),
-    help="Who places the tasks; named below.",
-)
-@click.option(
-    "--seeds", type=Seeds(), default="42-51", show_default=True, metavar="A-B", help="One run for each."
-)
+@seeds_option("42-51", "One run for each.")
 @click.option(
     "--bound/--no-bound",
     default=True,
@@ -169,46 +161,31 @@ def command(
         from wattsched.plot.placements import placement_figure
 
         save_plot(placement_figure(placed), plot)
-    if report is not None:
-        from wattsched.replay.placement.page import page_of
-        from wattsched.report.html.page import rendered
-
-        bound = None if placed.bound is None else placed.bound.allocated_pct
-        told = _about(experiment, len(trial.seeds))
-        write(report, rendered(page_of(told, placed.curves, MEASURES, bound), command_line()))
+    told, bound = _about(experiment, len(trial.seeds)), placed.bound and placed.bound.allocated_pct
+    write_page(report, late("replay.placement.page:page_of"), told, placed.curves, MEASURES, bound)
     if as_json:
         return write(None, _document(placed))
-
     return print_curves(console(), experiment, placed.curves, len(trial.seeds), placed.bound)
 
 
 def _document(placed: PlacementTrial) -> str:
     """JSON with one curve per line."""
-    bound = placed.bound
-    policies = {policy: _curves(of, "   ") for policy, of in placed.curves.items()}
-    lines = []
-    if bound is not None:
-        lines = [*_curves(bound, "  "), _object("floor_w", _arrays(bound.floor_w, "   "))]
-    inside = "{\n" + ",\n".join(lines) + "\n }" if lines else "{}"
-    objects = ",\n".join(_object(policy, lines) for policy, lines in policies.items())
-    return f'{{\n "policies": {{\n{objects}\n }},\n "bound": {inside}\n}}\n'
+    policies = {policy: _curves(of) for policy, of in placed.curves.items()}
+    bound = {} if placed.bound is None else {**_curves(placed.bound), "floor_w": placed.bound.floor_w}
+    return _laid_out({"policies": policies, "bound": bound}) + "\n"
 
 
-def _curves(of: object, indent: str) -> list[str]:
-    return _arrays({name: getattr(of, name) for name in CURVES if hasattr(of, name)}, indent)
+def _curves(of: object) -> dict[str, FloatArray]:
+    return {name: getattr(of, name) for name in CURVES if hasattr(of, name)}
 
 
-def _arrays(arrays: Mapping[str, FloatArray], indent: str) -> list[str]:
-    """One curve per line; null where it is infinite."""
-    return [
-        f"{indent}{json.dumps(name)}: "
-        + json.dumps([round(value, DECIMALS) if math.isfinite(value) else None for value in array.tolist()])
-        for name, array in arrays.items()
-    ]
-
-
-def _object(name: str, lines: list[str]) -> str:
-    return f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }"
+def _laid_out(value: Any, indent: str = "") -> str:
+    """JSON of curves by name; null where one is infinite."""
+    if not isinstance(value, Mapping):
+        rounded = (round(one, DECIMALS) if math.isfinite(one) else None for one in value.tolist())
+        return json.dumps([*rounded])
+    lines = [f"{indent} {json.dumps(name)}: {_laid_out(of, indent + ' ')}" for name, of in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" if lines else "{}"
 
 
 POINTS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.3)

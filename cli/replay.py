@@ -17,22 +17,23 @@ from wattsched.cli.failures import notice, noticed, refusing
 from wattsched.cli.files import content_of, counting, named_input, save_plot, shown, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
-    command_line,
     folder_option,
     plot_option,
     report_option,
     require_extra,
+    write_page,
 )
 from wattsched.cli.parameters import (
     Described,
     FileName,
     Number,
-    Seeds,
     filling,
     refuse_given,
+    seeds_option,
 )
-from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, refuse_unbounded, stated
+from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, stated
 from wattsched.cli.replay_options import (
+    DRAWS,
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     MOST_PRICE_S,
@@ -46,6 +47,7 @@ from wattsched.cli.replay_options import (
     require_learner,
     source_options,
 )
+from wattsched.extras import late
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay.jobs.policies import PRICED, base_of, shares
@@ -127,14 +129,7 @@ class Output:
     wake_s={"name": "--wake", "type": SECONDS, "metavar": "S", "show_default": False},
     gap={"type": Number(0)},
 )
-@click.option(
-    "--seeds",
-    type=Seeds(),
-    default="0",
-    show_default=True,
-    metavar="A-B",
-    help="One replay for each, which draws the models of jobs where the trace does not tell.",
-)
+@seeds_option("0", f"{DRAWS}.")
 @click.option("--bound", is_flag=True, help="Prove which mean completion no schedule is below; see bound.md.")
 @click.option("--energy-bound", is_flag=True, help="Prove that, and least energies at the policies' means.")
 @click.option(
@@ -177,6 +172,7 @@ def command(
     first job.
     """
     from wattsched.replay.jobs.outcome import summary
+    from wattsched.replay_bounds import require_boundable
 
     if not (bound or energy_bound):
         refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
@@ -196,7 +192,9 @@ def command(
     if bounds_from_dir is not None:
         bounds = bounds_from(Path(bounds_from_dir), traces, settings)
     elif bound or energy_bound:
-        refuse_unbounded(traces, settings, energy=energy_bound)
+        with refusing():
+            for trace in traces.values():
+                require_boundable(trace, settings, energy=energy_bound)
     journal = output.journal(source, cluster)
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
@@ -232,13 +230,9 @@ def command(
         from wattsched.plot.replays import replay_figure
 
         save_plot(replay_figure(drawn), output.plot)
-    if report is not None:
-        from wattsched.replay.jobs.page import page_of
-        from wattsched.report.html.page import rendered
-
-        title = shown(Path(source.file).name)
-        told = about(traces[seeds[0]], found, settings.round_s)
-        write(report, rendered(page_of(title, told, found, drawn, assumed, against), command_line()))
+    page_of, title = late("replay.jobs.page:page_of"), shown(Path(source.file).name)
+    told = about(traces[seeds[0]], found, settings.round_s)
+    write_page(report, page_of, title, told, found, drawn, assumed=assumed, more=against)
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
     proven = {"bounds": [stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
     document = json.dumps({"seeds": seeds, "policies": figures, **proven}) + "\n"
@@ -248,7 +242,6 @@ def command(
     if output.as_json:
         write(None, document)
         return
-
     print_replays(console(), traces[seeds[0]], found, settings.round_s, against)
 
 

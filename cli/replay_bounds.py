@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from wattsched.replay.jobs.trace import Trace
 
 
-def refuse_unbounded(traces: Mapping[int, Trace], settings: ReplaySettings, *, energy: bool) -> None:
-    """Refuse traces without a bound before they are replayed."""
-    from wattsched.replay_bounds import require_boundable
-
-    with refusing():
-        for trace in traces.values():
-            require_boundable(trace, settings, energy=energy)
-
-
 def bounds_of(
     traces: Mapping[int, Trace],
     found: Mapping[str, Sequence[Summary]],

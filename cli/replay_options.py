@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 
-from wattsched.cli.completion import completing, replay_policies
+from wattsched.cli.completion import replay_policies
 from wattsched.cli.failures import BadInput
-from wattsched.cli.outputs import FC, ParamType
-from wattsched.cli.parameters import Listed, Number, Whole, filling
+from wattsched.cli.outputs import ParamType
+from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import UNITS, require_quantity
-from wattsched.replay.jobs.policies import base_of
+from wattsched.replay.jobs.policies import base_of, names, require_policy
 
 MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
@@ -89,25 +90,7 @@ class Period(Number):
         return float(super().convert(value, param, ctx))
 
 
-def require_policy(name: str) -> None:
-    """Refuse a name of no policy."""
-    from wattsched.replay.jobs.policies import require_policy as require
-
-    require(name)
-
-
-def policy_option(default: str, told: str) -> Callable[[FC], FC]:
-    """``--policy P,P`` of a command that replays a trace."""
-    return click.option(
-        "--policy",
-        "policies",
-        default=default,
-        show_default=True,
-        metavar="P,P",
-        type=Listed("policy", require_policy),
-        shell_complete=completing(replay_policies),
-        help=told,
-    )
+policy_option = partial(listed_policies, replay_policies, require_policy)
 
 
 def require_learner(pacing: str, policies: Sequence[str]) -> None:
@@ -118,13 +101,11 @@ def require_learner(pacing: str, policies: Sequence[str]) -> None:
 
 def policies_known() -> dict[str, str]:
     """Return the section of a command's help on policies."""
-    from wattsched.replay.jobs.policies import names
-
     return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
 
 
 SECONDS = Number(0, most=MOST_S)
-
+DRAWS = "One replay for each, which draws the models of jobs where the trace does not tell"
 
 source_options = filling(
     "source",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,22 +10,24 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, named_input, write
+from wattsched.cli.files import counting, named_input, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import command_line, json_option, report_option
-from wattsched.cli.parameters import Described, FileName, Number, Seeds, filling
+from wattsched.cli.outputs import json_option, report_option, write_page
+from wattsched.cli.parameters import Described, FileName, Number, filling, seeds_option
 from wattsched.cli.replay_options import (
+    DRAWS,
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
     policies_known,
     policy_option,
     require_learner,
-    require_policy,
     source_options,
 )
+from wattsched.extras import late
 from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import PACINGS
+from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay_settings import ReplaySettings
 from wattsched.report.savings import frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
@@ -67,12 +68,7 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     help="How a budget is spent: evenly, at a price that is learned, or at will.",
 )
 @click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
-@click.option(
-    "--seeds",
-    type=Seeds(),
-    metavar="A-B",
-    help="One replay for each, which draws the models of jobs where the trace does not tell (default: 0-2).",
-)
+@seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
     "--inputs/--no-inputs",
     default=True,
@@ -138,13 +134,9 @@ def command(
             planned=planned,
         )
     cluster.tell()
-    if report is not None:
-        from wattsched.report.html.page import rendered
-        from wattsched.report.html.saved import page_of
-
-        write(report, rendered(page_of(found), command_line()))
+    write_page(report, late("report.html.saved:page_of"), found)
     if as_json:
-        write(None, json.dumps(found.as_dict()) + "\n")
+        write_json(found.as_dict())
     else:
         print_savings(console(), found)
 

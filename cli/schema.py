@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import write
+from wattsched.cli.files import write_json
 from wattsched.cli.outputs import Command, output_option
 
 
@@ -37,4 +36,4 @@ def command(document: Any, problem: str | None, output: str | None) -> None:
 
     with refusing():
         schema = json_schema(document, problem)
-    write(output, json.dumps(schema, indent=2) + "\n")
+    write_json(schema, output, indent=2)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.files import answer_text, read_document, shown, write
+from wattsched.cli.files import answer_text, problem, read_document, shown, write, write_json
 from wattsched.cli.outputs import json_option
 from wattsched.report.terminal import console, line, table
 from wattsched.report.wording import duration, gap_text, spoken
@@ -17,6 +15,7 @@ from wattsched.verification.shifting.pareto import TOTALS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
 
 
@@ -27,39 +26,34 @@ def command(file: str, as_json: bool) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
     from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.instances.errors import sourced
-    from wattsched.report.summary import print_result
     from wattsched.report.views import view
-    from wattsched.tradeoffs import ParetoResult, is_pareto, pareto_of
+    from wattsched.tradeoffs import is_pareto, pareto_of
 
     document, out = read_document(file), console()
     if is_pareto(document) or is_result(document):
-        answer = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
+        answer: Any = (pareto_of if is_pareto(document) else result_of)(document, shown(file))
         if as_json:
             write(None, answer_text(answer))
-        elif isinstance(answer, ParetoResult):
-            print_pareto(out, answer)
         else:
-            print_result(out, answer)
+            print_answer(answer)
     elif is_decision(document):
         problem, decision = decision_of(document, shown(file))
         if as_json:
-            _print_json({"problem": problem, "decision": view(problem).rows(decision)})
+            write_json({"problem": problem, "decision": view(problem).rows(decision)}, indent=1)
         else:
             view(problem).print_decision(out, decision, None)
     else:
         instance = instance_of(document, source=shown(file))
         with sourced(shown(file)):
-            _print_json(_about(instance)) if as_json else view(instance.problem).print_instance(out, instance)
-
-
-def _print_json(document: Mapping[str, Any]) -> None:
-    write(None, json.dumps(document, indent=1) + "\n")
+            if as_json:
+                write_json(_about(instance), indent=1)
+            else:
+                view(instance.problem).print_instance(out, instance)
 
 
 def _about(instance: Any) -> dict[str, Any]:
     """Return the figures that describe an instance."""
     from wattsched.instances.digest import digest_of
-    from wattsched.problems import problem
     from wattsched.report.views import view
 
     known, look = problem(instance.problem), view(instance.problem)
@@ -73,6 +67,17 @@ def _about(instance: Any) -> dict[str, Any]:
         "capacities": look.capacities(instance),
         "budgets": dict(getattr(instance, "budgets", ())),
     }
+
+
+def print_answer(answer: Result | ParetoResult, instance: Any = None) -> None:
+    """Print a result, with its instance where it is known, or a frontier."""
+    from wattsched.report.summary import print_result
+    from wattsched.tradeoffs import ParetoResult
+
+    if isinstance(answer, ParetoResult):
+        print_pareto(console(), answer)
+    else:
+        print_result(console(), answer, instance)
 
 
 def print_pareto(out: Console, found: ParetoResult) -> None:

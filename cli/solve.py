@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,8 @@ from wattsched.cli.files import (
     STANDARD,
     answer_text,
     content_of,
+    problem,
+    progress,
     read_document,
     read_instance,
     received,
@@ -38,6 +40,7 @@ from wattsched.cli.parameters import (
     limit_options,
     names_of_problems,
 )
+from wattsched.extras import late
 
 if TYPE_CHECKING:
     from wattsched.executors import Executor
@@ -155,19 +158,13 @@ def command(
     if output is not None:
         write(output, content_of(answer, output))
     if report is not None:
-        _write_report(report, answer, instance)
+        page = late("report.html.solved:page_of")(answer, instance, command_line())
+        write(report, late("report.html.page:rendered")(page))
     if as_json and output != STANDARD:
         write(None, answer_text(answer))
     elif output != STANDARD:
-        _print(answer, instance)
+        late("cli.show:print_answer")(answer, instance)
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
-
-
-def _write_report(file: str, answer: Any, instance: Any) -> None:
-    from wattsched.report.html.page import rendered
-    from wattsched.report.html.solved import page_of
-
-    write(file, rendered(page_of(answer, instance, command_line())))
 
 
 def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
@@ -210,18 +207,6 @@ def _less(limits: Limits, seconds: float) -> Limits:
     return replace(limits, time_limit=max(_LEAST_S, limits.time_limit - seconds))
 
 
-def _print(answer: Result | ParetoResult, instance: Any) -> None:
-    from wattsched.cli.show import print_pareto
-    from wattsched.report.summary import print_result
-    from wattsched.report.terminal import console
-    from wattsched.tradeoffs import ParetoResult
-
-    if isinstance(answer, ParetoResult):
-        print_pareto(console(), answer)
-    else:
-        print_result(console(), answer, instance)
-
-
 def _say(told: str) -> None:
     from wattsched.report.wording import printable
 
@@ -238,8 +223,6 @@ def _solve(
     """Solve, and say in words what is wrong with names and limits."""
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
 
     rules = problem(instance.problem)
     with refusing():
@@ -253,20 +236,9 @@ def _solve(
     try:
         bar = progress(f"solving {instance.name}") if log is None else nullcontext()
         with bar, stray_output_to_stderr():
-            result = solve(
-                instance,
-                formulation=asked.formulation,
-                solver=asked.solver,
-                objective=asked.objective,
-                gap=limits.gap,
-                time_limit=limits.time_limit,
-                threads=limits.threads,
-                seed=limits.seed,
-                initial_solution=earlier,
-                prove=asked.prove,
-                executor=executor,
-                log=log,
-            )
+            given = {name: value for name, value in asdict(asked).items() if name != "warm"}
+            given |= {"initial_solution": earlier, "executor": executor, "log": log}
+            result = solve(instance, **given, **asdict(limits))
     except UnsuitableError as error:
         raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None
     if result.unsupported:
@@ -287,8 +259,6 @@ def _earlier(warm: str, problem: str) -> Any:
 
 def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:
     """Trace the Pareto frontier of an instance."""
-    from wattsched.problems import problem
-    from wattsched.report.terminal import progress
     from wattsched.tradeoffs import pareto
 
     if asked.warm is not None or asked.objective is not None:

@@ -50,44 +50,33 @@ if TYPE_CHECKING:
 
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
-_HOMES = {
-    "__version__": "wattsched.version",
-    "AssignmentColumns": "wattsched.instances.sizing.decision",
-    "Coded": "wattsched.topology.column",
-    "Decision": "wattsched.instances.sizing.decision",
-    "InputError": "wattsched.instances.errors",
-    "Instance": "wattsched.instances.sizing.instance",
-    "JobColumns": "wattsched.instances.sizing.job_columns",
-    "JobSource": "wattsched.job_sources",
-    "Journal": "wattsched.replays",
-    "ReplaySettings": "wattsched.replay_settings",
-    "Result": "wattsched.result",
-    "Session": "wattsched.session",
-    "SessionDecision": "wattsched.session_decision",
-    "TimeShares": "wattsched.shares",
-    "check": "wattsched.documents",
-    "compare": "wattsched.comparisons.compare",
-    "dask_executor": "wattsched.dask_clusters",
-    "export_program": "wattsched.exchange",
-    "export_topology": "wattsched.exchange",
-    "fit_profile": "wattsched.perfmodels.fit",
-    "generate": "wattsched.instances.generators",
-    "import_solution": "wattsched.solutions",
-    "import_trace": "wattsched.exchange",
-    "json_schema": "wattsched.exchange",
-    "pareto": "wattsched.tradeoffs",
-    "place_tasks": "wattsched.placements",
-    "read_cluster": "wattsched.exchange",
-    "read_experiment": "wattsched.placements",
-    "read_instance": "wattsched.documents",
-    "read_replay_bound": "wattsched.replay_bounds",
-    "read_result": "wattsched.documents",
-    "replay_bound": "wattsched.replay_bounds",
-    "replay_jobs": "wattsched.replays",
-    "solve": "wattsched.engine",
-    "time_shares": "wattsched.shares",
-    "write_document": "wattsched.documents",
+_NAMES = {
+    "comparisons.compare": ("compare",),
+    "dask_clusters": ("dask_executor",),
+    "documents": ("check", "read_instance", "read_result", "write_document"),
+    "engine": ("solve",),
+    "exchange": ("export_program", "export_topology", "import_trace", "json_schema", "read_cluster"),
+    "instances.errors": ("InputError",),
+    "instances.generators": ("generate",),
+    "instances.sizing.decision": ("AssignmentColumns", "Decision"),
+    "instances.sizing.instance": ("Instance",),
+    "instances.sizing.job_columns": ("JobColumns",),
+    "job_sources": ("JobSource",),
+    "perfmodels.fit": ("fit_profile",),
+    "placements": ("place_tasks", "read_experiment"),
+    "replay_bounds": ("read_replay_bound", "replay_bound"),
+    "replay_settings": ("ReplaySettings",),
+    "replays": ("Journal", "replay_jobs"),
+    "result": ("Result",),
+    "session": ("Session",),
+    "session_decision": ("SessionDecision",),
+    "shares": ("TimeShares", "time_shares"),
+    "solutions": ("import_solution",),
+    "topology.column": ("Coded",),
+    "tradeoffs": ("pareto",),
+    "version": ("__version__",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 _PARTS = ("plot",)
 
@@ -99,7 +88,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"wattsched.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'wattsched' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"wattsched.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

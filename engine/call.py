@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -94,22 +96,35 @@ class Candidate:
 
 @dataclass
 class Call:
-    """State of one `solve` call: its request, models, incumbent and bound.
+    """State of one `solve` call: its request, models, incumbent and bound; its timer runs from here.
 
     Attributes
     ----------
-    prices : mapping of str to float
-        Certificate prices of an earlier answer.
-    data : object
-        The instance in arrays, as the problem expands it.
-    timer : Timer
-        Over when only what is set aside for decoding and checking is left.
+    instance : object
+        As it was given, and sound once the call has begun.
+    names : tuple of str
+        Formulation, solver and objective that are asked for; None for the usual ones.
     watched : bool
         Whether the call may be given up at any moment.
     prove_s : float, optional
         What proving case by case may take.
     spread : callable, optional
         A model to the same with passes over its program done elsewhere.
+    brief : bool
+        Whether the instance is known to be sound, and the caller sees to what takes time without being needed
+        for the decision, such as the digest.
+    log : callable, optional
+        Reads what is done, and what solvers say, line by line.
+    answer : Result, optional
+        Once it is known.
+    problem : Problem
+        Once the call has begun.
+    prices : mapping of str to float
+        Certificate prices of an earlier answer.
+    data : object
+        The instance in arrays, as the problem expands it.
+    timer : Timer
+        Over when only what is set aside for decoding and checking is left.
     models : dict of str to Model
         By formulation; each is built once.
     bound : float
@@ -124,22 +139,20 @@ class Call:
         Makes what would be answered now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
-    brief : bool
-        Whether the caller sees to what takes time without being needed for the decision, as `Request`.
-    log : callable, optional
-        Reads what is done, and what solvers say, line by line.
     """
 
     instance: Any
-    problem: Problem[Any, Any, Any]
-    formulation: str
-    solver: str
+    names: tuple[str | None, str, str | None]
     limits: Limits
-    prices: Mapping[str, float] = field(default_factory=dict)
-    timer: Timer = field(default_factory=Timer)
+    initial_solution: Any = None
     watched: bool = False
     prove_s: float | None = None
     spread: Callable[[Model[Any]], Model[Any]] | None = None
+    brief: bool = False
+    log: Callable[[str], None] | None = None
+    answer: Result | None = None
+    problem: Problem[Any, Any, Any] = field(init=False)
+    prices: Mapping[str, float] = field(default_factory=dict)
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
@@ -148,12 +161,26 @@ class Call:
     certificate: Certificate | None = None
     latest: Callable[[], Result] | None = None
     digest: str = ""
-    brief: bool = False
-    log: Callable[[str], None] | None = None
+    _begun: bool = False
     _next_told: float = math.inf
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
     _closing: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.timer = Timer(self.limits.time_s)
+        self.formulation, self.solver = self.names[0] or "", self.names[1]
+
+    def begin(self, instance: Any, problem: Problem[Any, Any, Any], prices: Mapping[str, float]) -> None:
+        """Begin with a sound instance, and the prices of an earlier answer."""
+        self.instance, self.problem, self.prices = instance, problem, prices
+        self.formulation = self.names[0] or problem.default
+        self._begun = True
+
+    def give_up(self) -> None:
+        """End whatever still runs."""
+        self.timer.stop()
+        self.close()
 
     @property
     def sign(self) -> float:
@@ -283,6 +310,10 @@ class Call:
 
     def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
         """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
+        if self.answer is not None:
+            return self.answer
+        if not self._begun:
+            return self._unread(limit)
         if self.latest is None:
             self.check_what_is_known()
         held, made = self.held, self.latest  # another thread may better them meanwhile
@@ -297,6 +328,26 @@ class Call:
             told = "; ".join(words for words in (why, ended.detail) if words)
             ended = ended.model_copy(update={"limit": limit, "detail": told})
         return latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
+
+    def _unread(self, limit: Limit | None) -> Result:
+        """Answer of a call whose instance was not read, or not looked over."""
+        known, detail = self.instance, UNCHECKED[limit]
+        if isinstance(known, str | os.PathLike):
+            detail = detail.replace("no decision was checked", "the instance was not read")
+        return Result(
+            instance=getattr(known, "name", None) or Path(str(known)).name,
+            digest="",
+            problem=getattr(known, "problem", "sizing"),
+            formulation=self.formulation,
+            solver=self.solver,
+            objective_name=str(self.names[2] or getattr(known, "objective", "")),
+            sense="min",
+            termination=TerminationReport(reason="no_solution", limit=limit, detail=detail),
+            proven_gap=None,
+            gap_asked=self.limits.gap,
+            claimed=False,
+            time_s={"total": self.timer.elapsed_s()},
+        )
 
     def _stated(self, held: Candidate) -> Result:
         """Answer of a checked decision, with the best bound so far."""

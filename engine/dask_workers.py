@@ -47,12 +47,7 @@ class DaskExecutor:
         """Yield number and outcome of each task as in `Executor.completed`, the first to end first."""
         from distributed import as_completed
 
-        def done(*packed: bytes) -> R:
-            from wattsched.dask_workers import do_packed
-
-            outcome: R = do_packed(*packed)
-            return outcome
-
+        done = _by_value("do_packed")
         self.tell_without_workers()
         common = _packed(versions()), _packed(function)
         number_of = {
@@ -122,28 +117,27 @@ class _OnWorkers:
 
     def __init__(self, executor: DaskExecutor, values: Iterable[Any]) -> None:
         self._executor, self._common = executor, _packed(versions())
-
-        def unpacked(*packed: bytes) -> Any:
-            from wattsched.dask_workers import do_packed
-
-            return do_packed(*packed)
-
-        same = _packed(_itself)
+        unpacked, same = _by_value("do_packed"), _packed(_itself)
         self._values = [executor.submitted(unpacked, self._common, same, _packed(value)) for value in values]
 
     def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
         """Call a function on each value where it is kept, as `Kept.each`."""
-
-        def called(value: Any, *packed: bytes) -> bytes:
-            from wattsched.dask_workers import call_packed
-
-            found: bytes = call_packed(value, *packed)
-            return found
-
+        called = _by_value("call_packed")
         packed = (self._common, *map(_packed, (function, *arguments)))
         futures = [self._executor.submitted(called, value, *packed) for value in self._values]
         with self._executor.explained():
             return [pickle.loads(future.result()) for future in futures]
+
+
+def _by_value(name: str) -> Callable[..., Any]:
+    """One of the functions below, which a worker imports when it calls it, and a scheduler never."""
+
+    def called(*arguments: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module("wattsched.dask_workers"), name)(*arguments)
+
+    return called
 
 
 def _itself(value: T) -> T:

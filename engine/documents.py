@@ -8,6 +8,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+from wattsched.extras import late
 from wattsched.instances.errors import (
     InputError,
     UnreadableError,
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from wattsched.problems import Problem
     from wattsched.result import Result
     from wattsched.verification.verdict import Verdict
+
+problem_of = late("problems:problem")
+"""Problem of a name; `problems`, which loads much, is imported when it is called."""
 
 INSTANCE_FORMAT = "wattsched-instance/1"
 RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
@@ -165,10 +169,8 @@ def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseMod
     InputError
         With one line per fault.
     """
-    from wattsched.problems import problem as find_problem
-
     if is_decision(document):
-        decision: BaseModel = validated(find_problem(problem).decision, document, source)
+        decision: BaseModel = validated(problem_of(problem).decision, document, source)
         return decision
     if not isinstance(document, dict) or "format" not in document:
         raise InputError([f"is neither a result ('format': '{RESULT_FORMATS[-1]}') nor a decision"], source)
@@ -183,12 +185,12 @@ def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
     InputError
         With the faults that it has as a decision of `sizing`, where it fits none.
     """
-    from wattsched.problems import PROBLEMS, problem
+    from wattsched.problems import PROBLEMS
 
     told: list[InputError] = []
     for name in PROBLEMS:
         try:
-            return name, validated(problem(name).decision, document, source)
+            return name, validated(problem_of(name).decision, document, source)
         except InputError as error:
             told.append(error)
     raise told[0]
@@ -260,7 +262,6 @@ def check(
     """
     from pydantic import BaseModel
 
-    from wattsched.problems import problem
     from wattsched.result import Result
 
     require("require_gap", require_gap, (Real, NoneType), "a number")
@@ -269,7 +270,7 @@ def check(
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
     require("instance", instance, (BaseModel,), "an instance or a path")
-    rules = problem(getattr(instance, "problem", ""))
+    rules = problem_of(getattr(instance, "problem", ""))
     require("instance", instance, (rules.instance,), "an instance or a path")
     if isinstance(answer, str | Path):
         answer = answer_of(read_document(answer), rules.name, str(answer))
@@ -286,10 +287,9 @@ def verdict_on(instance: Any, document: dict[str, Any], executor: Any = None) ->
 
     With an executor its workers prove the bound; a ValueError where they cannot.
     """
-    from wattsched.problems import problem
     from wattsched.verification.verdict import Verdict, check_result
 
-    rules = problem(instance.problem)
+    rules = problem_of(instance.problem)
     if executor is not None:
         rules = rules.proving_by(executor)
     if is_decision(document):
@@ -307,9 +307,8 @@ def _renamed(rules: Problem[Any, Any, Any], document: dict[str, Any], field: str
 
 
 def _problem_of(document: dict[str, Any], source: str) -> Problem[Any, Any, Any]:
-    from wattsched.problems import problem
-
     try:
-        return problem(document.get("problem", "sizing"))
+        found: Problem[Any, Any, Any] = problem_of(document.get("problem", "sizing"))
     except ValueError as error:
         raise InputError([str(error)], source) from None
+    return found

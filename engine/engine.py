@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.call import UNCHECKED
+from wattsched.call import UNCHECKED, Call
 from wattsched.deadline import Uncollected, on_time
 from wattsched.documents import read_instance
 from wattsched.executors import ClusterError, Executor
@@ -26,7 +26,6 @@ from wattsched.formulations.timer import Timer, stoppable
 from wattsched.instances.errors import InputError, require
 from wattsched.problems import PROBLEMS, Problem
 from wattsched.problems import problem as find_problem
-from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits
@@ -129,23 +128,23 @@ def solve(
     watched = limits.time_s is not None or stop is not None
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    request = Request(instance, names, limits, initial_solution, watched, prove, spread, log=log)
-    return answered(request, stop)
+    call = Call(instance, names, limits, initial_solution, watched, prove, spread, log=log)
+    return answered(call, stop)
 
 
-def answered(request: Request, stop: Event | None = None) -> Result:
-    """Answer a request in time, or when somebody says stop where it is watched; errors as of `solve`.
+def answered(call: Call, stop: Event | None = None) -> Result:
+    """Answer a call in time, or when somebody says stop where it is watched; errors as of `solve`.
 
-    Where the request is brief, Python's search for garbage and a decision by column are left to the caller.
+    Where the call is brief, Python's search for garbage and a decision by column are left to the caller.
     """
-    if request.brief:
-        return _watched(request, stop)
-    if not request.watched:
-        return _listed(_answered(request))
-    if request.limits.time_s is None or request.limits.time_s >= CALM_S:
-        return _listed(_watched(request, stop))
+    if call.brief:
+        return _watched(call, stop)
+    if not call.watched:
+        return _listed(_answered(call))
+    if call.limits.time_s is None or call.limits.time_s >= CALM_S:
+        return _listed(_watched(call, stop))
     with Uncollected():
-        return _listed(_watched(request, stop))
+        return _listed(_watched(call, stop))
 
 
 def _listed(answer: Result) -> Result:
@@ -164,9 +163,9 @@ def _in_shards(executor: Executor, model: Model[Any]) -> Model[Any]:
     return replace(model, program=replace(program, spread=executor.kept(shards)))
 
 
-def _watched(request: Request, stop: Event | None) -> Result:
-    """Answer the request, or give it up when its time is over or somebody says stop."""
-    time_s = request.limits.time_s
+def _watched(call: Call, stop: Event | None) -> Result:
+    """Answer the call, or give it up when its time is over or somebody says stop."""
+    time_s = call.limits.time_s
     last_s = None if time_s is None else time_s + SLACK_S
 
     def is_stopped() -> bool:
@@ -174,29 +173,29 @@ def _watched(request: Request, stop: Event | None) -> Result:
 
     def answered() -> Result:
         try:
-            answer = _answered(request)
-            request.answer = _stopped(answer) if is_stopped() else answer
-            return request.answer
+            answer = _answered(call)
+            call.answer = _stopped(answer) if is_stopped() else answer
+            return call.answer
         finally:
-            request.close()
+            call.close()
 
     def in_hand() -> Result:
-        return request.in_hand("stopped" if is_stopped() else "time")
+        return call.in_hand(limit="stopped" if is_stopped() else "time")
 
-    if stop is not None and _ends_when_told(request):
-        request.timer.stopped = stop
+    if stop is not None and _ends_when_told(call):
+        call.timer.stopped = stop
         return answered()
-    return on_time(answered, last_s, in_hand, stop, request.give_up, request.timer.stop, _STOPPING_S)
+    return on_time(answered, last_s, in_hand, stop, call.give_up, call.timer.stop, _STOPPING_S)
 
 
-def _ends_when_told(request: Request) -> bool:
+def _ends_when_told(call: Call) -> bool:
     """True if a call checks its time limit and stop requests often enough to run without a watchdog.
 
     Small rounds of a session do so, unless they have little time.
     """
-    time_s = request.limits.time_s
-    ours = request.brief and request.formulation is None and (time_s is None or time_s >= _AMPLE_S)
-    return ours and find_problem(request.instance.problem).size(request.instance) <= CHECKED_AT_ONCE
+    time_s = call.limits.time_s
+    ours = call.brief and call.names[0] is None and (time_s is None or time_s >= _AMPLE_S)
+    return ours and find_problem(call.instance.problem).size(call.instance) <= CHECKED_AT_ONCE
 
 
 def _stopped(answer: Result) -> Result:
@@ -211,14 +210,14 @@ def _stopped(answer: Result) -> Result:
     return answer.model_copy(update={"termination": stopped})
 
 
-def _answered(request: Request) -> Result:
-    """Look the request over, and answer it."""
-    sound, problem = _sound(request)
-    goal = sound.objective if request.objective is None else request.objective
-    goal = require_names(problem, request.formulation, request.solver, goal)
-    earlier, prices = _earlier(problem, request.initial_solution, goal)
+def _answered(call: Call) -> Result:
+    """Look over what is asked for, unless that was done, and answer it."""
+    known, (formulation, solver, objective) = call.instance, call.names
+    sound, problem = (known, find_problem(known.problem)) if call.brief else sound_instance(known)
+    goal = require_names(problem, formulation, solver, sound.objective if objective is None else objective)
+    earlier, prices = _earlier(problem, call.initial_solution, goal)
     sound = with_objective(problem, sound, goal)
-    call = request.begin(sound, problem, prices)
+    call.begin(sound, problem, prices)
     try:
         with stoppable(call.timer.stopped) if call.watched else nullcontext():
             return decide(call, earlier)
@@ -234,12 +233,6 @@ def with_objective(problem: Problem[Any, Any, Any], instance: Any, goal: str) ->
     if faults := problem.lacking(changed):
         raise InputError(faults)
     return changed
-
-
-def _sound(request: Request) -> tuple[Any, Problem[Any, Any, Any]]:
-    """Instance of a request, looked over unless that was done, and its problem."""
-    known = request.instance
-    return (known, find_problem(known.problem)) if request.brief else sound_instance(known)
 
 
 def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:

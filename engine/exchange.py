@@ -19,7 +19,7 @@ from wattsched.arguments import require_types
 from wattsched.documents import instance_of
 from wattsched.engine import model_of
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.inputs import read_text
+from wattsched.inputs import read_text, require_once
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.errors import (
     InputError,
@@ -102,9 +102,7 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     if found.yields == "cluster" and len(files) != 1:
         two = ", or with --window two, nodes and tasks" if found.windows else ""
         raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
-    for number, file in enumerate(files):
-        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
-            raise ValueError(f"{file}: the file is named twice")
+    require_once(files)
     reading = {name: options.pop(name) for name in own if name in options}
     read = [found.read(file, **reading) for file in files]
     if found.yields == "jobs":

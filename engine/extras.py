@@ -1,8 +1,12 @@
-"""Optional dependencies, the extras of `pyproject.toml`, and how to say that one is missing."""
+"""Imports that are late or may fail: functions of rooms, and the extras of `pyproject.toml`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
+from pkgutil import resolve_name
+from typing import Any
 
 EXTRAS = {
     "cluster": ("distributed",),
@@ -22,3 +26,13 @@ def missing(extra: str) -> str:
         return ""
     verb = "is" if len(absent) == 1 else "are"
     return f"{', '.join(absent)}, which {verb} not installed (pip install 'wattsched[{extra}]')"
+
+
+def late(place: str) -> Callable[..., Any]:
+    """Function of a room, which is imported when it is called first: ``formulations.sizing.mckp:build``."""
+    found = cache(resolve_name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return found(f"wattsched.{place}")(*arguments, **named)
+
+    return call

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -251,6 +251,13 @@ def beside(path: Path, name: str) -> list[Path]:
     return [path.parent / name, path.parent.parent / name]
 
 
+def require_once(files: Sequence[str | Path]) -> None:
+    """Refuse a file that is named twice, under whatever names; a ValueError."""
+    for number, file in enumerate(files):
+        if any(os.path.realpath(file) == os.path.realpath(other) for other in files[:number]):
+            raise ValueError(f"{file}: the file is named twice")
+
+
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
@@ -345,14 +352,16 @@ class Row:
         except ValueError as error:
             raise self.fault(column, str(error)) from None
         if not math.isfinite(value):
-            raise self.fault(column, f"must be a finite number, got {echo(text, '')}")
-        if value < least:
-            raise self.fault(column, f"must be at least {least:g}, got {echo(text, '')}")
-        if 0 < abs(value) < SMALLEST:
-            raise self.fault(column, f"must be 0 or at least {SMALLEST:g}, got {echo(text, '')}")
-        if value > most:
-            raise self.fault(column, f"must be at most {most:,.0f}, got {echo(text, '')}")
-        return value
+            expected = "a finite number"
+        elif value < least:
+            expected = f"at least {least:g}"
+        elif 0 < abs(value) < SMALLEST:
+            expected = f"0 or at least {SMALLEST:g}"
+        elif value > most:
+            expected = f"at most {most:,.0f}"
+        else:
+            return value
+        raise self.fault(column, f"must be {expected}, got {echo(text, '')}")
 
     def count(self, column: str, least: int = 0, most: int = int(LARGEST)) -> int:
         """Cell as a whole number."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
-from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
+from wattsched.extras import late
 from wattsched.formulations import external
 from wattsched.formulations.cases import Cases
 from wattsched.formulations.infeasibility import (
@@ -40,12 +40,12 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
     Attributes
     ----------
-    size : callable
-        Instance to how many jobs or tasks are to be decided.
     expand : callable
         Instance to its data in arrays, which formulations and heuristics share.
     formulations : mapping of str to callable
         Name to a builder of the model from data, objective and timer; the default comes first.
+    size : callable
+        Instance to how many jobs or tasks are to be decided.
     safety_net : str
         The heuristic, or the solver of the default formulation's program, that has a decision in hand before
         anything else is tried.
@@ -85,10 +85,10 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         A user's formulation, as `formulations.external` finds it, to a builder.
     """
 
-    size: Callable[[InstanceT], int]
     expand: Callable[[InstanceT], DataT]
     formulations: Mapping[str, Formulation[DataT, DecisionT]]
-    safety_net: str
+    size: Callable[[Any], int] = lambda instance: len(instance.jobs)
+    safety_net: str = "greedy"
     heuristics: Mapping[str, Heuristic[DataT, DecisionT]] = field(default_factory=dict)
     faults: Callable[[InstanceT], list[str]] = lambda instance: []
     strangers: Callable[[InstanceT, DecisionT], list[str]] = lambda instance, decision: []
@@ -166,16 +166,6 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         return own if objective in self.former else [*unknown_objective(objective, self.objectives), *own]
 
 
-def late(place: str) -> Callable[..., Any]:
-    """Function of a room, which is imported when it is called first: ``formulations.sizing.mckp:build``."""
-    found = cache(resolve_name)
-
-    def call(*arguments: Any) -> Any:
-        return found(f"wattsched.{place}")(*arguments)
-
-    return call
-
-
 def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing import algebra
     from wattsched.formulations.sizing.infeasibility import describe, diagnose
@@ -192,14 +182,12 @@ def _sizing() -> Problem[Any, Any, Any]:
         instance=Instance,
         decision=Decision,
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
-        size=lambda instance: len(instance.jobs),
         expand=decided_jobs,
         formulations={
             "mckp": late("formulations.sizing.by_kind:build"),
             "assignment": late("formulations.sizing.assignment:build"),
             "intervals": late("formulations.sizing.intervals:build"),
         },
-        safety_net="greedy",
         check=check,
         prover=Prover,
         sharded_prover=late("verification.sizing.shards:ShardedProver"),
@@ -231,13 +219,11 @@ def _shifting() -> Problem[Any, Any, Any]:
         instance=ShiftingInstance,
         decision=ShiftingDecision,
         objectives=OBJECTIVES,
-        size=lambda instance: len(instance.jobs),
         expand=horizon_of,
         formulations={
             "schedules": late("formulations.shifting.schedules:build"),
             "time-indexed": late("formulations.shifting.time_indexed:build"),
         },
-        safety_net="greedy",
         check=check,
         prover=Prover,
         heuristics={
@@ -265,7 +251,6 @@ def _sharing() -> Problem[Any, Any, Any]:
         instance=SharingInstance,
         decision=SharingDecision,
         objectives=OBJECTIVES,
-        size=lambda instance: len(instance.jobs),
         expand=patterns_of,
         formulations={
             "patterns": late("formulations.sharing.patterns:build"),
@@ -303,7 +288,6 @@ def _placement() -> Problem[Any, Any, Any]:
             "patterns": late("formulations.placement.patterns:build"),
             "assignment": late("formulations.placement.assignment:build"),
         },
-        safety_net="greedy",
         check=check,
         prover=Prover,
         heuristics=HEURISTICS,

@@ -219,14 +219,14 @@ class Result(Strict):
 
     def __str__(self) -> str:
         """Summary as the command line prints it."""
-        from wattsched.report.summary import print_result
-        from wattsched.report.terminal import recorded
-
-        return recorded(lambda out: print_result(out, self)).rstrip("\n")
+        return self._printed().rstrip("\n")
 
     def _repr_html_(self) -> str:
         """Summary for notebooks."""
+        return self._printed(html=True)
+
+    def _printed(self, *, html: bool = False) -> str:
         from wattsched.report.summary import print_result
         from wattsched.report.terminal import recorded
 
-        return recorded(lambda out: print_result(out, self), html=True)
+        return recorded(lambda out: print_result(out, self), html=html)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wattsched.call import Call
 from wattsched.engine import answered, limits_of, proof_seconds, require_names, seconds_of
 from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
@@ -28,21 +29,30 @@ from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
-from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.session_applied import held_after
 from wattsched.session_columns import (
+    TABLE,
+    KnownTables,
     assignments_of,
     divided,
     fields_of,
     jobs_of_columns,
     named,
     plain,
+    rows_of_columns,
 )
 from wattsched.session_decision import SessionDecision, decision_of
-from wattsched.session_round import SAME, Limit, changed_fields, gathered
-from wattsched.session_site import Site, document_of
-from wattsched.session_tables import TABLE, KnownTables, rows_of_columns
+from wattsched.session_round import (
+    LIMITS,
+    SAME,
+    STATED,
+    Limit,
+    Site,
+    changed_fields,
+    document_of,
+    gathered,
+)
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.column import Coded
@@ -281,17 +291,9 @@ class Session:
         InputError, ValueError
             With every fault; then nothing is changed.
         """
-        limits = {
-            "power_w": power_w,
-            "energy_j": energy_j,
-            "carbon_g": carbon_g,
-            "least_goodput": least_goodput,
-            "carbon_g_per_kwh": carbon_g_per_kwh,
-            "price_per_kwh": price_per_kwh,
-        }
-        fields = {"scope": scope, "round_s": round_s, "change_cost": change_cost, "tenants": plain(tenants)}
-        told: dict[str, Any] = {name: value for name, value in limits.items() if value is not SAME}
-        told |= {name: value for name, value in fields.items() if value is not None}
+        given = {**locals(), "tenants": plain(tenants)}
+        told = {name: given[name] for name in LIMITS if given[name] is not SAME}
+        told |= {name: given[name] for name in STATED if given[name] is not None}
         gone, back = named("down", () if down is None else down), named("up", () if up is None else up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
@@ -349,8 +351,8 @@ class Session:
             instance, last = self.to_instance(), self._last
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
-            request = Request(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
-            result = answered(request, stop)
+            call = Call(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
+            result = answered(call, stop)
             self._last = result if result.solved else last
         return decision_of(instance, result)
 
@@ -431,19 +433,14 @@ class Session:
         if "model" in fields and "options" not in fields:
             kept.pop("options", None)
         checked = jobs_of_columns({**kept, **fields, "name": names, **({"current": own} if len(own) else {})})
-        tables = checked.coded("options").values
-        named = [] if isinstance(tables, OptionTables) else tables
         if faults := list(tenant_faults(self._round.tenants, checked)):
             raise InputError(faults)
-        strange = {table for table in named if isinstance(table, str)} - self._round.tables.keys()
-        if strange:
-            told = zip(names, checked.coded("options").tolist(), strict=True)
-            where = [
-                f"job '{job}': options: '{table}'"
-                for job, table in told
-                if isinstance(table, str) and table in strange
-            ]
-            raise InputError([f"{job} is no table of the session" for job in where])
+        options = checked.coded("options")
+        if not isinstance(options.values, OptionTables):
+            strange = options.where(lambda name: isinstance(name, str) and name not in self._round.tables)
+            if where := np.flatnonzero(strange).tolist():
+                told = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
+                raise InputError([f"{one} is no table of the session" for one in told])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:

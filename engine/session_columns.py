@@ -1,8 +1,12 @@
-"""Input of a session's callers, from numpy, Arrow and lists: names, fields, GPUs in use."""
+"""Input of a session's callers, from numpy, Arrow and lists: names, fields, GPUs in use, own tables."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -10,9 +14,17 @@ from pydantic import ValidationError
 
 from wattsched.instances.errors import InputError, lines_of, repeated, validated
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
-from wattsched.instances.sizing.job import Job, by_column
+from wattsched.instances.sizing.job import Job, OptionTable, by_column
 from wattsched.instances.sizing.job_columns import JobColumns
-from wattsched.topology.column import Coded, as_list
+from wattsched.instances.sizing.option_rows import NUMBERS, SETTINGS, WHOLE, OptionRows, OptionTables
+from wattsched.topology.arrays import IntArray, alike
+from wattsched.topology.column import NONE, Coded, as_list, from_arrow, length, with_codes
+from wattsched.topology.fields import LARGEST, LONGEST_NAME, MOST
+
+_PLAIN = frozenset({int, float, str, bool, NoneType})
+
+TABLE = tuple(OptionTable.model_fields)
+"""Arguments of `Session.upsert` that are columns of the jobs' own tables."""
 
 
 def plain(value: Any) -> Any:
@@ -126,3 +138,174 @@ def assignments_of(
     if faults:
         raise InputError(faults)
     return AssignmentColumns.from_records(rows)
+
+
+def rows_of_columns(
+    names: list[str], start: Sequence[int] | IntArray | None, columns: Mapping[str, Any]
+) -> OptionRows:
+    """Table of each job from columns of all rows.
+
+    Raises
+    ------
+    InputError
+        With every fault.
+    """
+    listed = {name: _column(name, column) for name, column in columns.items()}
+    given = {name: length(column) for name, column in listed.items() if not isinstance(column, str)}
+    # As many as most of them have: one that is too long is named, not all others.
+    n_rows = Counter(given.values()).most_common(1)[0][0] if given else 0
+    if faults := [f"{name}: has {n} rows, others {n_rows}" for name, n in given.items() if n != n_rows]:
+        raise InputError(faults)
+    if start is None and len(names) != 1:
+        raise InputError([f"start: is missing, which tells the rows of {len(names)} jobs apart"])
+    bounds = [0, n_rows] if start is None else _listed("start", start)
+    if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
+        raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
+    if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
+        told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
+        raise InputError([f"start: must be {told}"])
+    sound = _sound_rows(np.array(bounds, dtype=np.int64), listed)
+    if sound is not None:
+        return sound
+    nested = (list, tuple, dict)
+    plainly = {name: _listed(name, column) for name, column in listed.items()}
+    plainly = {n: [column] * n_rows if isinstance(column, str) else column for n, column in plainly.items()}
+    if faults := [
+        f"{name}[{row}]: must be one value, got {value!r:.80}"
+        for name, column in plainly.items()
+        for row, value in enumerate(column)
+        if isinstance(value, nested)
+    ]:
+        raise InputError(faults)
+    found = []
+    for name, first, end in zip(names, bounds[:-1], bounds[1:], strict=True):
+        try:
+            rows = {column: values[first:end] for column, values in plainly.items()}
+            found.append(validated(OptionTable, rows))
+        except InputError as error:
+            faults += [f"job '{name}': {fault}" for fault in error.faults]
+    if faults:
+        raise InputError(faults)
+    return OptionRows.of(found)
+
+
+def _sound_rows(start: IntArray, columns: Mapping[str, Any]) -> OptionRows | None:
+    """Rows of all tables at once, None where one may have a fault, which is then to be found."""
+    needed, either = {"gpus", "pool", "power_w"}, {"rate", "completion_s"} & columns.keys()
+    pool = None if not needed <= columns.keys() or len(either) != 1 else _texts(columns["pool"], start[-1])
+    arrays = {name: _numbers(column) for name, column in columns.items() if name != "pool"}
+    whole = ("gpus", *WHOLE)
+    if pool is None or any(
+        column is None or (name in whole and column.dtype.kind != "i") for name, column in arrays.items()
+    ):
+        return None
+    sound = all(
+        (array >= (1 if name in whole else 0)).all()
+        and (array <= (MOST if name in whole else LARGEST)).all()
+        and (name == "power_w" or (array > 0).all())
+        for name, array in arrays.items()
+    )
+    table = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    stated = [arrays[name] for name in ("gpus", *SETTINGS) if name in arrays]
+    if not sound or len(alike([table, pool.codes, *stated])[0]) < len(table):
+        return None
+    absent = np.full(len(table), np.nan)
+    numbers = {name: arrays[name].astype(float) if name in arrays else absent for name in NUMBERS}
+    return OptionRows(start, arrays["gpus"].astype(np.int64), pool, **numbers)
+
+
+def _texts(column: Any, n: int) -> Coded | None:
+    """Names of pools, None where one may be none."""
+    if isinstance(column, str):
+        found = Coded(np.zeros(n, dtype=np.int64), [column])
+    elif isinstance(column, Coded):
+        found = column
+    else:
+        found = Coded.of(name if isinstance(name, str) else None for name in column)
+    named = all(isinstance(name, str) and 0 < len(name) <= LONGEST_NAME for name in found.values)
+    return found if named and (found.codes >= 0).all() else None
+
+
+def _numbers(column: Any) -> Any:
+    """A column as an array of numbers, None where it may not be one."""
+    if isinstance(column, list | tuple):
+        whole = all(type(value) is int for value in column)
+        if not whole and not all(type(value) in (int, float) for value in column):
+            return None
+        try:
+            return np.array(column, dtype=np.int64 if whole else float)
+        except OverflowError:
+            return None
+    if not isinstance(column, np.ndarray) or isinstance(column, np.ma.MaskedArray) or column.ndim != 1:
+        return None
+    if column.dtype.kind == "f":
+        # Halves cannot even be compared with the largest number that there may be.
+        return column.astype(float, copy=False)
+    return column if column.dtype.kind == "i" else None
+
+
+def _column(field: str, column: Any) -> Any:
+    """A column of a table as it is, or that of Arrow as numpy's or a list, or one name for all rows."""
+    # What is missing in whole numbers would make fractions of them.
+    lacking = hasattr(column, "to_pylist") and getattr(column, "null_count", False)
+    column = column.to_pylist() if lacking else from_arrow(column)
+    if isinstance(column, Coded):
+        return with_codes(field, column)
+    return column if isinstance(column, str | np.ndarray) else _listed(field, column)
+
+
+@dataclass(frozen=True)
+class KnownTables:
+    """Tables of jobs, of which equal ones are one.
+
+    Attributes
+    ----------
+    tables : OptionTables
+    number : dict of bytes to int
+        Of each by its content.
+    """
+
+    tables: OptionTables = field(default_factory=lambda: OptionTables(OptionRows.joined([])))
+    number: Mapping[bytes, int] = field(default_factory=dict)
+
+    def with_more(self, rows: OptionRows) -> tuple[Coded, KnownTables]:
+        """A column of the tables of some jobs, and these tables with those that are new."""
+        known, new, numbers = dict(self.number), list[int](), list[int]()
+        for i, content in enumerate(_contents_of(rows, self.tables.rows.pool.values)):
+            number = known.setdefault(content, len(known))
+            if number == len(self.tables) + len(new):
+                new.append(i)
+            numbers.append(number)
+        if not new:
+            return Coded(np.array(numbers, dtype=np.int64), self.tables), self
+        tables = self.tables.with_more(rows.take(np.array(new, dtype=np.int64)))
+        return Coded(np.array(numbers, dtype=np.int64), tables), KnownTables(tables, known)
+
+    def used_by(self, numbers: IntArray) -> tuple[IntArray, KnownTables]:
+        """Return the new numbers of the tables that are used, and those tables without all others."""
+        used = np.unique(numbers[numbers != NONE])
+        place = np.full(len(self.tables) + 1, NONE)
+        place[used] = np.arange(len(used))
+        places = place.tolist()
+        left = {content: places[n] for content, n in self.number.items() if places[n] != NONE}
+        return place[numbers], KnownTables(self.tables.take(used), left)
+
+
+def _contents_of(rows: OptionRows, pools: Sequence[str]) -> Iterator[bytes]:
+    """Yield the bytes that each table is known by, with pools numbered after those given."""
+    number = {name: code for code, name in enumerate(pools)}
+    codes = [number.setdefault(name, len(number)) for name in rows.pool.values]
+    pool = np.array(codes, dtype=float)[rows.pool.codes]
+    every = np.stack([pool, rows.gpus.astype(float), *(getattr(rows, name) for name in NUMBERS)], axis=1)
+    return (every[first:end].tobytes() for first, end in pairwise(rows.start.tolist()))
+
+
+def _listed(field: str, column: Any) -> Any:
+    """A column of a table as a list, or one name for all rows."""
+    if isinstance(column, str):
+        return column
+    for method in ("tolist", "to_pylist"):  # of numpy and Arrow
+        column = getattr(column, method)() if hasattr(column, method) else column
+    if not isinstance(column, Sequence):
+        raise InputError([f"{field}: must be a column, got {column!r:.80}"])
+    return list(column) if _PLAIN.issuperset(map(type, column)) else plain(list(column))

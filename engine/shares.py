@@ -65,8 +65,7 @@ class TimeShares:
     @property
     def progress(self) -> FloatArray:
         """Progress of each job, as a part of its demand, shape (n_jobs,)."""
-        of = self.instance
-        return np.asarray(np.bincount(of.job, of.progress_rate * self.share, len(of.jobs)), dtype=float)
+        return self.instance.progress(self.share)
 
     def by_job(self) -> dict[str, dict[str, float]]:
         """Share of each job on each type of GPUs."""
@@ -133,23 +132,9 @@ def time_shares(
     ValueError, TypeError
         That names the argument; also where rates and demands are too many orders of magnitude apart.
     """
-    require_types(time_shares, locals())
+    require_types(time_shares, given := locals())
     require_known("ties", ties, TIES)
-    instance = instance_of(
-        available,
-        jobs,
-        start=start,
-        pool=pool,
-        gpus=gpus,
-        rate=rate,
-        power_w=power_w,
-        objective=objective,
-        weight=weight,
-        reference=reference,
-        remaining_work=remaining_work,
-        power_cap_w=power_cap_w,
-    )
-    return shares_of(instance, ties)
+    return shares_of(instance_of(**{name: value for name, value in given.items() if name != "ties"}), ties)
 
 
 def shares_of(instance: TimeShareInstance, ties: Ties = "goodput") -> TimeShares:
@@ -190,7 +175,7 @@ def _among_optima(
     floor = np.zeros(len(raised))
     while True:
         # Of shares that keep within all limits, so that the next program has a point.
-        least = _progress(instance, repaired(instance, share[: instance.n_options]))[raised].min()
+        least = instance.progress(repaired(instance, share[: instance.n_options]))[raised].min()
         floor[raised] = KEPT * least
         # A job whose progress has a price has no more in any optimum.
         last = raised & (prices_of(instance, duals).progress > 1e-9)
@@ -204,11 +189,6 @@ def _among_optima(
     step = _optimum(program_of(instance, floor=floor))
     # Tolerances of the solver may leave no point where floors are close to what is possible.
     return share if step is None else step[0]
-
-
-def _progress(instance: TimeShareInstance, share: FloatArray) -> FloatArray:
-    worth = instance.progress_rate * share[: instance.n_options]
-    return np.asarray(np.bincount(instance.job, worth, len(instance.jobs)), dtype=float)
 
 
 def _solved(program: Program) -> tuple[FloatArray, FloatArray]:

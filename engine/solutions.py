@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from wattsched.answer import Evidence
+from wattsched.call import Call
 from wattsched.engine import (
     limits_of,
     proof_seconds,
@@ -21,7 +22,6 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.inputs import read_text
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError, naming, require
-from wattsched.request import Request
 from wattsched.result import Result
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Solution, Termination
@@ -86,8 +86,8 @@ def import_solution(
     sound, problem = sound_instance(instance)
     goal = require_names(problem, formulation, _BY, sound.objective if objective is None else objective)
     sound = with_objective(problem, sound, goal)
-    request = Request(sound, (formulation, _BY, goal), limits, None, watched=False, prove_s=prove)
-    call = request.begin(sound, problem, {})
+    call = Call(sound, (formulation, _BY, goal), limits, prove_s=prove)
+    call.begin(sound, problem, {})
     call.digest, call.data = digest_of(sound), problem.expand(sound)
     try:
         if reasons := problem.diagnose(call.data):

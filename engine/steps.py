@@ -88,13 +88,15 @@ def decide(call: Call, earlier: Any) -> Result:
         return refuted(call, error)
     if model.cut and model.program.n_columns == 0:
         return call.in_hand("the formulation could not be built in time", "time")
-    known = _carried_over(call, model, known)
+    known = [_carried(call, model, one) if one.of == EARLIER else one for one in known]
     if model.start is not None and not call.by_heuristic:
         begun = call.of_solution(call.formulation, model, Solution(Termination("feasible"), model.start))
         known += _in_hand(call, begun)
     start = _start(call, model, known)
     late = not early and _net_comes_late(call, model)
-    if not late and not early and not _in_reach(model, start):
+    # By kind, with a point and prices already, it needs no safety net.
+    in_reach = model.program.by_kind and start.x is not None and start.prices is not None
+    if not late and not early and not in_reach:
         known += _by_net(call, start)
         start = _start(call, model, known)
     asked = _ask(call, model, replace(start, rule=_ascend) if late else start, late)
@@ -135,12 +137,8 @@ def _soon_checked(call: Call) -> bool:
     return call.problem.size(call.instance) <= most
 
 
-def _carried_over(call: Call, model: Model[Any], known: list[Candidate]) -> list[Candidate]:
-    """Put as much of an earlier decision as is possible now in its place, where it is not as a whole."""
-    return [_carried(call, model, one) if one.of == EARLIER else one for one in known]
-
-
 def _carried(call: Call, model: Model[Any], known: Candidate) -> Candidate:
+    """As much of an earlier decision as is possible now, where it is not as a whole."""
     if known.report is None:
         # A small round without a limit is solved before this could be of use.
         hurried = model.program.by_kind or call.limits.time_s is not None
@@ -157,11 +155,6 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
         return None
     begun = call.of_solution(EARLIER, model, Solution(Termination("feasible"), point))
     return _in_hand(call, begun)[0]
-
-
-def _in_reach(model: Model[Any], start: Start) -> bool:
-    """True if the program is by kind and has a point and prices already: it needs no safety net."""
-    return model.program.by_kind and start.x is not None and start.prices is not None
 
 
 def _by_heuristic(call: Call) -> list[Candidate]:

@@ -52,7 +52,7 @@ class RunOptions(Strict):
 
     @model_validator(mode="after")
     def _rows(self) -> Self:
-        refuse(_uneven("pool", pool=self.pool, gpus=self.gpus, rate=self.rate, power_w=self.power_w))
+        refuse(_uneven("pool", **dict(self)))
         return self
 
 
@@ -66,10 +66,7 @@ class TraceJobs(Strict):
 
     @model_validator(mode="after")
     def _rows(self) -> Self:
-        uneven = _uneven(
-            "name", name=self.name, arrival_s=self.arrival_s, work=self.work, options=self.options
-        )
-        refuse([*uneven, *repeated("name", self.name)])
+        refuse([*_uneven("name", **dict(self)), *repeated("name", self.name)])
         return self
 
 

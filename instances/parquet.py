@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -27,8 +27,12 @@ from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.column import NONE, Coded, Column
 from wattsched.topology.columns import RecordColumns
 
-if TYPE_CHECKING:
+try:
     import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+except ImportError:
+    raise InputError([f"reading and writing Parquet needs {missing('parquet')}"]) from None
 
 VALUES_PER_MB = 1_000_000
 """Entries of columns that a file may have for each megabyte of `inputs.most_mb`: they need no objects."""
@@ -47,9 +51,6 @@ def read_parquet(path: str | Path) -> dict[str, Any]:
         When the file is damaged, too large, or not one of ours.
     """
     source = str(path)
-    parquet = _parquet()
-    import pyarrow as pa
-
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             _refuse_large(file.metadata)
@@ -96,9 +97,6 @@ def parquet_bytes(model: BaseModel) -> bytes:
 
 def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waiting: list[str]) -> bytes:
     """File of a document and its records, which belong at a place; some of them have a name only."""
-    parquet = _parquet()
-    import pyarrow as pa
-
     fields: list[pa.Field] = []
     columns: list[Any] = []
     start = getattr(records, "start", None)
@@ -126,8 +124,6 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
 
 def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tuple[str, pa.Array]]:
     """Columns of what jobs hold, null for those that do not run."""
-    import pyarrow as pa
-
     place = np.full(n, len(assigned))
     place[running] = np.arange(len(assigned))
     for name, column in assigned.columns.items():
@@ -139,14 +135,6 @@ def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tu
         elif name != assigned.key:
             array = _array(column, assigned.without(name))
             yield _CURRENT + name, array.take(pa.array(place, mask=place == len(assigned)))
-
-
-def _parquet() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError([f"reading and writing Parquet needs {missing('parquet')}"]) from None
-    return parquet
 
 
 def _refuse_large(metadata: Any) -> None:
@@ -168,8 +156,6 @@ def _expanded(content: bytes) -> bytes:
 
 
 def _array(column: Column, none: BoolArray) -> pa.Array:
-    import pyarrow as pa
-
     if isinstance(column, Coded):
         texts = [json.dumps(_dumped(v)) for v in column.values] if _mixed(column) else list(column.values)
         codes = pa.array(column.codes.astype(np.int32), mask=none)
@@ -189,8 +175,6 @@ def _dumped(value: Any) -> Any:
 
 
 def _column(column: pa.ChunkedArray, field: pa.Field) -> Any:
-    import pyarrow as pa
-
     found = column.combine_chunks()
     found = pa.chunked_array([found]).combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     if (field.metadata or {}).get(b"wattsched") != b"json":
@@ -229,8 +213,6 @@ def _with_gpus(columns: dict[str, Any]) -> dict[str, Any]:
 
 def _decision(columns: dict[str, Any]) -> dict[str, Any] | None:
     """Running jobs by column, and the names of those that wait: they have no GPUs."""
-    import pyarrow.compute as pc
-
     if "gpus" not in columns or "job" not in columns:
         return None
     waiting = columns["job"].filter(pc.invert(columns["gpus"].is_valid())).to_pylist()

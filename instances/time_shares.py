@@ -73,6 +73,11 @@ class TimeShareInstance:
         """Progress of an option that has all of the time."""
         return np.asarray(self.rate / self.demand[self.job])
 
+    def progress(self, share: FloatArray) -> FloatArray:
+        """Progress of every job at shares of the options."""
+        worth = self.progress_rate * share[: self.n_options]
+        return np.asarray(np.bincount(self.job, worth, len(self.jobs)), dtype=float)
+
     @property
     def usable(self) -> BoolArray:
         """Options that make progress, and fit the cluster and the cap."""

@@ -26,20 +26,17 @@ if TYPE_CHECKING:
     from wattsched.plot.style import save as save
 
 # Loaded on first use: what a plot shows may be slow to import.
-_HOMES = {
-    "cluster_map": "clusters",
-    "completion_times": "replays",
-    "frontier": "frontiers",
-    "gap_over_time": "gaps",
-    "gap_profile": "gaps",
-    "occupancy": "replays",
-    "performance_profile": "gaps",
-    "placement_curves": "placements",
-    "power": "replays",
-    "price_history": "prices",
-    "save": "style",
-    "schedule": "gantt",
+_NAMES = {
+    "clusters": ("cluster_map",),
+    "frontiers": ("frontier",),
+    "gantt": ("schedule",),
+    "gaps": ("gap_over_time", "gap_profile", "performance_profile"),
+    "placements": ("placement_curves",),
+    "prices": ("price_history",),
+    "replays": ("completion_times", "occupancy", "power"),
+    "style": ("save",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [*_HOMES]  # the names of the table
 

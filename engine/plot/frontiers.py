@@ -11,7 +11,7 @@ import numpy as np
 from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import J_PER_KWH
-from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, label, legend, tidy, unit_of_time
+from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, finished, over_seeds, unit_of_time
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.saved import Savings
 from wattsched.topology.arrays import FloatArray
@@ -63,9 +63,8 @@ def frontier(
     axes, note = axes_for(ax), ""
     if isinstance(found, Savings):
         _draw_savings(axes, found)
-        return _finished(
-            axes, f"% of {found.baseline}", f"energy, % of {found.baseline}", _seeds(len(found.seeds))
-        )
+        of, note = f"% of {found.baseline}", over_seeds(len(found.seeds))
+        return finished(axes, f"mean completion time, {of}", f"energy, {of}", note, x=0.06, y=0.06)
     if isinstance(found, ParetoResult | Mapping):
         results = {"": found} if isinstance(found, ParetoResult) else dict(found)
         criteria = sorted({result.tradeoff for result in results.values()})
@@ -79,20 +78,8 @@ def frontier(
         require_range(len(found) > 0, "found", "one replay at least", "none")
         criterion, unit = against, _draw_replays(axes, found, against)
         seeds = max(Counter(outcome.policy for outcome in found).values())
-        note = _seeds(seeds)
-    return _finished(axes, unit, AMOUNTS[criterion][0], note)
-
-
-def _seeds(seeds: int) -> str:
-    return f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
-
-
-def _finished(axes: Axes, unit: str, amount: str, note: str) -> Axes:
-    tidy(axes)
-    axes.margins(0.06)
-    label(axes, f"mean completion time, {unit}", amount, note)
-    legend(axes)
-    return axes
+        note = over_seeds(seeds)
+    return finished(axes, f"mean completion time, {unit}", AMOUNTS[criterion][0], note, x=0.06, y=0.06)
 
 
 def _draw_results(axes: Axes, results: Mapping[str, ParetoResult], criterion: str) -> str:

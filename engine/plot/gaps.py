@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,15 @@ from wattsched.comparisons.run import Run
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, gaps, times
 from wattsched.comparisons.statistics import performance_profile as profile_of
 from wattsched.instances.errors import require_range
-from wattsched.plot.style import Axes, Look, axes_for, label, legend, logarithmic, tidy, unit_of_time
+from wattsched.plot.style import Axes, Look, axes_for, finished, logarithmic, unit_of_time
 from wattsched.replay.jobs.outcome import Outcome
+from wattsched.report.wording import count
 from wattsched.topology.arrays import FloatArray
 
 Measures = Mapping[str, Mapping[str, float]]
 LOGGED = re.compile(r"\s*([\d.]+) s  .*, gap ([\d.e+-]+)$")
 """A line that tells of a better decision: seconds and gap."""
+SHARE = "instances, %"
 
 
 def gap_over_time(
@@ -71,11 +73,7 @@ def gap_over_time(
     require_range(any(map(len, known)), "found", "with a gap at least", "none")
     _gap_axis(axes, "y", [gap for _, of in courses.values() for gap in of[np.isfinite(of)].tolist()])
     begin = "the beginning" if isinstance(found, Mapping) else "the first arrival"
-    tidy(axes)
-    axes.margins(x=0.01)
-    label(axes, f"time from {begin}, {unit}", "gap")
-    legend(axes)
-    return axes
+    return finished(axes, f"time from {begin}, {unit}", "gap", x=0.01)
 
 
 def performance_profile(
@@ -113,19 +111,9 @@ def performance_profile(
         For no runs, measures that are not above 0, and arguments of another type.
     """
     require_types(performance_profile, locals())
-    axes = axes_for(ax)
-    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
-        require_range(value is None or value >= 0, name, "at least 0", value)
-    measures: Measures
-    if isinstance(found, Mapping):
-        measures, note = found, _note(time_limit_s, gap)
-    else:
-        tried = _tried(found)
-        measures, note, what = times(tried), _note_of(tried), "time to build and solve"
-    instances = _instances(measures)
-    for solver, by_instance in measures.items():
-        for instance, value in by_instance.items():
-            require_range(value > 0, f"found: '{solver}' on '{instance}'", "above 0", value)
+    axes, (measures, note) = axes_for(ax), _measured(found, times, time_limit_s, gap)
+    instances = _instances(measures, lambda value: value > 0, "above 0")
+    what = what if isinstance(found, Mapping) else "time to build and solve"
     profile = profile_of(measures)
     finite = [ratios[np.isfinite(ratios)] for ratios in profile.values()]
     most = 1.5 * max((float(ratios.max(initial=1.0)) for ratios in finite), default=1.0) + 1.0
@@ -133,7 +121,7 @@ def performance_profile(
         _draw_shares(axes, name, i, within, instances, 1.0, most)
     logarithmic(axes)
     axes.set(xlim=(1.0, most), ylim=(0, 103))
-    return _finished(axes, f"{what}, as a multiple of the best", instances, note)
+    return finished(axes, f"{what}, as a multiple of the best", SHARE, count(instances, "instance"), note)
 
 
 def gap_profile(
@@ -169,18 +157,8 @@ def gap_profile(
         For no runs, negative gaps, and arguments of another type.
     """
     require_types(gap_profile, locals())
-    axes = axes_for(ax)
-    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
-        require_range(value is None or value >= 0, name, "at least 0", value)
-    if isinstance(found, Mapping):
-        measures, note = found, _note(time_limit_s, gap)
-    else:
-        tried = _tried(found)
-        measures, note = gaps(tried), _note_of(tried)
-    instances = _instances(measures)
-    for solver, by_instance in measures.items():
-        for instance, value in by_instance.items():
-            require_range(value >= 0, f"found: '{solver}' on '{instance}'", "at least 0", value)
+    axes, (measures, note) = axes_for(ax), _measured(found, gaps, time_limit_s, gap)
+    instances = _instances(measures, lambda value: value >= 0, "at least 0")
     known = {
         name: np.sort([_shown(value) for value in of.values() if math.isfinite(value)])
         for name, of in measures.items()
@@ -191,7 +169,7 @@ def gap_profile(
         _draw_shares(axes, name, i, within, instances, 0.0, most)
     axes.set(xlim=(0.0, most), ylim=(0, 103))
     more = f" ({MOST_GAP:g} stands for more)" if MOST_GAP in together else ""
-    return _finished(axes, f"gap{more}", instances, note)
+    return finished(axes, f"gap{more}", SHARE, count(instances, "instance"), note)
 
 
 def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -228,22 +206,29 @@ def _shown(gap: float) -> float:
     return min(gap, MOST_GAP) if gap > LEAST_GAP else 0.0
 
 
-def _tried(found: Comparison | Sequence[Run]) -> list[Run]:
+def _measured(
+    found: Any, measure: Callable[[list[Run]], Measures], time_limit_s: float | None, gap: float | None
+) -> tuple[Measures, str]:
+    """Measures that are given, or those of runs that were not skipped; and a note on their limits."""
+    for name, value in (("time_limit_s", time_limit_s), ("gap", gap)):
+        require_range(value is None or value >= 0, name, "at least 0", value)
+    if isinstance(found, Mapping):
+        return found, _note(time_limit_s, gap)
     runs = found.runs if isinstance(found, Comparison) else found
     tried = [run for run in runs if run.status != "skipped"]
     require_range(bool(tried), "found", "with a run at least that was not skipped", "none")
-    return tried
+    limits = {run.time_limit_s for run in tried if run.time_limit_s is not None}
+    return measure(tried), _note(max(limits, default=None), max(run.gap_asked for run in tried))
 
 
-def _instances(measures: Measures) -> int:
+def _instances(measures: Measures, holds: Callable[[float], bool], expected: str) -> int:
+    """Number of instances, all of whose measures are what they must be."""
     instances = {name for by_instance in measures.values() for name in by_instance}
     require_range(bool(instances), "found", "of one instance at least", "none")
+    for solver, by_instance in measures.items():
+        for instance, value in by_instance.items():
+            require_range(holds(value), f"found: '{solver}' on '{instance}'", expected, value)
     return len(instances)
-
-
-def _note_of(runs: Sequence[Run]) -> str:
-    limits = {run.time_limit_s for run in runs if run.time_limit_s is not None}
-    return _note(max(limits, default=None), max(run.gap_asked for run in runs))
 
 
 def _note(time_limit_s: float | None, gap: float | None) -> str:
@@ -278,10 +263,3 @@ def _draw_shares(
     share = 100 * np.arange(len(within) + 1) / instances
     look = Look.of(number)._asdict()
     axes.step([begin, *within, end], [*share, share[-1]], where="post", label=name, **look)
-
-
-def _finished(axes: Axes, what: str, instances: int, note: str) -> Axes:
-    tidy(axes)
-    label(axes, what, "instances, %", f"{instances} instance{'s' if instances != 1 else ''}", note)
-    legend(axes)
-    return axes

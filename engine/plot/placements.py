@@ -10,7 +10,7 @@ import numpy as np
 from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
 from wattsched.placements import PlacementTrial
-from wattsched.plot.style import Axes, Figure, Look, axes_for, label, legend, shared_legend, tidy
+from wattsched.plot.style import Axes, Figure, Look, axes_for, finished, over_seeds, shared_legend
 from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.topology.arrays import FloatArray
 
@@ -97,11 +97,7 @@ def placement_curves(
             band = np.min(lines, axis=0), np.max(lines, axis=0)
             axes.fill_between(arrived, *band, color=look.color, alpha=BAND, linewidth=0)
     most = max(len(seeds) for seeds in runs.values())
-    label(axes, "GPU asked for, % of the capacity", name, _note(most))
-    tidy(axes)
-    axes.margins(x=0.01)
-    legend(axes)
-    return axes
+    return finished(axes, "GPU asked for, % of the capacity", name, over_seeds(most), x=0.01)
 
 
 def placement_figure(trial: Any, reference: str = REFERENCE) -> Figure:
@@ -123,10 +119,6 @@ def placement_figure(trial: Any, reference: str = REFERENCE) -> Figure:
         axes.set_xlabel("")
     shared_legend(figure, parts.flat)
     return figure
-
-
-def _note(seeds: int) -> str:
-    return f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
 
 
 def _runs(trial: Any) -> dict[str, Sequence[Curves]]:

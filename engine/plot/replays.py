@@ -16,11 +16,9 @@ from wattsched.plot.style import (
     Figure,
     Look,
     axes_for,
-    label,
-    legend,
+    finished,
     logarithmic,
     shared_legend,
-    tidy,
     unit_of_time,
 )
 from wattsched.replay.jobs.accounts import StepLog
@@ -54,6 +52,11 @@ class Scale:
             return cls(unit, unit_s, "", 0.0)
         few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
         return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
+
+    @property
+    def label(self) -> str:
+        """Label of the axis."""
+        return f"time from the first arrival, {self.unit}"
 
     @property
     def note(self) -> str:
@@ -97,8 +100,7 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
             axes.update_datalim([(jct[0] / 2, 0.0), (jct[0] * 2, 0.0)])
     axes.set_ylim(0, 103)
     logarithmic(axes)
-    label(axes, f"completion time, {unit}", "jobs, %")
-    return _finished(axes)
+    return finished(axes, f"completion time, {unit}", "jobs, %", x=0.01)
 
 
 def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes | None = None) -> Axes:
@@ -142,8 +144,7 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
             cap_w / per, color=LIMIT, linewidth=1.5, linestyle="--", label=f"cap, {cap_w / per:g} {unit}"
         )
     axes.set_ylim(bottom=0)
-    label(axes, f"time from the first arrival, {scale.unit}", f"power of the cluster, {unit}", scale.note)
-    return _finished(axes)
+    return finished(axes, scale.label, f"power of the cluster, {unit}", scale.note, x=0.01)
 
 
 def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
@@ -175,8 +176,7 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
         gpus = int(outcome.trace.available.sum())
         _draw_course(axes, outcome, scale, outcome.meter.busy, gpus / 100, Look.of(number))
     axes.set_ylim(0, 103)
-    label(axes, f"time from the first arrival, {scale.unit}", "GPUs in use, %", scale.note)
-    return _finished(axes)
+    return finished(axes, scale.label, "GPUs in use, %", scale.note, x=0.01)
 
 
 def replay_figure(outcomes: Sequence[Outcome]) -> Figure:
@@ -197,13 +197,6 @@ def _require_some(outcomes: Sequence[Outcome]) -> None:
     require_range(len(outcomes) > 0, "outcomes", "one replay at least", "none")
     for outcome in outcomes:
         require_range(len(outcome.trace) > 0, "outcomes", "of a job at least", f"'{outcome.policy}' of none")
-
-
-def _finished(axes: Axes) -> Axes:
-    tidy(axes)
-    axes.margins(x=0.01)
-    legend(axes)
-    return axes
 
 
 def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: float, look: Look) -> None:

@@ -152,6 +152,22 @@ def legend(axes: Axes, handles: Sequence[Any] | None = None, title: str | None =
     axes.legend(handles=handles, **LEGEND, **shown)
 
 
+def finished(
+    axes: Axes, across: str, up: str, *notes: str, x: float | None = None, y: float | None = None
+) -> Axes:
+    """Label axes in which all is drawn, with margins of `x` and `y`, tidy them, and name what is in them."""
+    tidy(axes)
+    axes.margins(x=x, y=y)
+    label(axes, across, up, *notes)
+    legend(axes)
+    return axes
+
+
+def over_seeds(seeds: int) -> str:
+    """Say what lines and bars of several seeds are."""
+    return f"mean, least and most of {seeds} seeds" if seeds > 1 else ""
+
+
 def shared_legend(figure: Figure, parts: Iterable[Axes]) -> None:
     """Put one legend on a figure instead of those of its parts, which name the same."""
     named: dict[str, Any] = {}

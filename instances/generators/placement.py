@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.instances.clusters import numbered
+from wattsched.instances.errors import require_range
 from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
 from wattsched.instances.placement.tables import WHOLE_GPU
 
@@ -68,12 +70,10 @@ def placement_window(
     ValueError
         For a value out of range.
     """
-    if not 0 <= load < 1:
-        raise ValueError(f"load: must be at least 0 and below 1, got {load}")
-    if not 0 <= constrained <= 1:
-        raise ValueError(f"constrained: must be from 0 to 1, got {constrained}")
-    if not 0 < fragmentation_w_per_gpu <= 1e12:
-        raise ValueError(f"fragmentation_w_per_gpu: must be above 0, got {fragmentation_w_per_gpu}")
+    require_range(0 <= load < 1, "load", "at least 0 and below 1", load)
+    require_range(0 <= constrained <= 1, "constrained", "from 0 to 1", constrained)
+    fragment_w = fragmentation_w_per_gpu
+    require_range(0 < fragment_w <= 1e12, "fragmentation_w_per_gpu", "above 0", fragment_w)
     rng = np.random.default_rng(seed)
     kinds = _kinds(rng, jobs)
     if gpus is None:
@@ -94,14 +94,13 @@ def placement_window(
 
 
 def _tasks(rng: np.random.Generator, kinds: list[int], types: list[str], constrained: float) -> list[Task]:
-    digits = len(str(len(kinds) - 1))
     made = []
-    for t, kind in enumerate(kinds):
+    for name, kind in zip(numbered("t", len(kinds)), kinds, strict=True):
         cpu_milli, memory_mib, gpus, gpu_milli, _often = USUAL[kind]
         some = rng.choice(types, size=min(2, len(types)), replace=False).tolist()
         made.append(
             Task(
-                name=f"t{t:0{digits}d}",
+                name=name,
                 cpu_milli=cpu_milli,
                 memory_mib=memory_mib,
                 gpus=gpus,
@@ -129,11 +128,10 @@ def _nodes(rng: np.random.Generator, gpus: int, load: float) -> list[Node]:
     while wanted > 0 and failed < TRIALS:
         taken = _take(nodes[rng.integers(len(nodes))], _kinds(rng, 1)[0])
         wanted, failed = wanted - (taken or 0), failed + 1 if taken is None else 0
-    digits = len(str(len(kinds) - 1))
     for node in nodes:
         if not any(node["used_gpu_milli"]):
             node["used_gpu_milli"] = []
-    return [Node(name=f"n{n:0{digits}d}", **node) for n, node in enumerate(nodes)]
+    return [Node(name=name, **node) for name, node in zip(numbered("n", len(nodes)), nodes, strict=True)]
 
 
 def _empty(kind: int) -> dict[str, Any]:

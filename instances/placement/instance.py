@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from wattsched.instances.errors import duplicates, refuse
 from wattsched.instances.placement.tables import WHOLE_GPU
 from wattsched.instances.sizing.instance import FORMAT
 from wattsched.perfmodels.node_power import CPU_PACKAGES, GPU_POWER, UNIFORM_CPU, VCPU_PER_CORE
@@ -82,18 +83,14 @@ class Node(Strict):
     def _within(self) -> Self:
         faults = [
             f"used_{name} {used} is above {name} {most}"
-            for name, used, most in (
-                ("cpu_milli", self.used_cpu_milli, self.cpu_milli),
-                ("memory_mib", self.used_memory_mib, self.memory_mib),
-            )
-            if used > most
+            for name in ("cpu_milli", "memory_mib")
+            if (used := getattr(self, f"used_{name}")) > (most := getattr(self, name))
         ]
         if len(self.used_gpu_milli) > self.gpus:
             faults.append(f"used_gpu_milli has {len(self.used_gpu_milli)} entries for {self.gpus} GPUs")
         if self.gpus and self.gpu_type is None:
             faults.append(f"gpu_type is missing, it has {self.gpus} GPUs")
-        if faults:
-            raise ValueError("; ".join(f"node '{self.name}': {fault}" for fault in faults))
+        refuse(f"node '{self.name}': {fault}" for fault in faults)
         return self
 
     @property
@@ -187,8 +184,7 @@ class PlacementInstance(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if faults := list(contradictions(self)):
-            raise ValueError("; ".join(dict.fromkeys(faults)))
+        refuse(contradictions(self))
         return self
 
     def gpu_type_of(self, node: Node) -> GpuType:
@@ -241,9 +237,8 @@ class PlacementInstance(Strict):
 
 def contradictions(instance: PlacementInstance) -> Iterator[str]:
     """One line each: names that are given twice, and types of unknown power."""
-    for what, named in (("node", instance.nodes), ("task", instance.tasks)):
-        counts = Counter(item.name for item in named)
-        yield from (f"duplicate {what} '{name}'" for name, count in counts.items() if count > 1)
+    yield from duplicates("node", instance.nodes)
+    yield from duplicates("task", instance.tasks)
     gpu_types = {node.gpu_type: node for node in reversed(instance.nodes) if node.gpu_type is not None}
     cpu_types = {node.cpu_type: node for node in reversed(instance.nodes)}
     for field, met, known in (

@@ -13,6 +13,9 @@ from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE, Coded, Made
 
+_NUMBERS = ("gpus", "frequency_mhz", "power_limit_w", "batch_size")
+_NAMES = ("pool", "set")
+
 
 @dataclass(frozen=True, eq=False)
 class Holdings(Made[Placement]):
@@ -82,12 +85,8 @@ class Holdings(Made[Placement]):
         size = np.diff(self.start)[places]
         entries = ranges(self.start[places], size)
         return Holdings(
-            gpus=self.gpus[places],
-            pool=self.pool.take(places),
-            set=self.set.take(places),
-            frequency_mhz=self.frequency_mhz[places],
-            power_limit_w=self.power_limit_w[places],
-            batch_size=self.batch_size[places],
+            **{name: getattr(self, name)[places] for name in _NUMBERS},
+            **{name: getattr(self, name).take(places) for name in _NAMES},
             start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
             node=self.node.take(entries),
             gpu=self.gpu[entries],
@@ -97,8 +96,7 @@ class Holdings(Made[Placement]):
         """The same of some placements, as jobs of these names have them; None where GPUs are not known."""
         if np.any(np.diff(self.start) != self.gpus):
             return None
-        fields = ("gpus", "pool", "set", "frequency_mhz", "power_limit_w", "batch_size", "node", "gpu")
-        columns = {name: getattr(self, name) for name in fields}
+        columns = {name: getattr(self, name) for name in (*_NUMBERS, *_NAMES, "node", "gpu")}
         everybody = AssignmentColumns({"job": [""] * len(self), **columns}).take(places)
         return AssignmentColumns({**everybody.columns, "job": names}).without_empty()
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched import session_tables
+from wattsched import session_columns
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import NUMBERS, OptionRows
-from wattsched.session_tables import KnownTables, rows_of_columns
+from wattsched.session_columns import KnownTables, rows_of_columns
 from wattsched.topology.column import Coded
 
 COUNTS = st.sampled_from([1, 2, 4, 8])
@@ -70,7 +70,7 @@ def read(start: list[int], stated: dict[str, Any]) -> OptionRows | list[str]:
 def test_all_at_once_is_one_by_one(asked: tuple[list[int], dict[str, Any]]) -> None:
     at_once = read(*asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_tables, "_sound_rows", lambda start, listed: None)
+        patch.setattr(session_columns, "_sound_rows", lambda start, listed: None)
         one_by_one = read(*asked)
     if isinstance(one_by_one, list):
         assert at_once == one_by_one

@@ -79,10 +79,6 @@ class Prover:
         """The largest times that completion is the difference of."""
         return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
 
-    def _second(self, charged: Mapping[str, float]) -> float:
-        """Return the cost of a second of the mean completion time at charges of rows."""
-        return charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
-
     @property
     def _has_objective(self) -> bool:
         return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
@@ -170,7 +166,8 @@ class Prover:
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
         size = math.fsum(price * (limits[row] + standing.get(row, 0.0)) for row, price in charged.items())
         bound = total + within - owed - ROUNDING * (abs(total) + size + within)
-        bound -= CANCELLED * self._latest_s * self._second(charged)
+        second = charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
+        bound -= CANCELLED * self._latest_s * second
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
             price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
-from wattsched.topology.arrays import IntArray
+from wattsched.topology.arrays import IntArray, ranges
 from wattsched.topology.column import NONE, Coded
-from wattsched.verification.sizing.grouping import ranges
 from wattsched.verification.sizing.pools import Places, Pool
 
 UNKNOWN = -1

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -132,17 +131,17 @@ class Prover:
         pieces, of_node = self._cut_up(charged)
         least, size = self._least_of_nodes(paid, of_node, of_nodes)
         used += [(Row("room", {}, pieces), Fraction(1)), (Row("room", {}, -least), Fraction(1))]
-        given: Given
         if self.instance.objective in BOTTLENECK:
-            given = self._given_here(paid, allowed)
-            proven, reach, leeway, excess = _threshold(given, used)
+            options, _ = self._options_at(paid)
+            exact = options.arithmetic.exact
+            proven, reach, leeway, excess = _threshold(self, options, paid, allowed, used)
         else:
-            given = self.given(paid, allowed)
-            proven, reach, leeway, excess = _sum(given, used, size)
+            cheapest, exact = self.least_costs(paid, allowed)
+            proven, reach, leeway, excess = _sum(self, cheapest, used, size)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
-        return Proof([], bound, honest, float_above(leeway), float_below(excess), given.exact)
+        return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
 
     def _cut_up(self, charged: Mapping[str, float]) -> tuple[Fraction, dict[str, Fraction]]:
         """The most that pieces which nodes can be cut up into are charged together, each size its price.
@@ -205,12 +204,15 @@ class Prover:
         each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
         return sum(each, Fraction(0))
 
-    def given(self, paid: RowPrices, allowed: Allowed) -> Given:
-        """Least costs at prices, where splits leave the jobs so much."""
-        return self._given_here(paid, allowed)
+    def least_costs(self, paid: RowPrices, allowed: Allowed) -> tuple[LeastCosts, bool]:
+        """Least costs at prices, where splits leave the jobs so much; True if in rational numbers."""
+        options, near = self._options_at(paid)
+        return least_costs(options, paid, allowed, near), options.arithmetic.exact
 
-    def _given_here(self, paid: RowPrices, allowed: Allowed) -> _Given:
-        return _Given(self, paid, allowed, in_range(self.near, paid))
+    def _options_at(self, paid: RowPrices) -> tuple[Options, Options | None]:
+        """Options, in rational numbers where these are few or leave the range of doubles; and in doubles."""
+        near = self.near if in_range(self.near, paid) else None
+        return self.exact if near is None or len(near) <= EXACT_OPTIONS else near, near
 
     def _require_configurations(self) -> None:
         of = self.configurations
@@ -229,50 +231,12 @@ class Prover:
         return Options(self.instance, self.configurations, RATIONALS)
 
 
-class Given(Protocol):
-    """Least costs of jobs that a bound is proven from."""
-
-    @property
-    def prover(self) -> Prover:
-        """Prover of the instance."""
-
-    @property
-    def exact(self) -> bool:
-        """True if the bound is proven in rational numbers."""
-
-    def least(self) -> LeastCosts:
-        """Least costs of the jobs."""
-
-
-class _Given(NamedTuple):
-    """Prices and allowed options that a bound is proven from, with the arithmetic to prove it in."""
-
-    prover: Prover
-    prices: RowPrices
-    allowed: Allowed
-    in_range: bool
-
-    @property
-    def options(self) -> Options:
-        """Options in rational numbers, where these are few enough, or out of the range of doubles."""
-        few = len(self.prover.near) <= EXACT_OPTIONS
-        return self.prover.exact if few or not self.in_range else self.prover.near
-
-    @property
-    def exact(self) -> bool:
-        """True if the options are in rational numbers."""
-        return self.options.arithmetic.exact
-
-    def least(self) -> LeastCosts:
-        """Least costs of the jobs."""
-        near = self.prover.near if self.in_range else None
-        return least_costs(self.options, self.prices, self.allowed, near)
-
-
 Charged = Sequence[tuple[Row, Fraction]]
 
 
-def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+def _sum(
+    prover: Prover, cheapest: LeastCosts, charged: Charged, besides: Fraction
+) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """Return bound, honest reach, leeway and excess, as in `Proof`, for the sum of the jobs' costs.
 
     Parameters
@@ -280,39 +244,39 @@ def _sum(given: Given, charged: Charged, besides: Fraction) -> tuple[Fraction, F
     besides : Fraction
         Size of the numbers that rows of nodes are the sum of.
     """
-    cheapest = given.least()
     bound = cheapest.total - _capacity(charged)
     # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
     terms = sum(
         (abs(price) * (abs(row.limit) + row.standing) for row, price in charged), cheapest.size + besides
     )
-    instance = given.prover.instance
-    if instance.objective == "proportional":
+    if prover.instance.objective == "proportional":
         # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += Fraction(total(given.prover.configurations.weight.tolist()))
+        terms += Fraction(total(prover.configurations.weight.tolist()))
     # What changes cost may cancel what options are worth.
-    terms += Fraction(total(given.prover.configurations.change_cost.tolist()))
+    terms += Fraction(total(prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    dearest = cheapest.dearest + given.prover.dearest_nodes()
+    dearest = cheapest.dearest + prover.dearest_nodes()
     # Where large numbers cancel, what is left of them is not small; prices have no part in how large.
-    unit = max(Fraction(1), cheapest.worth + given.prover.dearest_nodes())
+    unit = max(Fraction(1), cheapest.worth + prover.dearest_nodes())
     reach = _claimed(bound.high, abs(bound.high) + terms, unit)
     return bound.low, reach, leeway, bound.low - leeway - dearest
 
 
-def _threshold(given: _Given, charged: Charged) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+def _threshold(
+    prover: Prover, options: Options, paid: RowPrices, allowed: Allowed, charged: Charged
+) -> tuple[Fraction, Fraction, Fraction, Fraction]:
     """Return the same for the value of the worst job."""
-    if not given.prover.instance.jobs:
+    if not prover.instance.jobs:
         return Fraction(0), Fraction(0), Fraction(0), Fraction(-1)
-    reach, capacity = reach_of(given.options, given.prices, given.allowed), _capacity(charged)
-    arithmetic = given.options.arithmetic
+    reach, capacity = reach_of(options, paid, allowed), _capacity(charged)
+    arithmetic = options.arithmetic
     proven = reach.threshold(reach.low, capacity, arithmetic)
     most = capacity + _tolerated(charged)
     lenient = reach.threshold(reach.low, most, arithmetic)
     claimed = reach.threshold(reach.surely(), capacity, arithmetic)
     excess = Fraction(1 if reach.none_fits(most, arithmetic) else -1)
     # What changes cost may cancel what the worst job is worth.
-    size = abs(claimed) + Fraction(total(given.prover.configurations.change_cost.tolist()))
+    size = abs(claimed) + Fraction(total(prover.configurations.change_cost.tolist()))
     return proven, _claimed(max(proven, claimed), size), proven - lenient, excess
 
 

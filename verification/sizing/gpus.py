@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, distinct, ranges
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.grouping import distinct, ranges
 from wattsched.verification.sizing.pools import block_of
 
 Told = tuple[int, int, str, int, str]

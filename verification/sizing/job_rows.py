@@ -13,12 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, alike
 from wattsched.topology.column import NONE
 from wattsched.verification.arithmetic import Arithmetic, Number, Numbers
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.sizing.grouping import together
 from wattsched.verification.sizing.objectives import terms_of
 from wattsched.verification.sizing.tenants import alone_j, metered
 
@@ -166,7 +165,7 @@ class JobRows:
         self.change_cost = a.array(of.change_cost)
         self.change_costs = bool(of.change_cost.any())
         held = jobs.holdings
-        first, number = together([held.gpus, held.batch_size, held.pool.codes])
+        first, number = alike([held.gpus, held.batch_size, held.pool.codes])
         pools = [held.pool.at(i) for i in first.tolist()]
         settings = zip(held.gpus[first].tolist(), held.batch_size[first].tolist(), pools, strict=True)
         place = np.array([places.get((gpus, batch or None, pool), -1) for gpus, batch, pool in settings])

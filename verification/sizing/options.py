@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, IntArray
+from wattsched.topology.arrays import BoolArray, IntArray, ranges
 from wattsched.verification.arithmetic import Arithmetic, Numbers
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.grouping import alike, ranges
+from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.job_rows import JobRows
 from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
 from wattsched.verification.sizing.skyline import skyline

@@ -12,12 +12,11 @@ import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE
 from wattsched.verification.report import TOLERANCE
 from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.sizing.grouping import ranges
 from wattsched.verification.sizing.pools import block_of
 
 WAITS, UNSAID = -1, -2

@@ -14,11 +14,12 @@ from math import fsum
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+from wattsched.topology.arrays import alike as kinds_of
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.remembered import remembered
-from wattsched.verification.sizing.grouping import alike, ranges, together
+from wattsched.verification.sizing.grouping import alike
 
 Block = tuple[int, list[int]]
 """GPUs of a structural block, and where the GPUs that follow each other in it begin."""
@@ -207,7 +208,7 @@ def _kinds(cluster: Cluster) -> list[tuple[_Kind, IntArray]]:
     """Kinds of nodes, and the numbers of those that are of each, in the order of the first ones."""
     nodes, power = cluster.node_columns(), _domains(cluster)
     label, gpu_type, gpus = nodes.coded("pool"), nodes.coded("gpu_type"), nodes.counts("gpus")
-    _, kind = together([_same(label).codes, _same(gpu_type).codes, gpus, power.codes])
+    _, kind = kinds_of([_same(label).codes, _same(gpu_type).codes, gpus, power.codes])
     found = []
     for inside in sorted((inside for _, inside in alike(kind)), key=lambda inside: int(inside[0])):
         n = int(inside[0])

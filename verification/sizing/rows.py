@@ -114,7 +114,7 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
     down = of_pools(places, sleepers(instance, places))
     standing_w = {
         name: Fraction(types[pool.gpu_type].idle_power_w) * (pool.available - pool.gpus_per_node * len(nodes))
-        + _servers_w(pool)
+        + _summed(np.concatenate([pool.base_power_w, pool.reserved_w]))
         - _base_w(instance, nodes)
         for (name, pool), nodes in zip(pools.items(), down, strict=True)
     }
@@ -154,11 +154,6 @@ def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
         kind, use, amount = counted[quota.counts]
         uses: dict[Use, int | Fraction] = {(use, name): amount for name in quota.tenants}
         yield quota.name, Row(kind, uses, Fraction(quota.limit))
-
-
-def _servers_w(pool: Pool) -> Fraction:
-    """Draw of a pool's servers without their GPUs, and of others' jobs there."""
-    return _summed(np.concatenate([pool.base_power_w, pool.reserved_w]))
 
 
 def _base_w(instance: Instance, nodes: IntArray) -> Fraction:

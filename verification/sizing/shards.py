@@ -6,26 +6,23 @@ do not depend on the number of shards, and rational numbers add without rounding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.cluster import Cluster
 from wattsched.verification.arithmetic import DOUBLES, Enclosure
-from wattsched.verification.sizing.bound import EXACT_OPTIONS, Given, Prover
+from wattsched.verification.sizing.bound import EXACT_OPTIONS, Prover
 from wattsched.verification.sizing.by_kind import SUMS
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.least_cost import LeastCosts, RowPrices, in_range, least_costs
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.pools import Pool
 from wattsched.verification.sizing.splits import Allowed
-
-R = TypeVar("R")
 
 BLOCK = 100_000
 """Jobs whose least costs are summed together."""
@@ -37,25 +34,14 @@ TOGETHER = ("work-value",)
 """Objectives for which what a job is worth depends on all others."""
 
 
-class Spread(Protocol):
-    """Values on workers."""
-
-    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """Call a function with each value and the arguments."""
-
-
-class Workers(Protocol):
-    """Protocol of an executor that hands values out to workers."""
-
-    def workers(self) -> int:
-        """Return the number of workers."""
-
-    def kept(self, values: Iterable[Any]) -> Spread:
-        """Hand out values that stay there."""
-
-
 class ShardedProver(Prover):
     """Proves as `Prover` does, in doubles and without splits by workers.
+
+    Parameters
+    ----------
+    workers : Executor
+        Keeps shards on workers.
+    instance : Instance
 
     Raises
     ------
@@ -63,39 +49,27 @@ class ShardedProver(Prover):
         For a round that cannot be divided: what a job costs must not depend on others.
     """
 
-    def __init__(self, workers: Workers, instance: Instance):
+    def __init__(self, workers: Any, instance: Instance):
         if instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
             told = "rounds without sets of jobs under an objective that is a sum of what each job costs"
             raise ValueError(f"only {told} are checked over a cluster")
         super().__init__(instance)
         self._workers = workers
 
-    def given(self, paid: RowPrices, allowed: Allowed) -> Given:
+    def least_costs(self, paid: RowPrices, allowed: Allowed) -> tuple[LeastCosts, bool]:
         """Least costs that the workers find, where `Prover` would look for them in doubles."""
         of = self.configurations
         if allowed or int(np.diff(of.start)[of.kind].sum()) <= EXACT_OPTIONS:
-            return super().given(paid, allowed)
+            return super().least_costs(paid, allowed)
         shards = _shards(self.instance, of, SHARDS * self._workers.workers())
         found = [one for shard in self._workers.kept(shards).each(_least_of, dict(paid)) for one in shard]
         costs = [one for one in found if one is not None]
         if len(costs) < len(found):
-            return super().given(paid, allowed)
+            return super().least_costs(paid, allowed)
         nothing = Fraction(0)
         total = sum((one.total for one in costs), Enclosure(nothing, nothing))
         summed = (sum(terms, nothing) for terms in zip(*(cost[1:] for cost in costs), strict=True))
-        return _Summed(self, LeastCosts(total, *summed))
-
-
-class _Summed(NamedTuple):
-    """Least costs that are known."""
-
-    prover: Prover
-    costs: LeastCosts
-    exact: bool = False
-
-    def least(self) -> LeastCosts:
-        """Least costs of the jobs."""
-        return self.costs
+        return LeastCosts(total, *summed), False
 
 
 class Shard(NamedTuple):
