@@ -82,9 +82,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the benchmarks' scripts as slow."""
+    """Mark the tests of the benchmarks' scripts, and those on a real Slurm or Kubernetes, as slow."""
     for item in items:
-        if item.path.is_relative_to(BENCHMARKS):
+        real = {"root", "programs", "trial"} & set(getattr(item, "fixturenames", ()))
+        if real or item.path.is_relative_to(BENCHMARKS):
             item.add_marker(pytest.mark.slow)
 
 

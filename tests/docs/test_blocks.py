@@ -159,6 +159,7 @@ def test_json_examples_are_valid(page: Path) -> None:
             TypeAdapter(models[block.tag]).validate_json(block.text)
 
 
+@pytest.mark.slow
 def test_commands_in_the_table_of_all_commands_run(folder: Path) -> None:
     text = COMMANDS.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `wattsched ")]

@@ -39,6 +39,7 @@ def arguments(script: Path, folder: Path) -> list[str]:
     return ["round.json", "best.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [pytest.param(s, marks=pytest.mark.slow if s.stem in LONG else (), id=s.stem) for s in SCRIPTS],

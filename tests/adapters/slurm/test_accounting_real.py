@@ -12,8 +12,6 @@ import pytest
 from wattsched.adapters.slurm.accounting import FIELDS
 from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def accounted(

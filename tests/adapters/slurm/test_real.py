@@ -24,8 +24,6 @@ from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
 from wattsched.serve.journal import Journal
 
-pytestmark = pytest.mark.slow
-
 CLOCKED = {
     "gpus": [2, 2],
     "pool": ["A100", "A100"],

@@ -56,6 +56,7 @@ def colours_of(axes: Any) -> set[tuple[float, ...]]:
     return (opaque | {WHITE}) - {tuple(to_rgba(FAINT)[:3])}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(st.sampled_from(sorted(CASES)), st.integers(1, 45))
 def test_any_two_colours_of_a_plot_stay_apart(name: str, n: int) -> None:

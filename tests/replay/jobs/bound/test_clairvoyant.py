@@ -172,6 +172,7 @@ def alone_s(parts: Parts) -> float:
     return sum(w / max(parts["options"][o].rate) for w, o in zip(jobs.work, jobs.options, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 200), marks=pytest.mark.slow)])
 def test_no_schedule_of_a_tiny_trace_is_below(seeds: range) -> None:
     """Nor is the bound below what jobs take that have the cluster for themselves."""
@@ -191,6 +192,7 @@ def test_no_schedule_of_a_tiny_trace_is_below(seeds: range) -> None:
     assert np.exp(np.mean(np.log(above))) < 1.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 100), marks=pytest.mark.slow)])
 def test_no_schedule_of_a_tiny_trace_within_a_budget_is_below(seeds: range) -> None:
     """The brute force knows two periods only, after which nothing runs: it may lie above the true optimum."""
