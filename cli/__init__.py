@@ -50,7 +50,7 @@ COMMANDS = {
     "slurm": ("slurm", "Decide what a Slurm cluster runs, round after round."),
     "fit": ("fit", "Fit a performance profile to measurements."),
     "journal": ("journal", "List the decisions of sessions in a journal, and decide them again."),
-    "serve": ("serve", "Serve sessions over HTTP, or as JSON lines, with a journal."),
+    "serve": ("serve", "Serve sessions over HTTP, with a journal."),
     "schema": ("schema", "Print the JSON Schema of a file format."),
 }
 

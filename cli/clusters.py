@@ -184,7 +184,8 @@ class ClusterRounds(ABC):
         if self.changes and self.snapshot is not None:
             raise BadInput("--snapshot: a saved snapshot can only be looked at, with --shadow")
         if self.changes and self.journal is None:
-            raise BadInput("--apply needs --journal FILE, which keeps what was done")
+            option = "--give-back" if self.give_back else "--apply"
+            raise BadInput(f"{option} needs --journal FILE, which keeps what was done")
         if len(caps := [name for name in self.caps if getattr(self, name) is not None]) > 1:
             first, second = map(option_name, caps[:2])
             raise BadInput(f"{first}: cannot be combined with {second}, which states the watts")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import ipaddress
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 DEFAULT_PORT = 8765
+_OF_JOURNAL = ("", "-wal", "-shm", "-journal", "-lock", "-token")
 
 
 @click.command("serve", cls=Command)
@@ -81,6 +82,8 @@ def command(
     if read_only:
         refuse_given(["read_only"], "says what a token may do, and needs --add-token")
     if file is not None:
+        if os.path.realpath(file).removeprefix(os.path.realpath(journal_file)) in _OF_JOURNAL:
+            raise BadInput(f"--socket: '{printable(file)}' is a file of the journal")
         refuse_given(["host", "port", "tokens", "no_token", "hosts"], "cannot be combined with --socket")
     elif no_token and tokens is not None:
         raise BadInput("--no-token: cannot be combined with --tokens")
@@ -126,12 +129,16 @@ def _listening(host: str, port: int, file: str | None) -> Iterator[socket]:
     except OSError as error:
         where = f"{host}, port {port}" if file is None else file
         raise BadInput(f"cannot listen on {where}: {reason(error)}") from None
+    own = None if file is None else os.lstat(file)
     try:
         with bound:
             yield bound
     finally:
-        if file is not None:
-            Path(file).unlink(missing_ok=True)
+        # Another server may have taken its name meanwhile.
+        if file is not None and own is not None:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(own, os.lstat(file)):
+                    os.unlink(file)
 
 
 def _serve(app: FastAPI, bound: socket, told: list[str]) -> None:

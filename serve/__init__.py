@@ -1,1 +1,1 @@
-"""The service: sessions over HTTP and as JSON lines, and the journal of what they were told and decided."""
+"""The service: sessions over HTTP, and the journal of changes and decisions."""

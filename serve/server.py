@@ -115,8 +115,10 @@ def listening_in(path: str) -> socket.socket:
     """
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as other:
         other.setblocking(False)
-        if not stat.S_ISSOCK(os.lstat(path).st_mode) or other.connect_ex(path) != errno.ECONNREFUSED:
-            raise FileExistsError(errno.EEXIST, "is there, and is no socket of a server that has ended")
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "is there, and is no socket")
+        if other.connect_ex(path) != errno.ECONNREFUSED:
+            raise FileExistsError(errno.EEXIST, "another server listens on it")
         os.unlink(path)
     bound = socket.socket(socket.AF_UNIX)
     with _closed_on_error(bound):

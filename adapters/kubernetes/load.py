@@ -129,7 +129,10 @@ class Load(Drawing):
 
     def after(self, stops: Iterable[str]) -> Load:
         """The same when jobs have stopped, and what is leaving has left."""
-        return self.without([*self.leaving, *(pod for name in stops for pod in self.ours[name].pods)])
+        stopped = set(stops)
+        left = self.without([*self.leaving, *(pod for name in stopped for pod in self.ours[name].pods)])
+        ours = {name: job for name, job in self.ours.items() if name not in stopped}
+        return replace(left, ours=ours, leaving=[], soon=Counter(), soon_w=defaultdict(float))
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""

@@ -33,6 +33,13 @@ SITE = SNAPSHOT.with_name("kubernetes-site.json")
 Run = Callable[..., Result]
 
 
+@pytest.mark.parametrize("power_w", [100, 3_000, 6_000, 6_240])
+def test_a_cap_below_the_draw_is_told_in_shadow(run: Run, power_w: int) -> None:
+    done = run("kubernetes", "--shadow", "--snapshot", SNAPSHOT, "--power-w", power_w)
+    assert done.exit_code == 0, done.stderr
+    assert f"stop default/old: {6_250 - power_w:,} W too many are drawn" in done.stderr
+
+
 class Server(ThreadingHTTPServer):
     """Answers lists of what it has, and lets watches wait until it ends."""
 

@@ -132,7 +132,7 @@ def test_a_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) ->
 def test_a_unix_socket(tmp_path: Path) -> None:
     """Its owner alone asks, without a token and by any name of a host; one that is dead is replaced."""
     path, file = tmp_path / "j.db", tmp_path / "socket"
-    for ending in (signal.SIGKILL, signal.SIGTERM):
+    for ending, replaced in ((signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGTERM, True)):
         child = subprocess.Popen(
             [sys.executable, "-m", "wattsched", "serve", str(path), "--socket", str(file)],
             stderr=subprocess.PIPE, text=True,
@@ -147,11 +147,15 @@ def test_a_unix_socket(tmp_path: Path) -> None:
             kind = {"Content-Type": "application/json"}
             connection.request("PUT", "/v1/sessions/s", json.dumps(DOCUMENT), kind)
             assert json.load(connection.getresponse())["gpus"] == 8
-        assert "no socket of a server that has ended" in run("serve", tmp_path / "other", "--socket", file)[2]
+        assert "another server listens on it" in run("serve", tmp_path / "other", "--socket", file)[2]
+        if replaced:
+            file.unlink()
+            file.write_text("another's")
         child.send_signal(ending)
         code, said = child.wait(20), child.communicate()[1]
-    assert (code, said) == (0, "Stopped\n")
-    assert not file.exists()
+        if ending == signal.SIGTERM:
+            assert (code, said) == (0, "Stopped\n")
+            assert file.exists() == replaced
     assert not path.with_name("j.db-token").exists()
 
 
@@ -176,7 +180,8 @@ def test_tokens_are_added(tmp_path: Path) -> None:
         (["--add-token", "x"], "needs --tokens FILE"),
         (["--read-only"], "needs --add-token"),
         (["--socket", "s", "--port", "3"], "--port cannot be combined with --socket"),
-        (["--socket", "one"], "cannot listen on one: is there, and is no socket of a server that has ended"),
+        (["--socket", "j.db-wal"], "--socket: 'j.db-wal' is a file of the journal"),
+        (["--socket", "one"], "cannot listen on one: is there, and is no socket"),
         (["--socket", "none/s"], "cannot listen on none/s: no such file or directory"),
         (["--rate", "0"], "--rate: must be positive"),
         (["--tokens", "nowhere"], "nowhere: no such file"),
