@@ -68,10 +68,15 @@ $(BIN)/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 # An editable install: it sees the folders of the checkout by the links in src/wattsched.
-$(VENV)/package: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/package: $(BIN)/python pyproject.toml constraints.txt src/wattsched/__init__.py
 	@echo "installing wattsched into $(VENV)"
 	@$(PIP) install -c constraints.txt -e .
 	@touch $@
+
+# A source distribution has no links.
+src/wattsched/__init__.py:
+	mkdir -p src/wattsched
+	cd src/wattsched && ln -s ../../engine/* $(addprefix ../../,$(filter-out engine,$(PACKAGES))) .
 
 $(VENV)/bench: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing the peers for benchmarks into $(VENV)"

@@ -86,9 +86,10 @@ def test_cells_may_be_separated_by_semicolons_or_tabs(
     assert read_plain(path) == found
 
 
-@given(st.sets(STRANGE, min_size=1), STRANGE)
+# Spaces at the end of a name tell nothing, as in every other cell.
+@given(st.lists(STRANGE, min_size=1, unique_by=str.rstrip), STRANGE)
 def test_names_of_any_length_are_written_so_that_they_are_read(
-    path: Path, names: set[str], user: str
+    path: Path, names: list[str], user: str
 ) -> None:
     jobs = [TraceJob(f"j{name}", 0.0, 60.0, 1, gpu_type=user, user=user, account=user) for name in names]
     path.write_text(csv_of(jobs))
