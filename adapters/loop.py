@@ -107,8 +107,10 @@ class RoundLoop(ABC, Generic[ReportT]):
         InputError
             For answers, options or budgets that cannot be used.
         """
-        self.budget.cap()  # a cut is known also where the cluster does not answer
-        load, cap = self.look(), self.budget.cap()
+        try:
+            load = self.look()
+        finally:
+            cap = self.budget.cap()  # a cut is known also where the cluster does not answer
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w

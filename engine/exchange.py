@@ -321,10 +321,11 @@ def json_schema(
             decision=(rules.decision | None, None),
         )
     if document == "frontier":
-        before = (model | None, None)
-        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(model, ...), before=before)
-        ends: Any = (list[model], [])  # type: ignore[valid-type]
-        model = narrowed(ParetoResult, "ParetoResult", points=(list[point], ...), ends=ends)
+        result: Any = model
+        before = (result | None, None)
+        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(result, ...), before=before)
+        points = (list[point], ...)
+        model = narrowed(ParetoResult, "ParetoResult", points=points, ends=(list[result], []))
     return schema_of(model, problem)
 
 

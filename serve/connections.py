@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from typing import Any
@@ -30,7 +29,7 @@ class Connection(H11Protocol):
     _read_s = 0.0
     _unread = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Any) -> None:
         """Make room, or be answered by a 503."""
         super().connection_made(transport)
         self._since_s = self._read_s = self.loop.time()

@@ -158,7 +158,7 @@ class World(ABC):
             with transaction() as file:
                 yield file
 
-        setattr(self.rounds.session._file, "transaction", limited)  # noqa: B010
+        vars(self.rounds.session._file)["transaction"] = limited
 
     def restart(self) -> None:
         """End our process, and start another one."""
