@@ -38,7 +38,8 @@ LIMITS: dict[Any, Limit] = {
 # Solvers' tolerances are absolute and meant for costs of about this size.
 _COST_RANGE = (1.0, 2.0**20)
 _COST_TARGET = 2.0**10
-_LEAST_ENTRY = 1e-8
+# HiGHS takes smaller coefficients for 0, and lets nobody ask for less; rows give way at ten times that.
+_LEAST_ENTRY = 1e-12
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
 
@@ -109,10 +110,9 @@ def scaled(program: Program) -> ScaledModel:
 
     in_rows = (size * row_factor[matrix.indices])[~whole]
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
-    # HiGHS takes coefficients of less than a billionth for 0: rows give way in which a column is larger.
     column_least = np.full(program.n_columns, np.inf)
     np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
-    column_size = np.where(column_least < _LEAST_ENTRY * column_size, column_least, column_size)
+    column_size = np.where(column_least < 10.0 * _LEAST_ENTRY * column_size, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
     row_size = largest_by(matrix.indices[~whole], in_rows * column_factor[column[~whole]], n_rows)
     row_factor *= np.where(row_size > 2.0, _power_of_two(1.0 / np.maximum(row_size, 1.0)), 1.0)
@@ -142,6 +142,7 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
     """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
     solver, lp = highspy.Highs(), model.program
     _let_speak(solver)
+    solver.setOptionValue("small_matrix_value", _LEAST_ENTRY)
     integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
         lp.n_columns,

@@ -136,3 +136,30 @@ def test_presolve_does_not_lose_the_optimum():
         columns=(Block("x", 5),),
     )
     assert highs.solve(program, Limits(gap=0.0)).objective == pytest.approx(-6.0)
+
+
+def test_coefficients_that_highs_would_take_for_nothing_count():
+    # Five jobs under three capacities; the least that one of them is worth is to be largest. HiGHS 1.13.1
+    # drops what is below a billionth, and then calls this infeasible.
+    gpus = [1.0, 0, 4, 3, 0, 3, 2, 0, 3, 2, 0, 3, 2, 1, 0, -8]
+    power = [136.2, 0, 146.9, 758.2, 0, 308.2, 243.4, 0, 848.2, 471.4, 0, 77.2, 123.4, 259.7, 0, 411.3]
+    energy = [119, 0, 0.009, 0.03, 0, 16529, 23542, 0, 7.3e5, 4.55e5, 0, 22, 40.5, 109, 0, 8.58e5]
+    worth = np.zeros((5, 16))
+    worth[0, :2], worth[1, 2:5], worth[2, 5:8] = (1, 4e-4), (0.63, 1, 1.8e-8), (8.7e-5, 4.8e-5, 2.2e-6)
+    worth[3, 8:11], worth[4, 11:14] = (1, 0.89, 0.3), (16313, 14697, 10687)
+    worth[:, 14] = 1.0
+    program = Program(
+        cost=np.eye(16)[14],
+        matrix=csc_array(np.vstack([gpus, power, energy, -worth])),
+        row_lower=np.full(8, -np.inf),
+        row_upper=np.array([0, 649, 1631388, 0, 0, 0, 0, 0.0]),
+        lower=np.where(np.arange(16) == 14, -8.7e-5, 0.0),
+        upper=np.where(np.arange(16) == 14, -1.8e-8, 1.0),
+        integer=np.arange(16) != 14,
+        group_start=np.array([0, 2, 5, 8, 11, 14]),
+        rows=(Block("capacity", 3), Block("worth", 5)),
+        columns=(Block("x", 14), Block("least", 1), Block("asleep", 1)),
+    )
+    solution = highs.solve(program, Limits(gap=0.0))
+    assert solution.termination.reason == "optimal"
+    assert solution.objective == pytest.approx(-2.2e-6)
