@@ -38,7 +38,7 @@ LIMITS: dict[Any, Limit] = {
 # Solvers' tolerances are absolute and meant for costs of about this size.
 _COST_RANGE = (1.0, 2.0**20)
 _COST_TARGET = 2.0**10
-# HiGHS takes smaller coefficients for 0, and lets nobody ask for less; rows give way at ten times that.
+# HiGHS takes smaller coefficients for 0, and lets nobody ask for less.
 _LEAST_ENTRY = 1e-12
 # The LP relaxation of a program with few columns is solved before presolve would be done.
 _SMALL = 5_000
@@ -96,8 +96,14 @@ class ScaledModel:
         return value / self.cost_factor
 
 
-def scaled(program: Program) -> ScaledModel:
-    """Scale rows by their integer columns, then the continuous columns, then the costs."""
+def scaled(program: Program, least: float = _LEAST_ENTRY) -> ScaledModel:
+    """Scale rows by their integer columns, then the continuous columns, then the costs.
+
+    Parameters
+    ----------
+    least : float
+        Smaller coefficients are nothing to the solver.
+    """
     explicit = with_choice_rows(program)
     matrix, n_rows = explicit.matrix, explicit.n_rows
     size = np.abs(matrix.data)
@@ -112,7 +118,7 @@ def scaled(program: Program) -> ScaledModel:
     column_size = largest_by(column[~whole], in_rows, program.n_columns)
     column_least = np.full(program.n_columns, np.inf)
     np.minimum.at(column_least, column[~whole], np.where(in_rows > 0.0, in_rows, np.inf))
-    column_size = np.where(column_least < 10.0 * _LEAST_ENTRY * column_size, column_least, column_size)
+    column_size = np.where(column_least < 10.0 * least * column_size, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
     row_size = largest_by(matrix.indices[~whole], in_rows * column_factor[column[~whole]], n_rows)
     row_factor *= np.where(row_size > 2.0, _power_of_two(1.0 / np.maximum(row_size, 1.0)), 1.0)

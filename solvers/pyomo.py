@@ -64,6 +64,8 @@ _OPTIONS = {
     "highs": ("mip_rel_gap", "threads", "random_seed"),
 }
 
+# HiGHS takes smaller coefficients for 0, and the others may.
+_LEAST_ENTRY = 1e-9
 # A point that is not better by so much may be left out besides: of scaled costs, and relative to the
 # objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", no option of glpsol.
 _CBC_INCREMENT = 1e-9
@@ -112,7 +114,10 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         def ask(current: Program) -> Answer:
             if timer.over():
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
-            model, gap = scaled(current), limits.gap if interface.states_bound else 0.5 * limits.gap
+            model, gap = (
+                scaled(current, _LEAST_ENTRY),
+                limits.gap if interface.states_bound else 0.5 * limits.gap,
+            )
             answer = once(model, gap)
             while (tighter := _tighter(program, answer, limits.gap, bound)) < gap and not timer.over():
                 gap = tighter

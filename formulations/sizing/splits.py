@@ -8,8 +8,7 @@ settings (a pool, a pool and a GPU count, ...) as tell them apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,7 @@ import numpy as np
 from wattsched.formulations.sizing.columns import Choices
 from wattsched.formulations.sizing.data import Options
 from wattsched.formulations.sizing.sleeping import Part
-from wattsched.topology.arrays import BoolArray, IntArray
-
-Key = tuple[Any, ...]
-WAIT: Key = (None,)
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 def split_of(
@@ -45,14 +41,14 @@ def split_of(
     j = int(columns.job[inside[0]])
     span = np.arange(options.start[j], options.start[j + 1])
     beaten = [_stood_for(columns, side, span) for side in (inside, outside)]
-    keys = [_key(options, int(i)) for i in span]
+    settings = _settings(options, span)
     found = []
     for swapped, (mine, others) in enumerate((beaten, beaten[::-1])):
-        named = list(_named(sorted(zip(keys, mine, others, strict=True), key=lambda row: str(row[0])), 1))
-        if None in named:
+        named = _named(settings, mine & ~others, others & ~mine)
+        if named is None:
             return None
-        told = ["wait" if key == WAIT else list(key) for key in named if key is not None]
-        found.append((len(told), bool(swapped), told))
+        keys = [_key(options, int(span[i]), length) for i, length in named]
+        found.append((len(keys), bool(swapped), keys))
     _, swapped, listed = min(found, key=lambda one: one[:2])
     return {"job": options.of.jobs.names[j], "options": listed}, swapped
 
@@ -68,33 +64,49 @@ def _stood_for(columns: Choices, side: IntArray, span: IntArray) -> BoolArray:
     return np.asarray(np.isin(span, own) | (dropped & beaten.any(axis=0)))
 
 
-def _named(rows: list[tuple[Key, bool, bool]], length: int) -> Iterator[Key | None]:
-    """Beginnings of keys that hold all that is on one side alone and nothing that is on the other alone.
+def _settings(options: Options, span: IntArray) -> FloatArray:
+    """Settings of a job's options as numbers, one column each; shape (n_span, 5).
 
-    None stands for a key that is on both sides.
+    A set of jobs is a negative GPU count, and what an option leaves open, or has not while it waits, is -1.
     """
-    for begin, group in groupby(rows, key=lambda row: row[0][:length]):
-        members = list(group)
-        if not any(mine and not other for _, mine, other in members):
-            continue
-        if not any(other and not mine for _, mine, other in members):
-            yield begin
-        elif all(key == begin for key, _, _ in members):
-            yield None
-        else:
-            yield from _named(members, length + 1)
+    shared = options.shared[span]
+    gpus = np.where(shared, -2.0 - options.job_set[span], options.gpus[span])
+    further = np.stack([options.batch_size[span], options.frequency_mhz[span], options.power_limit_w[span]])
+    further = np.where(shared | np.isnan(further), -1.0, further)
+    settings = np.column_stack([options.pool[span], gpus, *further])
+    settings[options.waiting[span]] = -1.0
+    return settings
 
 
-def _key(options: Options, i: int) -> Key:
-    """Pool, GPU count, batch size, frequency and power limit; of sets pool and name."""
+def _named(settings: FloatArray, mine: BoolArray, others: BoolArray) -> list[tuple[int, int]] | None:
+    """Beginnings of settings that hold all that is on one side alone and nothing that is on the other alone.
+
+    Returns
+    -------
+    list of (row, length)
+        Rows that begin so, and the numbers of settings; None where a setting is on both sides.
+    """
+    order = np.lexsort(settings.T[::-1])
+    mine, others, differs = mine[order], others[order], np.diff(settings[order], axis=0) != 0.0
+    left, found = np.ones(len(order), dtype=bool), []
+    for length in range(1, settings.shape[1] + 1):
+        begins = np.flatnonzero(np.append(True, differs[:, :length].any(axis=1)))
+        here, there = (np.logical_or.reduceat(side & left, begins) for side in (mine, others))
+        found += [(int(row), length) for row in begins[here & ~there]]
+        left &= np.repeat(here & there, np.diff(np.append(begins, len(order))))
+    return None if left.any() else [(int(order[row]), length) for row, length in sorted(found)]
+
+
+def _key(options: Options, i: int, length: int) -> list[Any] | str:
+    """First of the settings pool, GPU count, batch size, frequency and power limit; of sets pool and name."""
     if options.waiting[i]:
-        return WAIT
+        return "wait"
     pool = options.pools[options.pool[i]].name
     if options.shared[i]:
-        return pool, options.job_sets[options.job_set[i]].declared.name
+        return [pool, options.job_sets[options.job_set[i]].declared.name][:length]
     mhz, batch = (_whole(values[i]) for values in (options.frequency_mhz, options.batch_size))
     limit_w = float(options.power_limit_w[i])
-    return pool, int(options.gpus[i]), batch, mhz, None if math.isnan(limit_w) else limit_w
+    return [pool, int(options.gpus[i]), batch, mhz, None if math.isnan(limit_w) else limit_w][:length]
 
 
 def _whole(value: float) -> int | None:
