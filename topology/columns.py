@@ -150,7 +150,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         for name, field in cls._own_fields().items():
             values = [getattr(record, name) for record in records]
             default = ... if field.is_required() else field.get_default(call_default_factory=True)
-            if field.is_required() or any(value is not default and value != default for value in values):
+            if field.is_required() or values.count(default) < len(values):
                 columns[name] = _stored(_form(cls, name), values)
         return cls(columns)
 

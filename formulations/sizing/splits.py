@@ -40,17 +40,15 @@ def split_of(
         return {"awake": part.pool, "each_w": part.each_w, "part": part.number}, not awake
     j = int(columns.job[inside[0]])
     span = np.arange(options.start[j], options.start[j + 1])
-    beaten = [_stood_for(columns, side, span) for side in (inside, outside)]
+    inner, outer = (_stood_for(columns, side, span) for side in (inside, outside))
     settings = _settings(options, span)
-    found = []
-    for swapped, (mine, others) in enumerate((beaten, beaten[::-1])):
-        named = _named(settings, mine & ~others, others & ~mine)
-        if named is None:
-            return None
-        keys = [_key(options, int(span[i]), length) for i, length in named]
-        found.append((len(keys), bool(swapped), keys))
-    _, swapped, listed = min(found, key=lambda one: one[:2])
-    return {"job": options.of.jobs.names[j], "options": listed}, swapped
+    first = _named(settings, inner & ~outer, outer & ~inner)
+    second = _named(settings, outer & ~inner, inner & ~outer)
+    if first is None or second is None:
+        return None
+    swapped = len(second) < len(first)
+    keys = [_key(options, int(span[i]), length) for i, length in (second if swapped else first)]
+    return {"job": options.of.jobs.names[j], "options": keys}, swapped
 
 
 def _stood_for(columns: Choices, side: IntArray, span: IntArray) -> BoolArray:
@@ -91,7 +89,8 @@ def _named(settings: FloatArray, mine: BoolArray, others: BoolArray) -> list[tup
     left, found = np.ones(len(order), dtype=bool), []
     for length in range(1, settings.shape[1] + 1):
         begins = np.flatnonzero(np.append(True, differs[:, :length].any(axis=1)))
-        here, there = (np.logical_or.reduceat(side & left, begins) for side in (mine, others))
+        here = np.logical_or.reduceat(mine & left, begins)
+        there = np.logical_or.reduceat(others & left, begins)
         found += [(int(row), length) for row in begins[here & ~there]]
         left &= np.repeat(here & there, np.diff(np.append(begins, len(order))))
     return None if left.any() else [(int(order[row]), length) for row, length in sorted(found)]
@@ -104,10 +103,6 @@ def _key(options: Options, i: int, length: int) -> list[Any] | str:
     pool = options.pools[options.pool[i]].name
     if options.shared[i]:
         return [pool, options.job_sets[options.job_set[i]].declared.name][:length]
-    mhz, batch = (_whole(values[i]) for values in (options.frequency_mhz, options.batch_size))
-    limit_w = float(options.power_limit_w[i])
-    return [pool, int(options.gpus[i]), batch, mhz, None if math.isnan(limit_w) else limit_w][:length]
-
-
-def _whole(value: float) -> int | None:
-    return None if math.isnan(value) else int(value)
+    batch, mhz, limit_w = options.batch_size[i], options.frequency_mhz[i], options.power_limit_w[i]
+    batch, mhz = (None if math.isnan(value) else int(value) for value in (batch, mhz))
+    return [pool, int(options.gpus[i]), batch, mhz, None if math.isnan(limit_w) else float(limit_w)][:length]

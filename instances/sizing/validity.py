@@ -214,11 +214,11 @@ def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
         return "has no option in its pools and within its min_gpus and max_gpus"
     alike = {(pool.name, gpus): (pool, gpus) for pool, gpus, _ in within}
     need = {key: _need_of(pool, gpus) for key, (pool, gpus) in alike.items()}
-    needs = [(pool, need[pool.name, gpus]) for pool, gpus, _ in within]
-    fitting = [row for row, (pool, gpus) in zip(within, needs, strict=True) if gpus <= largest_room(pool)]
+    fits = {key: need[key] <= largest_room(pool) for key, (pool, _) in alike.items()}
+    fitting = [row for row in within if fits[row[0].name, row[1]]]
     if not fitting:
-        largest = max((pool for pool, _ in needs), key=largest_room)
-        return f"needs at least {min(gpus for _, gpus in needs)} GPUs {_beyond(largest)}"
+        largest = max((pool for pool, _ in alike.values()), key=largest_room)
+        return f"needs at least {min(need.values())} GPUs {_beyond(largest)}"
     most = most_alone(instance.tenants, job.tenant)
     if any(gpus <= most.gpus and watts <= most.power_w for _, gpus, watts in fitting):
         return ""

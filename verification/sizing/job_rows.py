@@ -134,8 +134,8 @@ class JobRows:
         pool_type = {name: types[pool.gpu_type] for name, pool in self.configurations.pools.items()}
         idle_w = a.array(pool_type[pool].idle_power_w for pool, _, _ in places) * gpus
         self.idle_w = idle_w[self.place] / members[parts]
-        counts = zip(gpus[self.place].tolist(), members[parts].tolist(), strict=True)
-        self.gpus = a.array(Fraction(*count) for count in counts)
+        counts, row = np.unique(np.stack([gpus[self.place], members[parts]]), axis=1, return_inverse=True)
+        self.gpus = a.array(Fraction(*count) for count in counts.T.tolist())[row.ravel()]
         watt = [self._number(("watt", pool)) for pool, _, _ in places]
         pools = self.configurations.pools
         room = [self._number(("room", pool, pools[pool].taken(count))) for pool, count, _ in places]
