@@ -13,8 +13,9 @@ class UnclearError(Exception):
 
 
 def within(used: float, limit: float | None) -> bool:
-    if limit is None or used <= limit + 1e-9 * abs(limit):
+    if limit is None or used <= limit + 1e-12 * abs(limit):
         return True
+    # What is beyond by more than last digits may be tolerated, and need not be.
     if used <= limit + 3 * TOLERATED * abs(limit):
         raise UnclearError
     return False
