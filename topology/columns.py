@@ -76,6 +76,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
     def __init__(self, columns: Mapping[str, Column]) -> None:
         self.columns = dict(columns)
         self._n = len(self.names)
+        self._defaults: dict[str, Column] = {}
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Self:
@@ -233,6 +234,11 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         """Column of a field, with its default where there is none."""
         if field in self.columns:
             return self.columns[field]
+        if field not in self._defaults:
+            self._defaults[field] = self._default_column(field)
+        return self._defaults[field]
+
+    def _default_column(self, field: str) -> Column:
         default = None if (known := self.default(field)) is ... else known
         entries = [] if field in self.several else [default]
         column = _stored(_form(type(self), field), entries)

@@ -73,7 +73,7 @@ class JobColumns(RecordColumns[Job]):
         """Mask of the jobs that keep the GPUs they hold, shape (n_jobs,)."""
         return ~self.flags("preemptible")
 
-    @property
+    @cached_property
     def current(self) -> Coded:
         """Column of the placements that the jobs hold now."""
         return self.coded("current")
@@ -93,12 +93,12 @@ class JobColumns(RecordColumns[Job]):
         """The same by column; `current` has the codes of the jobs."""
         return Holdings.of(self.current.values)
 
-    @property
+    @cached_property
     def placed(self) -> BoolArray:
         """Mask of the jobs whose GPUs are known, shape (n_jobs,)."""
         return np.append(np.diff(self.holdings.start) > 0, False)[self.current.codes]
 
-    @property
+    @cached_property
     def shares(self) -> BoolArray:
         """Mask of the jobs that share their GPUs now, shape (n_jobs,)."""
         return np.append(self.holdings.set.codes != NONE, False)[self.current.codes]
