@@ -73,6 +73,8 @@ _ALWAYS: dict[str, dict[str, float]] = {
     "cbc": {"increment": _CBC_INCREMENT},
     "highs": {"mip_feasibility_tolerance": VIOLATION, "mip_abs_gap": 0.0},
 }
+# Preprocessing takes some programs whose limits are met exactly for infeasible: they are solved without.
+_PLAIN = {"cbc": {"preprocess": "off"}, "highs": {"presolve": "off"}}
 _LEFT_OUT = {"cbc": (_CBC_INCREMENT, 0.0), "glpk": (1e-7, 1e-7)}
 
 
@@ -114,10 +116,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         def ask(current: Program) -> Answer:
             if timer.over():
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
-            model, gap = (
-                scaled(current, _LEAST_ENTRY),
-                limits.gap if interface.states_bound else 0.5 * limits.gap,
-            )
+            model = scaled(current, _LEAST_ENTRY)
+            gap = limits.gap if interface.states_bound else 0.5 * limits.gap
             answer = once(model, gap)
             while (tighter := _tighter(program, answer, limits.gap, bound)) < gap and not timer.over():
                 gap = tighter
@@ -238,9 +238,8 @@ class _Interface:
         written = _pyomo_model(model)
         spare_s = _SPARE_S + _SPARE_BUILDS * building.elapsed_s()
         ran = self._guarded(written, self._options(limits), _solver_s(timer, spare_s))
-        if self._family == "cbc" and ran.x is None and ran.limit is None:
-            # CBC's preprocessing takes some equalities of decimal fractions for infeasible.
-            options = {**self._options(limits), "preprocess": "off"}
+        if self._family in _PLAIN and ran.x is None and ran.limit is None:
+            options = {**self._options(limits), **_PLAIN[self._family]}
             second = self._guarded(written, options, _solver_s(timer, spare_s))
             confirmed = second.x is None and second.limit is None
             return ran if confirmed and ran.ending in _INFEASIBLE else second

@@ -96,8 +96,9 @@ def place(
     needs = (options.block[chosen] > 0) & ~options.fixed
     held, parts = _held(options, chosen, needs), [] if placed is None else [placed]
     if options.of.in_place:
-        # Who changes anyway makes room for those who stay.
-        held = held.only(~options.pays_restart[chosen][held.job])
+        # Jobs that change anyway, or move for nothing, make room for those whose moves have a price.
+        stays = ~options.pays_restart[chosen] & (options.of.change_cost > 0.0)
+        held = held.only(stays[held.job])
     rooms, number = rooms_of(options.of), np.zeros(len(chosen), dtype=np.int64)
     for room in rooms if pools is None else [rooms[p] for p in pools]:
         jobs = np.flatnonzero(needs & (chosen_pool == room.number))

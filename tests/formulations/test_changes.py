@@ -196,3 +196,28 @@ def test_who_would_move_others_takes_what_is_free(
     assert (result.decided_by == "in place") == (price > 1.0)
     assert (result.termination.reason == "optimal") == (price == 0.0)
     assert verdict_on(instance, result.model_dump(mode="json")).faults == []
+
+
+@pytest.mark.parametrize("free_to_move", ["a", "b"])
+def test_who_moves_for_nothing_makes_room_for_who_does_not(free_to_move: str) -> None:
+    cluster = {
+        "gpu_types": {"A": {"idle_power_w": 50.0}},
+        "nodes": [{"name": name, "gpu_type": "A", "gpus": 2} for name in ("n0", "n1")],
+    }
+    one = {"gpus": [1], "pool": ["A"], "rate": [1.0], "power_w": [200.0]}
+    jobs: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "remaining_work": 1e3,
+            "options": one,
+            "change_cost": 0.0 if name == free_to_move else 0.01,
+            "current": {"gpus": 1, "pool": "A", "nodes": {node: [gpu]}},
+        }
+        for name, node, gpu in (("a", "n0", 0), ("b", "n1", 1))
+    ]
+    two = {"gpus": [2], "pool": ["A"], "rate": [1.9], "power_w": [400.0]}
+    jobs.append({"name": "new", "remaining_work": 1e3, "options": two, "weight": 3.0})
+    instance = Instance.model_validate({"cluster": cluster, "jobs": jobs, "objective": "goodput"})
+    result = wattsched.solve(instance, gap=0.0)
+    assert result.termination.reason == "optimal"
+    assert result.totals is not None and not result.totals.get("change_cost")

@@ -194,7 +194,7 @@ class Search:
     def verdict(self, used: list[float]) -> bool | None:
         """True: within the limits; False: only as the checker tolerates them; None: beyond."""
         rows = [(u, row[3]) for u, row in zip(used, self.round.limits, strict=True)]
-        if all(u <= limit + 1e-9 * abs(limit) for u, limit in rows):
+        if all(u <= limit + 1e-12 * abs(limit) for u, limit in rows):
             return True
         return False if all(u <= limit + 3 * TOLERATED * abs(limit) for u, limit in rows) else None
 
