@@ -121,6 +121,12 @@ def scaled(program: Program, least: float = _LEAST_ENTRY) -> ScaledModel:
     column_size = np.where(column_least < 10.0 * least * column_size, column_least, column_size)
     column_factor = _power_of_two(1.0 / np.where(column_size > 0, column_size, 1.0))
     row_size = largest_by(matrix.indices[~whole], in_rows * column_factor[column[~whole]], n_rows)
+    # Of rows without integer columns the limits count, too: tolerances are nothing beside large ones.
+    limit = np.maximum(
+        *(np.where(np.isfinite(v), np.abs(v), 0.0) for v in (explicit.row_lower, explicit.row_upper))
+    )
+    continuous = np.bincount(matrix.indices[whole], minlength=n_rows) == 0
+    row_size = np.where(continuous, np.maximum(row_size, limit * row_factor), row_size)
     row_factor *= np.where(row_size > 2.0, _power_of_two(1.0 / np.maximum(row_size, 1.0)), 1.0)
 
     cost = program.cost * column_factor
