@@ -64,7 +64,7 @@ def answer_faults(result, best, strict, sense="min", exact=True, terms=1e-9):
     # "Exact solvers find the optimum and prove infeasibility, given enough time."
     if exact and reason in ("feasible", "no_solution") and result.gap_asked >= 1e-6:
         faults.append(f"{reason}, {value!r} with the bound {result.bound!r}, of {best and float(best)!r}")
-    # "The bound is below the objective for `min`, above for `max`": below every decision that keeps the limits
+    # "The bound is below the objective for `min`, above for `max`": of decisions that keep the limits
     certified = result.certificate.bound if result.certificate else None
     for name, bound in (("bound", result.bound), ("certificate.bound", certified)):
         if bound is None or strict is None or reason == "infeasible":

@@ -103,7 +103,9 @@ def compare(document, instance, result, round_, search, best) -> list[str]:
     faults, value = search.faults(decision, totals)
     wrong += [f"decision: {fault}" for fault in faults]
     cost = sign * result.objective
-    tolerance = 1e-6 * max(abs(cost), abs(best.strict or 0.0)) + 1e-12
+    # "Rounding is ... 1e-12 of the largest cost otherwise"
+    dearest = max((round_.change_cost(name) for name in round_.jobs), default=0.0)
+    tolerance = 1e-6 * max(abs(cost), abs(best.strict or 0.0)) + 1e-12 * (1.0 + dearest)
     if not faults and not math.isclose(value, cost, rel_tol=1e-7, abs_tol=tolerance * 1e-3):
         wrong.append(f"objective: {result.objective}, but the decision is worth {sign * value}")
     if cost < best.loose - tolerance:
@@ -130,8 +132,8 @@ def compare(document, instance, result, round_, search, best) -> list[str]:
 
 
 # Seeds whose answers were wrong once: coefficients that HiGHS dropped, presolve that lost points whose limits
-# are met exactly, a job that moved though another one moves for nothing.
-FOUND = (7002365, 7004859, 12004129, 13001409, 13006020)
+# are met exactly, a job that moved though another one moves for nothing, a limit of -2e-13 after rounding.
+FOUND = (7002365, 7004859, 12004129, 13001409, 13006020, 14006475)
 
 
 @pytest.mark.parametrize("seed", FOUND)
