@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
-from wattsched.verification.sizing.least_cost import RowPrices, reach_of
+from wattsched.verification.sizing.least_cost import reach_of
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.rows import rows_of
+from wattsched.verification.sizing.rows import RowPrices, rows_of
 
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 Priced = tuple[Instance, dict[str, float]]

@@ -31,10 +31,9 @@ import numpy as np
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance, UnitType
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.counting import Counted, counted, named
 from wattsched.verification.report import ROUNDING, Proof, charges, reach_of
-from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
-from wattsched.verification.tree import Taken
+from wattsched.verification.sharing.checker import Outcomes, Rates, SetOutcome
+from wattsched.verification.tree import Counted, Taken, counted, named
 
 SUM_ROUNDING = 1e-13
 """Largest excess of a sum of parts by rounding, relative to the sum of their magnitudes."""

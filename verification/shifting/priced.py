@@ -1,18 +1,148 @@
-"""A job and what its schedules are charged at prices, as far as splits of a certificate tree allow them."""
+"""A job and what its schedules are charged at prices, as far as splits of a certificate tree allow them.
+
+A split is of one job. Either ``ends_by_s``, seconds from the beginning of the horizon: inside it ends by
+then, outside later. Or ``slot`` and ``rows``, numbers of rows of its table: inside it runs in that slot as
+one of these, outside as another or not at all. Or a split is of all jobs: inside, each costs at ``prices`` at
+most its least cost and ``within``, and outside some job costs more.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
-from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.outcomes import after_horizon, fitting_rows
-from wattsched.verification.shifting.splits import Allowed
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.verification.report import ROUNDING, is_finite
+from wattsched.verification.shifting.checker import after_horizon, fitting_rows
+from wattsched.verification.tree import Taken
+
+
+@dataclass
+class Allowed:
+    """Rows, pauses and ends that splits leave to a job.
+
+    Ends that are a rounding away from a limit are on both sides of it: nothing is lost between the two.
+
+    Attributes
+    ----------
+    runs : bool array, shape (slots, n_rows)
+        By slot and row of the job's table.
+    idle : bool array, shape (slots,)
+        True where it may run nothing in a slot.
+    after_s, by_s : float
+        It ends later than the one, or counts as if it did, and by the other.
+    first_end : int
+        Slot that it must not end before.
+    """
+
+    runs: BoolArray
+    idle: BoolArray
+    after_s: float = -math.inf
+    by_s: float = math.inf
+    first_end: int = 0
+
+    @classmethod
+    def everything(cls, instance: ShiftingInstance, job: ShiftingJob) -> Allowed:
+        """All that the instance allows."""
+        rows = len(instance.table_of(job).gpus)
+        return cls(np.ones((instance.slots, rows), dtype=bool), np.ones(instance.slots, dtype=bool))
+
+    def end(self, by_s: float, inside: bool) -> None:
+        """Keep schedules that end by some second, or those that do not."""
+        if inside:
+            self.by_s = min(self.by_s, by_s * (1 + ROUNDING))
+        else:
+            self.after_s = max(self.after_s, by_s * (1 - ROUNDING))
+
+    def run(self, slot: int, rows: Sequence[int], inside: bool) -> None:
+        """Keep schedules that run as some rows in a slot, or those that do not."""
+        named = np.zeros(self.runs.shape[1], dtype=bool)
+        named[rows] = True
+        self.runs[slot] &= named if inside else ~named
+        if inside:
+            self.idle[slot] = False
+            self.first_end = max(self.first_end, slot)
+
+
+def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, Allowed]:
+    """Return what splits leave to the jobs that were split, by name; a ValueError says what one lacks."""
+    jobs = {job.name: job for job in instance.jobs} if taken else {}
+    found: dict[str, Allowed] = {}
+    for split, inside, _ in taken:
+        if lists(split):
+            continue
+        if not isinstance(name := split.get("job"), str) or name not in jobs:
+            raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
+        if name not in found:
+            found[name] = Allowed.everything(instance, jobs[name])
+        if split.keys() == {"job", "ends_by_s"}:
+            if not is_finite(by_s := split["ends_by_s"]):
+                raise ValueError(f"split.ends_by_s: must be a number of seconds, not {by_s!r:.80}")
+            found[name].end(float(by_s), inside)
+        elif split.keys() == {"job", "slot", "rows"}:
+            found[name].run(*_slot_and_rows(instance, jobs[name], split["slot"], split["rows"]), inside)
+        else:
+            raise ValueError(f"split: needs 'ends_by_s', or 'slot' and 'rows', of job '{name}'")
+    return found
+
+
+def is_on_side(
+    split: Mapping[str, Any], inside: bool, end_s: FloatArray, rows_in: Callable[[int], IntArray]
+) -> BoolArray:
+    """Return the mask of the schedules of a split's job that are on a side of it.
+
+    Parameters
+    ----------
+    end_s : float array, shape (n,)
+    rows_in : callable
+        Slot to the rows of the job's table that they run there, -1 for none, shape (n,).
+    """
+    if "ends_by_s" in split:
+        by_s = split["ends_by_s"]
+        return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
+    return np.asarray(np.isin(rows_in(split["slot"]), split["rows"]) == inside)
+
+
+def lists(split: Mapping[str, Any]) -> bool:
+    """True if a split lists schedules by their costs; a ValueError where it does so wrongly."""
+    if split.keys() != {"prices", "within"}:
+        return False
+    within = split["within"]
+    if not is_finite(within) or within < 0:
+        raise ValueError(f"split.within: must be a number that is not negative, not {within!r:.80}")
+    if not isinstance(split["prices"], dict):
+        raise ValueError("split.prices: must be an object")
+    return True
+
+
+def listing_of(taken: Sequence[Taken]) -> int | None:
+    """Number of the last split that lists schedules."""
+    return next((i for i in range(len(taken) - 1, -1, -1) if lists(taken[i].split)), None)
+
+
+def _slot_and_rows(
+    instance: ShiftingInstance, job: ShiftingJob, slot: Any, rows: Any
+) -> tuple[int, Sequence[int]]:
+    """Slot and rows that a split names; a ValueError where they are none."""
+    if not _is_below(slot, instance.slots):
+        raise ValueError(f"split.slot: {slot!r:.80} is not one of the {instance.slots} slots")
+    if not isinstance(rows, list):
+        raise ValueError(f"split.rows: must be a list of rows of the table of job '{job.name}'")
+    n_rows = len(instance.table_of(job).gpus)
+    for row in rows:
+        if not _is_below(row, n_rows):
+            raise ValueError(f"split.rows: {row!r:.80} is no row of the table of job '{job.name}'")
+    return slot, rows
+
+
+def _is_below(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from wattsched.verification.report import CLAIM_TOLERANCE, TOLERANCE, Proof, cha
 from wattsched.verification.sizing.least_cost import (
     LeastCosts,
     NoOptionError,
-    RowPrices,
     in_range,
     least_costs,
     reach_of,
@@ -37,25 +36,19 @@ from wattsched.verification.sizing.least_cost import (
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.pools import (
-    Pool,
-    entirely_free,
-    free_on_nodes,
-    places_of,
-)
-from wattsched.verification.sizing.rows import Row, prices_of, rows_of
-from wattsched.verification.sizing.sleepers import (
-    Key,
-    Sleeping,
-    States,
+from wattsched.verification.sizing.pools import Pool
+from wattsched.verification.sizing.rows import (
+    Row,
+    RowPrices,
+    awake_on_nodes,
     cost_of,
     counted_s,
     part_sizes,
-    sleepers,
-    sleeping_of,
-    states,
+    prices_of,
+    rows_of,
+    sleeping_in,
 )
-from wattsched.verification.sizing.splits import Allowed, Splits
+from wattsched.verification.sizing.splits import Allowed, Splits, States, states
 from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
@@ -169,10 +162,8 @@ class Prover:
         return most, of_node
 
     @cached_property
-    def _free_on_nodes(self) -> dict[str, dict[int, int]]:
-        """Number of nodes of each pool, awake whatever is decided, by their count of free GPUs."""
-        pools, places = self.configurations.pools, places_of(self.instance.cluster)
-        return free_on_nodes(self.instance, pools, sleepers(self.instance, places))
+    def _free_on_nodes(self) -> Mapping[str, Mapping[int, int]]:
+        return awake_on_nodes(self.instance)
 
     def _least_of_nodes(
         self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States
@@ -317,9 +308,3 @@ def _no_less_for_more(pools: dict[str, Pool], charged: Mapping[str, float]) -> M
             most = accumulate((charged.get(size, 0.0) for size in sizes), max)
             found |= {size: charge for size, charge in zip(sizes, most, strict=True) if charge}
     return found
-
-
-def sleeping_in(instance: Instance, pools: dict[str, Pool]) -> dict[Key, Sleeping]:
-    """Nodes that sleep, all of whose GPUs are free, by pool and watts."""
-    asleep = sleepers(instance, places_of(instance.cluster))
-    return sleeping_of(instance, pools, entirely_free(instance, pools, asleep) if asleep.any() else {})

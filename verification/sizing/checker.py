@@ -17,14 +17,13 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.gpus import gpu_faults
+from wattsched.verification.sizing.gpus import UNKNOWN, Assigned, gpu_faults
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.objectives import ENERGY, OBJECTIVES, goodput_in_all, objective_of, total
 from wattsched.verification.sizing.outcomes import UNSAID, WAITS, Outcomes, outcomes_of, set_faults
 from wattsched.verification.sizing.pools import Places, Pool, block_of, places_of
-from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
+from wattsched.verification.sizing.rows import awake_w, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
 
@@ -74,7 +73,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
     asleep = sleeping & ~_used(assigned, places, kept) if sleeping.any() else sleeping
-    drawn = _Drawn(instance, pools, outcomes, of_pools(places, asleep), of_pools(places, sleeping & ~asleep))
+    drawn = _Drawn(instance, pools, outcomes, places.by_pool(asleep), places.by_pool(sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
         "gpus_used": int(assigned.gpus[assigned.users].sum()),
@@ -103,8 +102,7 @@ def check(instance: Instance, decision: Decision) -> Report:
 
 def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
     """Nodes that the decision uses GPUs of, or has blocks on; jobs that keep their GPUs have these alone."""
-    node = np.repeat(np.arange(len(places.size)), places.size)
-    used = np.zeros(len(places.size), dtype=bool)
+    node, used = places.on_node, np.zeros(len(places.size), dtype=bool)
     used[node[assigned.number[assigned.number != UNKNOWN]]] = True
     for a in np.flatnonzero((block_of(assigned.gpus) != assigned.gpus) & ~kept).tolist():
         numbers = assigned.number[assigned.start[a] : assigned.start[a + 1]]

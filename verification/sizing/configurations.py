@@ -20,8 +20,8 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.topology.remembered import Last
+from wattsched.verification.arithmetic import alike
 from wattsched.verification.report import ROUNDING, TOLERANCE
-from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
 from wattsched.verification.sizing.tenants import alone, alone_j, drawn_j, metered, weights
 

@@ -17,12 +17,10 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray, ranges
-from wattsched.verification.arithmetic import Arithmetic, Numbers
+from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, skyline
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.job_rows import JobRows
 from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
-from wattsched.verification.sizing.skyline import skyline
 
 
 class Worth(NamedTuple):

@@ -15,8 +15,8 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.gpus import UNKNOWN, Assigned
 from wattsched.verification.sizing.pools import block_of
 
 WAITS, UNSAID = -1, -2

@@ -1,4 +1,4 @@
-"""Options that the splits of a certificate tree leave to the jobs."""
+"""Options that the splits of a certificate tree leave to the jobs, and states that they leave to nodes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.rows import Key, Sleeping, part_sizes
 from wattsched.verification.tree import Taken
 
 WAIT = "wait"
+FIELDS = ("awake", "each_w", "part")
+"""Fields of a split on whether a part of the nodes of a pool, all of the same draw, is awake."""
 
 Allowed = Mapping[int, BoolArray]
 """Mask of the options of a job that was split, by its number: configurations, alone before those in sets,
@@ -93,3 +96,31 @@ def _by_beginning(rows: list[Configuration], length: int) -> dict[tuple[Any, ...
         if len(named := key(row)) >= length:
             found.setdefault(named[:length], []).append(place)
     return found
+
+
+States = Mapping[tuple[Key, int], set[bool]]
+"""States of each part that was split: True if it may be awake, False if it may be asleep."""
+
+
+def states(sleeping: Mapping[Key, Sleeping], taken: Sequence[Taken]) -> States:
+    """Return the states that splits leave to parts of nodes; a ValueError says what a split lacks."""
+    found: dict[tuple[Key, int], set[bool]] = {}
+    for split, inside, _ in taken:
+        if "awake" in split:
+            part = _part(sleeping, split)
+            found[part] = found.get(part, {True, False}) & {inside}
+    return found
+
+
+def _part(sleeping: Mapping[Key, Sleeping], split: Mapping[str, Any]) -> tuple[Key, int]:
+    if strangers := sorted(map(str, split.keys() - {*FIELDS})):
+        raise ValueError(f"split: {strangers[0]!r:.80} is not a field of it")
+    pool, each_w, number = (split.get(name) for name in FIELDS)
+    if not isinstance(pool, str) or not isinstance(each_w, int | float) or (pool, each_w) not in sleeping:
+        raise ValueError(
+            f"split.awake: no nodes of a pool {pool!r:.80} sleep that draw {each_w!r:.40} W awake"
+        )
+    sizes = part_sizes(sleeping[pool, each_w].nodes)
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(sizes):
+        raise ValueError(f"split.part: must be a whole number below {len(sizes)}, not {number!r:.40}")
+    return (pool, float(each_w)), number

@@ -16,9 +16,9 @@ from wattsched.instances.generators import generate
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.shifting import bound, least_cost
 from wattsched.verification.shifting.bound import PricedInstance, Prover
-from wattsched.verification.shifting.listing import schedules_up_to
-from wattsched.verification.shifting.outcomes import CRITERIA
-from wattsched.verification.shifting.splits import allowed_by
+from wattsched.verification.shifting.checker import CRITERIA
+from wattsched.verification.shifting.least_cost import schedules_up_to
+from wattsched.verification.shifting.priced import allowed_by
 from wattsched.verification.tree import Taken, prove_tree
 
 ROWS = ("completion_s", "carbon_g", "energy_j", "money")

@@ -19,10 +19,10 @@ from wattsched.formulations.shifting import branching
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.solvers import tree
-from wattsched.verification.sizing.bound import Prover, sleeping_in
+from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES
-from wattsched.verification.sizing.sleepers import part_sizes
+from wattsched.verification.sizing.rows import part_sizes, sleeping_in
 from wattsched.verification.sizing.splits import key as key_of
 from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, prove_tree
 
