@@ -14,10 +14,15 @@ any other, and leaves below price it under the name ``split:NODE``, the node tha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
+from pydantic import Field
+
+from wattsched.instances.errors import InputError, ModelT, refuse, validated
+from wattsched.topology.fields import Strict
 from wattsched.verification.report import Proof
 
 MOST_NODES = 100_000
@@ -132,61 +137,68 @@ def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
     )
 
 
-MOST = 10**9
-"""Nothing is counted beyond."""
+class Prover(ABC):
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits."""
+
+    @abstractmethod
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound by prices as `report.charges` takes them, of the decisions on some sides of splits.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+
+
+class CountSplit(Strict):
+    """A split that counts: at most so many of something inside, more of it outside."""
+
+    at_most: Annotated[int, Field(ge=0, le=10**9)]
+
+    def unknown_in(self, instance: Any) -> Iterator[str]:
+        """Yield a fault for every name that the instance does not have."""
+        raise NotImplementedError
+
+
+SplitT = TypeVar("SplitT", bound=CountSplit)
 
 
 @dataclass(frozen=True)
-class Counted:
-    """The row of a split's side: ``count <= limit`` inside, ``count >= limit`` outside.
-
-    Attributes
-    ----------
-    row : str
-    what : mapping
-        What is counted, in the words of the problem.
-    """
+class Counted(Generic[SplitT]):
+    """The row of a split's side: ``count <= limit`` inside, ``count >= limit`` outside."""
 
     row: str
-    what: Mapping[str, Any]
+    what: SplitT
     inside: bool
     limit: int
 
 
-def counted(taken: Sequence[Taken], fields: Collection[str]) -> list[Counted]:
-    """Rows of the sides of splits.
+class CountingProver(Prover, Generic[SplitT]):
+    """A prover whose splits count; each split is read once, however many leaves it leads to."""
 
-    Parameters
-    ----------
-    taken : sequence of Taken
-        Splits have ``at_most``, a whole number, besides what they count.
-    fields : collection of str
-        That what is counted can have.
+    split: type[SplitT]
 
-    Raises
-    ------
-    ValueError
-        If a split is none.
-    """
-    rows = []
-    for split, inside, node in taken:
-        if strangers := sorted(str(name) for name in split.keys() - {"at_most", *fields}):
-            raise ValueError(f"split: {strangers[0]!r:.80} is not a field of it")
-        most = split.get("at_most")
-        if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= MOST:
-            raise ValueError(f"split.at_most: must be a whole number from 0 on, not {most!r:.80}")
-        rows.append(Counted(f"split:{node}", split, inside, most if inside else most + 1))
-    return rows
+    def __init__(self, instance: Any):
+        self.instance = instance
+        self._read: dict[int, tuple[Mapping[str, Any], SplitT]] = {}
+
+    def counted(self, taken: Sequence[Taken]) -> list[Counted[SplitT]]:
+        """Return the rows of the sides of splits; a ValueError says what is wrong with a split."""
+        rows = []
+        for split, inside, node in taken:
+            # The split is kept, so that nothing else can have its identity.
+            if id(split) not in self._read:
+                self._read[id(split)] = split, read_split(self.split, split)
+                refuse(self._read[id(split)][1].unknown_in(self.instance))
+            what = self._read[id(split)][1]
+            rows.append(Counted(f"split:{node}", what, inside, what.at_most + (not inside)))
+        return rows
 
 
-def named(what: Mapping[str, Any], field: str, known: Collection[str]) -> list[str] | None:
-    """A list of known names that a split has, or None without it; a ValueError for anything else."""
-    names = what.get(field)
-    if names is None:
-        return None
-    if not isinstance(names, list):
-        raise ValueError(f"split.{field}: must be a list of names, not {names!r:.80}")
-    for name in names:
-        if not isinstance(name, str) or name not in known:
-            raise ValueError(f"split.{field}: {name!r:.80} is not in the instance")
-    return names
+def read_split(model: type[ModelT], split: Mapping[str, Any]) -> ModelT:
+    """Validate a split; a ValueError says what is wrong with it."""
+    try:
+        return validated(model, split)
+    except InputError as error:
+        raise ValueError(f"split.{error.faults[0]}") from None

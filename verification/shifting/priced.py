@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.verification.report import ROUNDING, is_finite
+from wattsched.topology.fields import Strict
+from wattsched.verification.report import ROUNDING
 from wattsched.verification.shifting.checker import after_horizon, fitting_rows
-from wattsched.verification.tree import Taken
+from wattsched.verification.tree import Taken, read_split
 
 
 @dataclass
@@ -70,6 +72,28 @@ class Allowed:
             self.first_end = max(self.first_end, slot)
 
 
+class EndSplit(Strict):
+    """A split of a job by when it ends."""
+
+    job: str
+    ends_by_s: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class RunSplit(Strict):
+    """A split of a job by the rows of its table that it may run in a slot."""
+
+    job: str
+    slot: Annotated[int, Field(ge=0)]
+    rows: list[Annotated[int, Field(ge=0)]]
+
+
+class ListSplit(Strict):
+    """A split of all jobs by the schedules that cost little at prices."""
+
+    prices: dict[str, Any]
+    within: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, Allowed]:
     """Return what splits leave to the jobs that were split, by name; a ValueError says what one lacks."""
     jobs = {job.name: job for job in instance.jobs} if taken else {}
@@ -77,18 +101,19 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
     for split, inside, _ in taken:
         if lists(split):
             continue
-        if not isinstance(name := split.get("job"), str) or name not in jobs:
-            raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
-        if name not in found:
-            found[name] = Allowed.everything(instance, jobs[name])
-        if split.keys() == {"job", "ends_by_s"}:
-            if not is_finite(by_s := split["ends_by_s"]):
-                raise ValueError(f"split.ends_by_s: must be a number of seconds, not {by_s!r:.80}")
-            found[name].end(float(by_s), inside)
-        elif split.keys() == {"job", "slot", "rows"}:
-            found[name].run(*_slot_and_rows(instance, jobs[name], split["slot"], split["rows"]), inside)
-        else:
-            raise ValueError(f"split: needs 'ends_by_s', or 'slot' and 'rows', of job '{name}'")
+        known = read_split(EndSplit if "ends_by_s" in split else RunSplit, split)
+        if (job := jobs.get(known.job)) is None:
+            raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
+        if known.job not in found:
+            found[known.job] = Allowed.everything(instance, job)
+        if isinstance(known, EndSplit):
+            found[known.job].end(known.ends_by_s, inside)
+            continue
+        if known.slot >= instance.slots:
+            raise ValueError(f"split.slot: {known.slot} is not one of the {instance.slots} slots")
+        if max(known.rows, default=-1) >= len(instance.table_of(job).gpus):
+            raise ValueError(f"split.rows: {max(known.rows)} is no row of the table of job '{job.name}'")
+        found[known.job].run(known.slot, known.rows, inside)
     return found
 
 
@@ -111,38 +136,12 @@ def is_on_side(
 
 def lists(split: Mapping[str, Any]) -> bool:
     """True if a split lists schedules by their costs; a ValueError where it does so wrongly."""
-    if split.keys() != {"prices", "within"}:
-        return False
-    within = split["within"]
-    if not is_finite(within) or within < 0:
-        raise ValueError(f"split.within: must be a number that is not negative, not {within!r:.80}")
-    if not isinstance(split["prices"], dict):
-        raise ValueError("split.prices: must be an object")
-    return True
+    return "within" in split and bool(read_split(ListSplit, split))
 
 
 def listing_of(taken: Sequence[Taken]) -> int | None:
     """Number of the last split that lists schedules."""
     return next((i for i in range(len(taken) - 1, -1, -1) if lists(taken[i].split)), None)
-
-
-def _slot_and_rows(
-    instance: ShiftingInstance, job: ShiftingJob, slot: Any, rows: Any
-) -> tuple[int, Sequence[int]]:
-    """Slot and rows that a split names; a ValueError where they are none."""
-    if not _is_below(slot, instance.slots):
-        raise ValueError(f"split.slot: {slot!r:.80} is not one of the {instance.slots} slots")
-    if not isinstance(rows, list):
-        raise ValueError(f"split.rows: must be a list of rows of the table of job '{job.name}'")
-    n_rows = len(instance.table_of(job).gpus)
-    for row in rows:
-        if not _is_below(row, n_rows):
-            raise ValueError(f"split.rows: {row!r:.80} is no row of the table of job '{job.name}'")
-    return slot, rows
-
-
-def _is_below(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < most
 
 
 @dataclass(frozen=True)

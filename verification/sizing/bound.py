@@ -49,6 +49,7 @@ from wattsched.verification.sizing.rows import (
     sleeping_in,
 )
 from wattsched.verification.sizing.splits import Allowed, Splits, States, states
+from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
@@ -71,14 +72,8 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     return Prover(instance)(prices)
 
 
-class Prover:
-    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
-
-    Parameters
-    ----------
-    instance : Instance
-        As for `prove`.
-    """
+class Prover(ProverOfSplits):
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
 
     def __init__(self, instance: Instance):
         self.instance, self.configurations, _ = decided(instance)
@@ -88,20 +83,7 @@ class Prover:
         self.splits = Splits(self.configurations)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            Splits have ``job``, its name, and ``options``, some of what it may do: ``"wait"``, or pool, GPU
-            count, batch size, frequency and power limit, or the first of these for all that begin so; of a
-            set its pool and its name.
-
-        Raises
-        ------
-        ValueError
-            If a split is none.
-        """
+        """Prove a bound as `prove` does, of the decisions on some sides of splits (`splits`)."""
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
         demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
         charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)

@@ -124,15 +124,15 @@ def demo() -> tuple[PlacementInstance, dict[str, Any]]:
     ("split", "told"),
     [
         ({"at_most": "1"}, "at_most: must be a whole number"),
-        ({"at_most": 1, "node": "n0"}, "'node' is not a field"),
+        ({"at_most": 1, "node": "n0"}, "node: is not a known field"),
         ({"at_most": 1, "nodes": "n0"}, "nodes: must be a list"),
-        ({"at_most": 1, "nodes": ["n99"]}, "nodes: 'n99' is not in the instance"),
-        ({"at_most": 1, "task": "x"}, "task: 'x' is not in the instance"),
-        ({"at_most": 1, "task": ["t0"]}, "task: ['t0'] is not in the instance"),
+        ({"at_most": 1, "nodes": ["n99"]}, "the unknown node 'n99'"),
+        ({"at_most": 1, "task": "x"}, "the unknown task 'x'"),
+        ({"at_most": 1, "task": ["t0"]}, "task: must be a valid string, got ['t0']"),
         ({"at_most": 1, "hosts": ["t0"]}, "hosts: must be an object"),
-        ({"at_most": 1, "hosts": {"x": 1}}, "hosts: 'x' is not in the instance"),
-        ({"at_most": 1, "hosts": {"t0": 0}}, "hosts: 0 is no number of tasks"),
-        ({"at_most": 1, "hosts": {"t0": True}}, "hosts: True is no number of tasks"),
+        ({"at_most": 1, "hosts": {"x": 1}}, "the unknown task 'x'"),
+        ({"at_most": 1, "hosts": {"t0": 0}}, "hosts.t0: must be greater than or equal to 1, got 0"),
+        ({"at_most": 1, "hosts": {"t0": True}}, "hosts.t0: must be a whole number, got true"),
     ],
 )
 def test_a_tree_that_is_none_is_refused(

@@ -125,7 +125,7 @@ def demo() -> tuple[Instance, dict[str, Any]]:
         ({"split": {"job": "job0", "options": 1}, "inside": 1, "outside": 2}, "must be a list"),
         (
             {"split": {"job": "job0", "options": [], "at_most": 1}, "inside": 1, "outside": 2},
-            "split: 'at_most' is not a field",
+            "split.at_most: is not a known field",
         ),
         (
             {"split": {"awake": "A100", "each_w": 1.0, "part": 0}, "inside": 1, "outside": 2},
