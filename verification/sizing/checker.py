@@ -59,13 +59,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     instance, configurations = of.instance, of.configurations
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
-    every = whole.by_column().place if of.left_out else numbers
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
     waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
     faults = list(left_out_faults(of, decision))
-    if of.left_out or not _each_once(len(jobs), assigned.job, waits):
-        faults += pairing_faults(every, assigned.names, decision.waiting)
+    faults += pairing_faults(whole.by_column().place, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(len(jobs), assigned.job, waits)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
@@ -135,12 +133,6 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
     return list(quota_faults(instance, tenants, used))
 
 
-def _each_once(n: int, running: IntArray, waiting: IntArray) -> bool:
-    """True if each of n jobs runs or waits, once, and nobody else."""
-    named = np.append(running, waiting)
-    return len(named) == n and bool((np.bincount(named - UNKNOWN, minlength=n + 1)[1:] == 1).all())
-
-
 def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
     """Return the first statement on each of n jobs: the number of an assignment, `WAITS` or `UNSAID`."""
     said = np.full(n + 1, UNSAID)  # the last is of those that are not known
@@ -157,9 +149,8 @@ class _Drawn:
 
     Attributes
     ----------
-    standing_w, power_w : dict of str to float
-        Draw of each pool without its jobs, which is that of GPUs that no job uses and of servers; and with
-        them.
+    idle_w, power_w : dict of str to float
+        Draw of each pool if no job runs, and with the jobs.
     woken_w : float
         Draw of the nodes, without jobs, that would sleep if no job were there.
     """
@@ -181,7 +172,7 @@ class _Drawn:
         leading = np.where(outcomes.leads[runs], self._gpus, 0)
         order = np.argsort(self._pool, kind="stable")
         ends = np.searchsorted(self._pool, np.arange(len(pools) + 1), sorter=order).tolist()
-        self.standing_w, self.power_w = {}, {}
+        self.idle_w, self.power_w = {}, {}
         self.woken_w = total(
             watts
             for pool, nodes in zip(pools.values(), woken, strict=True)
@@ -193,9 +184,9 @@ class _Drawn:
         ):
             here = order[start:end]
             servers_w = pool.servers_w - total(base_w[down].tolist()) if len(down) else pool.servers_w
-            idle = pool.available - pool.gpus_per_node * len(down) - int(leading[here].sum())
-            self.standing_w[name] = idle * idle_w + servers_w
-            self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
+            idle, busy = pool.available - pool.gpus_per_node * len(down), int(leading[here].sum())
+            self.idle_w[name] = idle * idle_w + servers_w
+            self.power_w[name] = total([(idle - busy) * idle_w + servers_w, *self._busy_w[here].tolist()])
 
     def woken_j(self) -> float:
         """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
@@ -217,18 +208,8 @@ class _Drawn:
 
     def energy_j(self) -> float:
         """Energy in the scope of the budgets."""
-        outcomes, round_s = self._outcomes, self._instance.round_s
-        runs = outcomes.runs
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self._instance.budgets.scope == "completion":
-                later_j = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
-                return total([*(self._busy_w * outcomes.completion_s[runs]).tolist(), *later_j.tolist()])
-            busy_s = np.minimum(outcomes.completion_s[runs], round_s)
-            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
-            early = np.flatnonzero(busy_s < round_s)
-            idle_w = self._idle_w[self._pool[early]] * (self._gpus[early] / outcomes.members[runs][early])
-            used_j = self._busy_w * busy_s, idle_w * (round_s - busy_s[early])
-        return total([watts * round_s for watts in self.standing_w.values()] + np.append(*used_j).tolist())
+        idle_w = self.idle_w.values() if self._instance.budgets.scope == "round" else ()
+        return total([*self.by_job_j().tolist(), *(watts * self._instance.round_s for watts in idle_w)])
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:

@@ -25,9 +25,6 @@ WAITS, UNSAID = -1, -2
 NO_ROW, SEVERAL = -1, -2
 """Instead of the configuration that a setting names."""
 
-# Configurations of all jobs that are sooner looked through than found, relative to those of all kinds.
-_FEW_TIMES = 2
-
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
@@ -183,15 +180,7 @@ def _rows(
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
-    first, last = configurations.start[kind[runs]], configurations.start[kind[runs] + 1]
-    if (last - first).sum() <= _FEW_TIMES * len(every):
-        rows, of_job = ranges(first, last - first), np.repeat(np.arange(len(runs)), last - first)
-        alike = np.ones(len(rows), dtype=bool)
-        for column, value in zip(every.told, asked, strict=True):
-            alike &= column[rows] == value[of_job]
-        rows, of_job = rows[alike], of_job[alike]
-    else:
-        of_job, rows = every.by_setting.equal(asked)
+    of_job, rows = every.by_setting.equal(asked)
     job = runs[of_job]
     row = np.full(len(kind), NO_ROW)
     row[job[::-1]] = rows[::-1]
