@@ -14,7 +14,7 @@ import wattsched
 from tests.brute_force.sizing import optimum
 from tests.strategies.effort import examples
 from tests.strategies.forgeries import restated
-from tests.strategies.instances import small_instances
+from tests.strategies.instances import instances_with_sets, small_instances
 from tests.strategies.priced import OBJECTIVE, SIX, better, with_objective
 from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
@@ -40,7 +40,7 @@ SOLVERS = [name for name in names() if not name.startswith("pyomo:")]
 
 @MANY
 @given(
-    instance=small_instances(max_jobs=3),
+    instance=small_instances(max_jobs=3) | instances_with_sets(),
     objective=OBJECTIVE,
     solver=st.sampled_from(SOLVERS),
     build=st.sampled_from(["mckp", "assignment", "intervals"]),
