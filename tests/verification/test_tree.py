@@ -176,15 +176,23 @@ def test_a_split_that_is_none_or_another_is_refused(problem: str, split: dict[st
         ("uniform", {}, 1, "claims the bound"),
         ("uniform", {"gpus:A100": 1.0}, 1, "more of it cannot make"),
         ("uniform", {"gpus:none": -1.0}, 1, "no row of that name"),
+        ("shifting", {"carbon_g": 1.0}, 1, "more of it cannot make"),
+        ("shifting", {"gpus:A100@99": -1.0}, 1, "no row of that name"),
+        ("sharing", {"nodes:v100x8": 2.0}, 1, "more of it cannot make a min objective worse"),
+        ("sharing", {"gpus:V100": -1.0}, 1, "no row of that name"),
         ("sharing", {"split:0": 0.5}, 1, "more of it cannot make a min objective worse"),
         ("sharing", {"split:0": -0.5}, 2, "to ask for more cannot make"),
         ("sharing", {"split:9": -0.5}, 1, "no row of that name"),
+        ("placement", {"node:n0": 1.0}, 1, "more of it cannot make"),
+        ("placement", {"task:w": 1.0}, 1, "no row of that name"),
+        ("placement", {"task:t0": math.nan}, 1, "not a finite number"),
     ],
 )
 def test_a_leaf_whose_prices_prove_less_is_refused(
     problem: str, prices: dict[str, float], side: int, told: str
 ) -> None:
-    split = {**JOB0, "options": []} if problem == "uniform" else {"at_most": 1}
+    splits = {"uniform": {**JOB0, "options": []}, "shifting": {**JOB0, "ends_by_s": 1.0}}
+    split = splits.get(problem, {"at_most": 1})
     nodes = [{**SPLIT, "split": split}, LEAF, LEAF]
     nodes[side] = {"prices": prices}
     require_refused(problem, nodes, told)

@@ -9,14 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.strategies.effort import examples
-from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import expand
-from wattsched.instances.digest import digest_of
-from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.perfmodels.profile import find
@@ -155,35 +149,10 @@ def test_budgets_hold_to_a_millionth(scope: str) -> None:
             assert all(f"budgets.{name}: the decision needs" in fault for fault in faults)
 
 
-def test_a_job_that_is_done_early_leaves_its_gpus_idle() -> None:
-    short = {**TRAIN, "remaining_work": 180.0}
-    report = check(instance(short), decision(runs("train", 2, "A", {"a0": [2, 3]})))
-    # 180 W for 100 s, then two idle GPUs for 200 s; two more and those of B idle throughout.
-    assert report.totals["energy_j"] == pytest.approx(180 * 100 + 20 * 200 + (20 + 10 + 150) * 300)
-    assert report.totals["power_w"] == pytest.approx(180 + 20 + 10 + 150)
-
-
 def test_migrations_are_moves_without_a_change() -> None:
     moved = decision(runs("tune", 1, "A", {"a0": [0]}), waiting=("train",))
     report = check(instance(), moved)
     assert (report.faults, report.totals["migrations"], report.totals["restarts"]) == ([], 1, 0)
-
-
-@pytest.mark.parametrize(("gpus", "moves"), [([1, 0], 0), ([0, 1], 0), ([1, 2], 1)])
-def test_the_same_gpus_in_another_order_are_no_move(gpus: list[int], moves: int) -> None:
-    held = instance({**TRAIN, "current": {"gpus": 2, "pool": "A", "nodes": {"a0": [0, 1]}}})
-    report = check(held, decision(runs("train", 2, "A", {"a0": gpus})))
-    assert (report.totals["migrations"], report.totals["restarts"]) == (moves, 0)
-
-
-def test_settings_other_than_count_batch_and_pool_change_for_free() -> None:
-    table = {**TUNE["options"], "gpus": [1, 1, 1], "pool": ["A"] * 3, "power_w": [9.0] * 3}
-    table |= {"completion_s": [100.0] * 3, "frequency_mhz": [900, 1000, 1000], "batch_size": [8, 8, 16]}
-    current = {**TUNE["current"], "frequency_mhz": 900, "batch_size": 8}
-    held = instance({**TUNE, "options": table, "current": current})
-    for mhz, batch, seconds in ((900, 8, 100), (1000, 8, 100), (1000, 16, 200)):
-        chosen = decision(runs("tune", 1, "A", {"a0": [3]}, frequency_mhz=mhz, batch_size=batch))
-        assert check(held, chosen).objective == seconds
 
 
 def test_power_domains_pools_and_unavailable_gpus() -> None:
@@ -408,90 +377,3 @@ def test_reserved_blocks_are_nobody_elses() -> None:
     ]
     assert check(instance(*held), decision(*both)).faults == []
     assert check(instance(held[0], one), decision(*both)).faults != []
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@given(data=st.data())
-@settings(max_examples=examples(25), deadline=None)
-def test_no_corrupted_gpu_goes_unseen(seed: int, data: st.DataObject) -> None:
-    """In a full cluster every GPU moved, dropped or added breaks some rule."""
-    site = generate("philly-like", jobs=60, gpus=40, seed=seed, power_fraction=2.0)
-    running = [
-        Assignment(job=job.name, **job.current.model_dump()) for job in site.jobs if job.current is not None
-    ]
-    waiting = tuple(job.name for job in site.jobs if job.current is None)
-    assert sum(a.gpus for a in running) == 40
-    report = check(site, decision_of(*running, waiting=waiting))
-    assert report.faults == []
-    assert (report.totals["migrations"], report.totals["restarts"]) == (0, 0)
-    victim = data.draw(st.integers(0, len(running) - 1))
-    node, gpus = data.draw(st.sampled_from(sorted(running[victim].nodes.items())))
-    kind = data.draw(st.sampled_from(["move", "drop", "add"]))
-    taken = {(n, g) for n, numbers in running[victim].nodes.items() for g in numbers}
-    free = st.tuples(st.integers(0, 4).map("node{}".format), st.integers(0, 9)).filter(
-        lambda g: g not in taken
-    )
-    nodes = {n: list(numbers) for n, numbers in running[victim].nodes.items()}
-    if kind in ("move", "drop"):
-        nodes[node].remove(data.draw(st.sampled_from(gpus)))
-    if kind in ("move", "add"):
-        other, gpu = data.draw(free)
-        nodes.setdefault(other, []).append(gpu)
-    running[victim] = running[victim].model_copy(update={"nodes": nodes})
-    assert check(site, decision_of(*running, waiting=waiting)).faults != []
-
-
-# --- claims of a result -----------------------------------------------------------------------------
-
-
-PROGRESS = {"objective_name": "progress", "sense": "max", "objective": 7.2}
-
-
-def result(**fields: Any) -> dict[str, Any]:
-    return {
-        "instance": "instance",
-        "digest": digest_of(instance()),
-        "sense": "min",
-        "objective": 5000.0,
-        "bound": 4900.0,
-        "gap": 0.02,
-        "proven_gap": None,
-        "gap_asked": 1e-4,
-        "claimed": True,
-        "checked": True,
-        "time_s": {"total": 1.0},
-        "totals": check(instance(), BOTH_RUN).totals,
-        "decision": BOTH_RUN.model_dump(mode="json"),
-        **fields,
-    }
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({}, None),
-        ({"objective": 5000.004, "gap": 100.004 / 5000.004}, None),
-        ({"objective": 4999.0, "gap": 99 / 4999}, "claims 4999, recomputed 5000"),
-        ({"objective": None}, "no finite objective"),
-        ({"objective": "5000"}, "no finite objective"),
-        ({"bound": 5001.0, "gap": 1 / 5000}, "wrong side"),
-        ({"gap": 0.01}, "gap: the result claims 0.01, recomputed 0.02"),
-        ({"gap": None}, "gap: the result claims None"),
-        ({"bound": None}, "no gap without a bound"),
-        ({"bound": None, "gap": None, "claimed": False}, None),
-        ({"sense": "max"}, "is a min objective"),
-        ({"instance": "another"}, "not of 'instance'"),
-        ({"decision": None}, "holds no decision"),
-        ({"decision": {"jobs": []}}, "decision: waiting: is missing"),
-        ({"decision": 5}, "decision: must be an object, got 5"),
-        ({"objective_name": ["progress"]}, "is not an objective of"),
-        ({**PROGRESS, "bound": 7.2, "gap": 0.0}, None),
-        ({**PROGRESS, "bound": 7.0, "gap": 0.2 / 7.2}, "wrong side"),
-    ],
-)
-def test_claims_of_a_result(fields: dict[str, Any], said: str | None) -> None:
-    faults = verdict_on(instance(), result(**fields)).faults
-    if said is None:
-        assert faults == []
-    else:
-        assert any(said in fault for fault in faults), faults
