@@ -83,10 +83,6 @@ class Reach(NamedTuple):
         return bool(np.any(least == np.inf)) or arithmetic.sum_below(least) > capacity
 
 
-CHUNK = 1 << 18
-"""Options that are looked at together: their arrays stay in the processor's cache."""
-
-
 class NoOptionError(ValueError):
     """A job has nothing that it could do, or the splits of a certificate tree leave it nothing."""
 
@@ -119,7 +115,6 @@ def least_costs(
     prices: RowPrices,
     allowed: Allowed | None = None,
     near: Options | None = None,
-    chunk: int = CHUNK,
 ) -> LeastCosts:
     """Sum over the jobs of their cheapest options at these prices.
 
@@ -143,28 +138,28 @@ def least_costs(
         nothing = Fraction(0)
         return LeastCosts(Enclosure(nothing, nothing), nothing, nothing, nothing)
     left = allowed or {}
-    found, size = _least_of_all(options, prices, left, near, chunk)
+    found, size = _least_of_all(options, prices, left, near)
     low, high, late = found
     _require_options(low)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
-        options.uncharged = _uncharged(options if near is None else near, chunk)
+        options.uncharged = _uncharged(options if near is None else near)
     known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
     return LeastCosts(total, known, *options.uncharged)
 
 
-def _uncharged(options: Options, chunk: int) -> tuple[Fraction, Fraction]:
+def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
     """Return `dearest` and `worth` of `LeastCosts`, which depend neither on prices nor on splits."""
-    dearest = _dearest_of_all(options, chunk)
-    (least, *_), _ = _least_of_all(options, {}, {}, None, chunk)
+    dearest = _dearest_of_all(options)
+    (least, *_), _ = _least_of_all(options, {}, {}, None)
     worth = np.maximum(np.abs(dearest), np.abs(_finite(least, dearest)))
     below = options.arithmetic.sum_below
     return -below(-dearest), -below(-worth)
 
 
 def _least_of_all(
-    options: Options, prices: RowPrices, left: Allowed, near: Options | None, chunk: int
+    options: Options, prices: RowPrices, left: Allowed, near: Options | None
 ) -> tuple[Numbers, Numbers]:
     """Ends of every job's least costs, shape (3, n_jobs), and the sizes in rational numbers."""
     exact = options.arithmetic.exact
@@ -173,13 +168,13 @@ def _least_of_all(
         if near is not None:
             found[:] = _least(_perhaps_cheapest(options, near, prices, left), options, prices)
         else:
-            for listed in options.parts(chunk):
+            for listed in options.parts():
                 found[:, listed.jobs] = _least(_left(listed, left), options, prices)
         return found[:3], found[3]
     together, alone = _divided(options, left)
     if len(together):
         found[:, together] = least_by_kind(options, prices, together)
-    for listed in options.parts(chunk, alone):
+    for listed in options.parts(alone):
         found[:, listed.jobs] = _least(_left(listed, left), options, prices)
     return found, np.zeros(0)
 
@@ -207,12 +202,12 @@ def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None
     return together, np.setdiff1d(np.arange(len(options.offer)), together, assume_unique=True)
 
 
-def _dearest_of_all(options: Options, chunk: int) -> Numbers:
+def _dearest_of_all(options: Options) -> Numbers:
     """Not below what each job's dearest option costs."""
     if options.arithmetic.exact:
-        return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts(chunk)])
+        return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts()])
     together, alone = _divided(options, {})
-    found = [_dearest(listed, options.arithmetic) for listed in options.parts(chunk, alone)]
+    found = [_dearest(listed, options.arithmetic) for listed in options.parts(alone)]
     return np.concatenate([*found, dearest_by_kind(options, together)] if len(together) else found)
 
 
@@ -237,15 +232,13 @@ def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
     return np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
 
 
-def reach_of(
-    options: Options, prices: RowPrices, allowed: Allowed | None = None, chunk: int = CHUNK
-) -> Reach:
+def reach_of(options: Options, prices: RowPrices, allowed: Allowed | None = None) -> Reach:
     """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
 
     There must be jobs.
     """
     left = allowed or {}
-    parts = (_left(listed, left) for listed in options.parts(chunk))
+    parts = (_left(listed, left) for listed in options.parts())
     reach = Reach.joined(_reach(listed, options, prices) for listed in parts)
     _require_options(np.minimum.reduceat(reach.low, reach.start))
     return reach

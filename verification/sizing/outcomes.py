@@ -71,13 +71,9 @@ class Outcomes:
         asked = asked[now == before]
         holder, held = self._held(asked)
         used = self.assigned.number[self.assigned.listed(self.assignment[asked])[0]]
-        # Who lists the same ones has them still; others may list them in another order.
-        doubtful = np.zeros(len(asked), dtype=bool)
-        doubtful[holder[held != used]] = True
-        some = np.flatnonzero(doubtful[holder])
         # The last number is that of all GPUs that there are not.
         span = len(self.assigned.places.available) + 1
-        held, used = (np.sort(holder[some] * span + gpus[some] % span) for gpus in (held, used))
+        held, used = (np.sort(holder * span + gpus % span) for gpus in (held, used))
         moves[asked[held[held != used] // span]] = True
         return moves
 

@@ -26,7 +26,7 @@ from wattsched.solvers.solution import proven_bound
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
 from wattsched.verification.report import NEGLIGIBLE_PRICE
-from wattsched.verification.sizing import bound
+from wattsched.verification.sizing import bound, options
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.least_cost import in_range, least_costs
 from wattsched.verification.sizing.left_out import decided
@@ -82,10 +82,14 @@ def test_doubles_enclose_what_rational_numbers_find(case: Priced, chunk: int) ->
     rational, double = (Options(instance, configurations, a) for a in (RATIONALS, DOUBLES))
     assume(in_range(double, paid))
     if instance.objective in BOTTLENECK:
-        require_enclosed(rational, double, paid, chunk)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(options, "CHUNK", chunk)
+            require_enclosed(rational, double, paid)
         return
     exact = least_costs(rational, paid).total
-    rounded = least_costs(double, paid, chunk=chunk).total
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "CHUNK", chunk)
+        rounded = least_costs(double, paid).total
     assert least_costs(rational, paid, near=double).total == exact
     assert rounded.low <= exact.low <= exact.high <= rounded.high
     room = sum(abs(Fraction(p) * (rows[name].limit + rows[name].standing)) for name, p in charged.items())
