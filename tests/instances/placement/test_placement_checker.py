@@ -60,29 +60,6 @@ def test_a_share_wakes_a_gpu_and_a_package(window: PlacementInstance) -> None:
     assert report.objective == pytest.approx(165 + 3000 * 1.0 + 2 * 32 + 2 * 40)
 
 
-@pytest.mark.parametrize(("objective", "value"), [("power", 165 + 144), ("fragmentation", 1.0 + 144 / 3000)])
-def test_objectives_count_one_thing_and_who_waits(
-    window: PlacementInstance, objective: str, value: float
-) -> None:
-    goal = window.model_copy(update={"objective": objective})
-    assert check(goal, decision(x=("t", [1]))).objective == pytest.approx(value)
-
-
-def test_a_second_package_wakes_with_the_17th_core(window: PlacementInstance) -> None:
-    tasks = [task.model_copy(update={"memory_mib": 0}) for task in window.tasks]
-    report = check(window.model_copy(update={"tasks": tasks}), decision(x=("p", [0]), y=("p", [])))
-    # P100 at 250 instead of 25 W; 33 vCPUs need 17 cores. Only T4s are useful to the second class.
-    assert report.totals["added_power_w"] == 225 + 2 * 105
-    assert report.totals["added_fragmentation_gpus"] == (0.5 * 0.5 + 0.5 * 1.5) - 0.5 * 2.0
-
-
-def test_a_task_that_fits_nowhere_costs_nothing(window: PlacementInstance) -> None:
-    nodes = [window.nodes[0].model_copy(update={"used_gpu_milli": [0, 1]}), window.nodes[1]]
-    report = check(window.model_copy(update={"nodes": nodes}), decision())
-    assert (report.totals["waiting_tasks"], report.totals["unplaceable_tasks"]) == (3, 1)
-    assert report.objective == pytest.approx(2 * 32 + 0.5 * 40)
-
-
 @pytest.mark.parametrize(
     ("placed", "told"),
     [
