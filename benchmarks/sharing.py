@@ -30,8 +30,7 @@ from wattsched.replay.sharing.stream import Outcome, replay
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.bound import prove
-from wattsched.verification.sharing.checker import check
-from wattsched.verification.sharing.outcomes import Outcomes
+from wattsched.verification.sharing.checker import Outcomes, check
 
 GAP = 1e-3
 SHORT = {"AlexNet": "J1", "ResNet-18": "J2", "ResNet-50": "J3", "VGG-16": "J4"}

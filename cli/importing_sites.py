@@ -73,7 +73,7 @@ def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
 def _finish(recorded: Recorded, output: str) -> None:
     """Write what was found, and say what it is."""
     from wattsched.instances.sizing.instance import Instance
-    from wattsched.instances.traces.plain_list import csv_of
+    from wattsched.instances.traces.job_lists import csv_of
 
     trace, cluster = Path(output) / TRACE, Path(output) / CLUSTER
     contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs)}

@@ -7,8 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from wattsched.instances.errors import InputError
-from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.instances.sizing.holdings import Holdings
+from wattsched.instances.sizing.decision import AssignmentColumns, Holdings
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.session_columns import divided
 from wattsched.session_decision import SessionDecision

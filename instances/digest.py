@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.instances.sizing.holdings import Holdings
+from wattsched.instances.sizing.decision import Holdings
 from wattsched.instances.sizing.job import Placement
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster

@@ -9,7 +9,7 @@ are the sums of the magnitudes of the parts that a number was computed from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wattsched.topology.arrays import IntArray
 
 Number = Any
 Numbers = NDArray[Any]
@@ -190,3 +192,37 @@ def float_below(value: Fraction) -> float:
 def float_above(value: Fraction) -> float:
     """Smallest double that is not below a number."""
     return -float_below(-value)
+
+
+def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Kinds, and the places that have each, ascending."""
+    order = np.argsort(kind, kind="stable")
+    kinds, first = np.unique(kind[order], return_index=True)
+    for number, start, end in zip(kinds.tolist(), first, [*first[1:], len(order)], strict=False):
+        yield number, order[start:end]
+
+
+FIRST_COMPARED, MOST_COMPARED = 64, 1_000
+"""Rows that all rows are compared with, and then those that are left."""
+
+
+def skyline(costs: Sequence[Numbers], most: int = MOST_COMPARED) -> IntArray:
+    """Rows that no other row is as good as in all costs; of equal ones the first.
+
+    Parameters
+    ----------
+    costs : sequence of arrays, shape (n_rows,)
+        Of each kind of cost what every row has.
+    most : int
+        Rows that all others are compared with; where more are needed, some stay that could be left out.
+    """
+    ranks = np.stack([np.unique(cost, return_inverse=True)[1] for cost in costs])
+    # Who is as good in all costs comes first; the first ones are better than most.
+    order = np.argsort(ranks.sum(axis=0), kind="stable")
+    for compared in (min(FIRST_COMPARED, most), most):
+        known = ranks[:, order]
+        beats = np.arange(min(compared, len(order)))[:, None] < np.arange(len(order))
+        for rank in known:
+            beats &= rank[:compared, None] <= rank
+        order = order[~beats.any(axis=0)]
+    return order

@@ -14,12 +14,15 @@ add them up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+
+import numpy as np
 
 from wattsched.instances.time_shares import TimeShareInstance
+from wattsched.topology.arrays import IntArray
+from wattsched.verification.arithmetic import RATIONALS, Numbers
 
 TOLERANCE = Fraction(1, 10**9)
 """Part of a limit by which sums may exceed it: shares are doubles."""
@@ -62,17 +65,16 @@ def check_shares(
         Price of a watt.
     """
     exact = _Exact(instance)
-    x = [Fraction(value) for value in share]
+    x = _array(share)
     if len(x) != len(exact.rate) or len(progress) != len(exact.demand) or len(gpus) != len(exact.available):
         return ShareVerdict(["the shares or prices are of another round"], 0.0, 0.0)
-    faults = list(exact.faults(x))
-    worth = exact.worth(exact.progress(x))
-    proven = exact.bound([Fraction(y) for y in progress], [Fraction(p) for p in gpus], Fraction(power_w))
+    worth = exact.worth(exact.of_jobs(exact.rate * x) / exact.demand)
+    proven = exact.bound(_array(progress), _array(gpus), Fraction(power_w))
     found = (float("nan") if value is None else _rounded(value) for value in (worth, proven))
-    if instance.objective == "makespan" and any(exact.served):
+    if instance.objective == "makespan" and exact.served.any():
         # One over the least progress: work is done in this time.
         found = (1.0 / value if value else float("inf") for value in found)
-    return ShareVerdict(faults, *found)
+    return ShareVerdict(list(exact.faults(x)), *found)
 
 
 def _rounded(value: Fraction) -> float:
@@ -83,80 +85,66 @@ def _rounded(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def _array(values: Iterable[float]) -> Numbers:
+    return RATIONALS.array(values)
+
+
 class _Exact:
     """A round in rational numbers."""
 
     def __init__(self, instance: TimeShareInstance) -> None:
-        self._objective, self._jobs, self._types = instance.objective, instance.jobs, instance.types
-        self.rate, self._gpus, self._power = (
-            [Fraction(value) for value in column.tolist()]
-            for column in (instance.rate, instance.gpus, instance.power_w)
-        )
-        self.demand, self.available = (
-            [Fraction(value) for value in column.tolist()] for column in (instance.demand, instance.available)
-        )
-        capped = instance.power_cap_w != float("inf")
-        self._cap = Fraction(instance.power_cap_w) if capped else None
-        self._type_of, start = instance.type_of.tolist(), instance.start.tolist()
-        self._options = [range(first, end) for first, end in pairwise(start)]
-        self.served = [any(map(self._usable, options)) for options in self._options]
+        self._instance, self._job, self._type = instance, instance.job, instance.type_of
+        self.rate, self._gpus, self._power = map(_array, (instance.rate, instance.gpus, instance.power_w))
+        self.demand, self.available = _array(instance.demand), _array(instance.available)
+        cap_w = instance.power_cap_w
+        self._cap = None if cap_w == math.inf else Fraction(cap_w)
+        within = True if self._cap is None else self._power <= self._cap
+        self._usable = (self.rate > 0) & within & (self._gpus <= self.available[self._type])
+        self.served = np.zeros(len(self.demand), dtype=bool)
+        self.served[self._job[self._usable]] = True
 
-    def _usable(self, o: int) -> bool:
-        within = self._cap is None or self._power[o] <= self._cap
-        return self.rate[o] > 0 and within and self._gpus[o] <= self.available[self._type_of[o]]
+    def of_jobs(self, values: Numbers) -> Numbers:
+        """Return the sum of the options of each job."""
+        return _summed(self._job, values, len(self.demand))
 
-    def faults(self, x: list[Fraction]) -> Iterator[str]:
+    def faults(self, x: Numbers) -> Iterator[str]:
         """Limits that shares exceed."""
-        for o, share in enumerate(x):
-            if share < 0 or (share > 0 and not self._usable(o)):
-                yield f"option {o} has the share {float(share)}, and must have none"
-        for j, options in enumerate(self._options):
-            if (total := sum(x[o] for o in options)) > 1 + TOLERANCE:
-                yield f"job '{self._jobs[j]}' has {float(total)} of its time"
-        used = [Fraction(0)] * len(self.available)
-        for o, share in enumerate(x):
-            used[self._type_of[o]] += self._gpus[o] * share
-        for k, (total, limit) in enumerate(zip(used, self.available, strict=True)):
-            if total > limit * (1 + TOLERANCE):
-                yield f"type '{self._types[k]}' gives {float(total)} of {float(limit)} GPUs"
-        drawn = sum((p * share for p, share in zip(self._power, x, strict=True)), Fraction(0))
+        for o in np.flatnonzero((x < 0) | ((x > 0) & ~self._usable)).tolist():
+            yield f"option {o} has the share {float(x[o])}, and must have none"
+        total = self.of_jobs(x)
+        for j in np.flatnonzero(total > 1 + TOLERANCE).tolist():
+            yield f"job '{self._instance.jobs[j]}' has {float(total[j])} of its time"
+        used, limit = _summed(self._type, self._gpus * x, len(self.available)), self.available
+        for k in np.flatnonzero(used > limit * (1 + TOLERANCE)).tolist():
+            yield f"type '{self._instance.types[k]}' gives {float(used[k])} of {float(limit[k])} GPUs"
+        drawn = sum(self._power * x, Fraction(0))
         if self._cap is not None and drawn > self._cap * (1 + TOLERANCE):
             yield f"{float(drawn)} W are drawn of {float(self._cap)} W"
 
-    def progress(self, x: list[Fraction]) -> list[Fraction]:
-        """Progress of every job."""
-        return [
-            sum((self.rate[o] * x[o] for o in options), Fraction(0)) / demand
-            for options, demand in zip(self._options, self.demand, strict=True)
-        ]
-
-    def worth(self, progress: list[Fraction]) -> Fraction:
+    def worth(self, progress: Numbers) -> Fraction:
         """The least progress of those that can have any, or the sum of all."""
-        if self._objective == "goodput":
+        if self._instance.objective == "goodput":
             return sum(progress, Fraction(0))
-        return min(
-            (z for z, served in zip(progress, self.served, strict=True) if served), default=Fraction(0)
-        )
+        return min(progress[self.served], default=Fraction(0))
 
-    def bound(self, y: list[Fraction], p: list[Fraction], q: Fraction) -> Fraction | None:
+    def bound(self, y: Numbers, p: Numbers, q: Fraction) -> Fraction | None:
         """Return the bound on the least progress, or on the sum, that prices prove; None if there is none."""
         if min([*y, *p, q]) < 0 or (self._cap is None and q > 0):
             return None
-        if not any(self.served):
+        if not self.served.any():
             return Fraction(0)
-        if self._objective == "goodput":
-            y = [Fraction(1)] * len(y)
-        y = [price if served else Fraction(0) for price, served in zip(y, self.served, strict=True)]
-        total = sum((price * limit for price, limit in zip(p, self.available, strict=True)), Fraction(0))
-        total += q * (self._cap or 0)
-        for price, options, demand in zip(y, self._options, self.demand, strict=True):
-            if price:
-                gains = (
-                    price * self.rate[o] / demand - self._gpus[o] * p[self._type_of[o]] - self._power[o] * q
-                    for o in options
-                    if self._usable(o)
-                )
-                total += max(0, *gains)
-        if self._objective == "goodput":
+        summed = self._instance.objective == "goodput"
+        y = np.where(self.served, _array([1] * len(y)) if summed else y, Fraction(0))
+        gains = (y / self.demand)[self._job] * self.rate - self._gpus * p[self._type] - self._power * q
+        best, paid = np.zeros(len(y), dtype=object), self._usable & (y[self._job] > 0)
+        np.maximum.at(best, self._job[paid], gains[paid])
+        total = sum([*best, *(p * self.available), q * (self._cap or 0)], Fraction(0))
+        if summed:
             return total
         return total / sum(y) if sum(y) else None
+
+
+def _summed(group: IntArray, values: Numbers, groups: int) -> Numbers:
+    found = _array([0] * groups)
+    np.add.at(found, group, values)
+    return found

@@ -6,14 +6,23 @@ split can say is a matter of the problem; that its two sides leave nothing out i
 complement of the other. A leaf that holds no decision needs no other proof: its prices prove more than any
 decision could cost. Mixed-integer programs are certified like this in general (Cheung, Gleixner and Steffy
 2017, "Verifying integer programming results"); here a leaf is short because one vector of prices proves it.
+
+Splits that count have at most so many of something inside, and more of it outside. Each side is a row like
+any other, and leaves below price it under the name ``split:NODE``, the node that has it.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
+from pydantic import Field
+
+from wattsched.instances.errors import InputError, ModelT, refuse, validated
+from wattsched.topology.fields import Strict
 from wattsched.verification.report import Proof
 
 MOST_NODES = 100_000
@@ -126,3 +135,70 @@ def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
         excess=min(proof.excess for proof in proofs),
         exact=all(proof.exact for proof in proofs),
     )
+
+
+class Prover(ABC):
+    """Proves bounds on an instance's objective, also of the decisions on some sides of splits."""
+
+    @abstractmethod
+    def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
+        """Prove a bound by prices as `report.charges` takes them, of the decisions on some sides of splits.
+
+        Raises
+        ------
+        ValueError
+            If a split is none.
+        """
+
+
+class CountSplit(Strict):
+    """A split that counts: at most so many of something inside, more of it outside."""
+
+    at_most: Annotated[int, Field(ge=0, le=10**9)]
+
+    def unknown_in(self, instance: Any) -> Iterator[str]:
+        """Yield a fault for every name that the instance does not have."""
+        raise NotImplementedError
+
+
+SplitT = TypeVar("SplitT", bound=CountSplit)
+
+
+@dataclass(frozen=True)
+class Counted(Generic[SplitT]):
+    """The row of a split's side: ``count <= limit`` inside, ``count >= limit`` outside."""
+
+    row: str
+    what: SplitT
+    inside: bool
+    limit: int
+
+
+class CountingProver(Prover, Generic[SplitT]):
+    """A prover whose splits count; each split is read once, however many leaves it leads to."""
+
+    split: type[SplitT]
+
+    def __init__(self, instance: Any):
+        self.instance = instance
+        self._read: dict[int, tuple[Mapping[str, Any], SplitT]] = {}
+
+    def counted(self, taken: Sequence[Taken]) -> list[Counted[SplitT]]:
+        """Return the rows of the sides of splits; a ValueError says what is wrong with a split."""
+        rows = []
+        for split, inside, node in taken:
+            # The split is kept, so that nothing else can have its identity.
+            if id(split) not in self._read:
+                self._read[id(split)] = split, read_split(self.split, split)
+                refuse(self._read[id(split)][1].unknown_in(self.instance))
+            what = self._read[id(split)][1]
+            rows.append(Counted(f"split:{node}", what, inside, what.at_most + (not inside)))
+        return rows
+
+
+def read_split(model: type[ModelT], split: Mapping[str, Any]) -> ModelT:
+    """Validate a split; a ValueError says what is wrong with it."""
+    try:
+        return validated(model, split)
+    except InputError as error:
+        raise ValueError(f"split.{error.faults[0]}") from None

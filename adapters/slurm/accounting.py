@@ -12,7 +12,7 @@ from wattsched.adapters.slurm.documents import AccountedRow, AccountedRows, Tres
 from wattsched.adapters.slurm.inventory import gpus_in
 from wattsched.inputs import Cells, Row, echo, listed
 from wattsched.instances.errors import MOST_FAULTS, InputError
-from wattsched.instances.traces.plain_list import LOCAL, ZONED, clock_s, moment_s
+from wattsched.instances.traces.job_lists import LOCAL, ZONED, clock_s, moment_s
 
 FIELDS = (
     *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),

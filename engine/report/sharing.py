@@ -68,7 +68,7 @@ def print_decision(out: Console, decision: SharingDecision, instance: SharingIns
 
 def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[Row]:
     """Sets of the same classes on the same type of unit together."""
-    from wattsched.verification.sharing.outcomes import Outcomes
+    from wattsched.verification.sharing.checker import Outcomes
 
     outcomes = Outcomes(instance)
     class_of = {job.name: job.job_class for job in instance.jobs}

@@ -43,8 +43,8 @@ from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import charges
 from wattsched.verification.shifting.bound import PricedInstance, Prover, levels_of
-from wattsched.verification.shifting.listing import Listed, Listing, TooManyError
-from wattsched.verification.shifting.splits import allowed_by, is_on_side, listing_of, lists
+from wattsched.verification.shifting.least_cost import Listed, Listing, TooManyError
+from wattsched.verification.shifting.priced import allowed_by, is_on_side, listing_of, lists
 from wattsched.verification.tree import Taken
 
 MOST_CELLS = 30_000

@@ -12,7 +12,7 @@ from wattsched.formulations.shifting.data import BUDGET_FIELDS, Horizon
 from wattsched.formulations.tolerances import FEASIBILITY, ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.verification.shifting.bound import prove
-from wattsched.verification.shifting.outcomes import BUDGETS
+from wattsched.verification.shifting.checker import BUDGETS
 
 SCALES, ALONE_SCALES = (1e6, 1e3), (1e6, 1e11)
 """Factors of prices in the search for what is short, and those for one budget alone.

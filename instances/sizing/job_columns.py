@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from wattsched.instances.errors import MOST_LINES, refuse
-from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.instances.sizing.holdings import Holdings, held_by
+from wattsched.instances.sizing.decision import AssignmentColumns, Holdings, held_by
 from wattsched.instances.sizing.job import Job, Placement, faults_of
 from wattsched.topology.arrays import BoolArray, IntArray, alike
 from wattsched.topology.column import NONE, Coded, Made

@@ -52,7 +52,7 @@ class Format:
 
 
 FORMATS = (
-    Format("csv", "jobs of your own list: job, arrival, duration, gpus", "jobs", "plain_list:read_plain"),
+    Format("csv", "jobs of your own list: job, arrival, duration, gpus", "jobs", "job_lists:read_plain"),
     Format("openb", "nodes of Alibaba's GPU cluster trace 2023", "cluster", "openb:read_openb", windows=True),
     Format("itp", "jobs of a cluster of Microsoft's ITP traces 2021", "jobs", "job_lists:read_itp"),
     Format("philly", "jobs of Microsoft's Philly clusters 2017", "jobs", "job_lists:read_philly", True),

@@ -1,6 +1,6 @@
 """A list of jobs with models or tables as a CSV file, for traces of one's own.
 
-Lists of recorded jobs, which tell durations instead of work, are read by `instances.traces.plain_list`.
+Lists of recorded jobs, which tell durations instead of work, are read by `instances.traces.job_lists`.
 
 Columns, in any order:
 

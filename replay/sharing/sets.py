@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.verification.sharing.outcomes import Outcomes
+from wattsched.verification.sharing.checker import Outcomes
 
 Classes = tuple[int, ...]
 """Numbers of classes in ascending order, one per job."""

@@ -14,7 +14,7 @@ from wattsched import JobSource, fit_profile, generate, replay_jobs
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.profiles import read_profiles
-from wattsched.instances.traces.plain_list import read_plain
+from wattsched.instances.traces.job_lists import read_plain
 from wattsched.perfmodels.profile import Profile, catalogue, find, models
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.replay.jobs.outcome import Summary, summary

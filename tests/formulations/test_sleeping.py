@@ -20,7 +20,7 @@ from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.sizing.sleeping import part_sizes
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
-from wattsched.verification.sizing.sleepers import part_sizes as parts_of_checker
+from wattsched.verification.sizing.rows import part_sizes as parts_of_checker
 
 TABLE = {"gpus": [1, 2, 8], "pool": ["A"] * 3, "rate": [1.0, 1.8, 6.0], "power_w": [250.0, 600.0, 2000.0]}
 HOW = [*(("mckp", name) for name in ("auto", "price", "highs", "cpsat", "greedy", "powerflow"))]

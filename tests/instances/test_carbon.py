@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -104,21 +103,3 @@ def test_public_files(data_dir: Path) -> None:
         assert not faults_of(instance)
         assert instance.carbon_g_per_kwh is not None
         assert 10 < min(instance.carbon_g_per_kwh) < max(instance.carbon_g_per_kwh) < 1000
-
-
-def test_the_generator_refuses_what_makes_no_sense() -> None:
-    refused: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"slots": 1}, "slots"),
-        ({"slot_s": 10.0}, "slot_s"),
-        ({"start": "2022-01-01"}, "start"),
-        ({"carbon_fraction": 2.0}, "carbon_fraction"),
-        ({"completion_factor": 0.5}, "completion_factor"),
-    )
-    for options, words in refused:
-        with pytest.raises(ValueError, match=words):
-            shifting_horizon(jobs=3, **options)
-
-
-def test_equal_seeds_give_equal_instances() -> None:
-    assert shifting_horizon(jobs=20, seed=5) == shifting_horizon(jobs=20, seed=5)
-    assert shifting_horizon(jobs=20, seed=5) != shifting_horizon(jobs=20, seed=6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,12 +161,6 @@ def test_copies_of_a_cluster_have_their_own_columns() -> None:
     cluster = wattsched.generate("uniform", jobs=20, seed=1).cluster
     assert len(cluster.node_columns()) == len(cluster.nodes) > 1
     assert len(cluster.model_copy(update={"nodes": cluster.nodes[:1]}).node_columns()) == 1
-
-
-def test_by_column_it_is_smaller(tmp_path: Path) -> None:
-    made = wattsched.generate("uniform", jobs=200, seed=1)
-    by_column = document_text(made.model_copy(update={"jobs": made.by_column()}))
-    assert len(by_column) < len(document_text(made))
 
 
 @pytest.mark.parametrize(

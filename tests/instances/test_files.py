@@ -15,16 +15,16 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
+from tests.strategies.instances import instances_with_sets, small_instances
 from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import csv_text_cell, read_json, write_atomically, write_json
-from wattsched.instances.sizing.instance import Budgets, Instance
-from wattsched.instances.sizing.job import Job, OptionTable, Placement
-from wattsched.topology.cluster import Cluster, GpuType, Node
+from wattsched.instances.sizing.instance import Instance
+from wattsched.problems import problem
 
 
 def document(*jobs: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -57,65 +57,22 @@ def file_faults(path: Path, content: bytes) -> str:
 
 # --- round trip -------------------------------------------------------------------------------------
 
-positive = st.floats(min_value=1e-300, max_value=1e12)
-scopes = st.sampled_from(["round", "completion"])
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
 
-@st.composite
-def tables(draw: st.DrawFn) -> OptionTable:
-    n = draw(st.integers(1, 4))
-
-    def column(values: st.SearchStrategy[Any]) -> list[Any]:
-        return draw(st.lists(values, min_size=n, max_size=n))
-
-    timed = draw(st.booleans())
-    return OptionTable(
-        gpus=column(st.integers(1, 8)),
-        pool=["A"] * n,
-        power_w=column(st.floats(0, 1e9)),
-        rate=None if timed else column(positive),
-        completion_s=column(positive) if timed else None,
-        batch_size=list(range(1, n + 1)),
-        power_limit_w=draw(st.none() | st.just([64.0] * n)),
-    )
-
-
-@st.composite
-def instances(draw: st.DrawFn) -> Instance:
-    shared = draw(tables())
-    held = Placement(gpus=2, pool="A", nodes={"n": [0, 1]})
-    jobs = [
-        Job(
-            name=name,
-            weight=draw(st.floats(min_value=1e-6, max_value=1e6)),
-            deadline_s=draw(st.none() | positive),
-            current=held if i == 0 else None,
-            can_wait=draw(st.booleans()),
-            options=draw(st.just("t") | tables()),
-            remaining_work=draw(positive),
-        )
-        for i, name in enumerate(draw(st.lists(names, max_size=4, unique=True)))
-    ]
-    return Instance(
-        name=draw(names),
-        cluster=Cluster(
-            gpu_types={"A": GpuType(idle_power_w=draw(st.floats(0, 1e6)))},
-            nodes=[Node(name="n", gpu_type="A", gpus=8)],
-        ),
-        budgets=Budgets(
-            power_w=draw(st.none() | positive), scope=draw(st.sampled_from(["round", "completion"]))
-        ),
-        tables={"t": shared},
-        jobs=jobs,
-    )
-
-
-@given(instance=instances(), suffix=st.sampled_from([".json", ".json.gz"]))
+@given(
+    instance=small_instances() | instances_with_sets(),
+    name=names,
+    suffix=st.sampled_from([".json", ".json.gz"]),
+)
 @settings(max_examples=examples(60))
 def test_what_is_written_is_read_back(
-    instance: Instance, suffix: str, tmp_path_factory: pytest.TempPathFactory
+    instance: Instance, name: str, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    work = {"remaining_work": 1e-300}
+    extreme = [job.model_copy(update=work) for job in instance.jobs]
+    instance = instance.model_copy(update={"name": name, "jobs": extreme})
+    assume(not problem("sizing").faults_in(instance))
     path = tmp_path_factory.mktemp("written") / f"round{suffix}"
     write_json(path, instance)
     first = path.read_bytes()

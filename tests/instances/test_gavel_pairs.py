@@ -1,4 +1,4 @@
-"""Gavel's table of pairs: what the reader makes of it, and the real one."""
+"""Gavel's table of pairs: what the reader makes of it, sets of jobs, and the real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.sharing.patterns import build
 from wattsched.instances.errors import InputError
 from wattsched.instances.sharing.instance import Job
-from wattsched.instances.traces.gavel import read_jobs, read_pairs, round_of_pairs
+from wattsched.instances.traces.gavel import (
+    GPU_POWER_W,
+    gpu_power_w,
+    read_jobs,
+    read_pairs,
+    round_of_pairs,
+    sets_of_pairs,
+)
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.sharing.bound import prove
@@ -21,7 +28,7 @@ from wattsched.verification.sharing.checker import check
 SMALL: dict[str, Any] = {
     "v100": {
         "A": {"null": 10.0, "A": [5.0, 5.0], "B": [8.0, 3.0]},
-        "B": {"null": 4.0, "A": [2.0, 8.0], "B": [0.0, 0.0]},
+        "B": {"null": 4.0, "A": [3.0, 8.0], "B": [0.0, 0.0]},
     }
 }
 
@@ -39,7 +46,7 @@ def test_both_orders_are_averaged(tmp_path: Path) -> None:
     assert table.classes[0].alone["v100"].utilisation_pct == 100.0
     by_classes = {tuple(s.classes): s for s in table.sets}
     assert by_classes["A", "A"].slowdown == [2.0, 2.0]
-    assert by_classes["A", "B"].slowdown == pytest.approx([10 / 8, 4 / 2.5])
+    assert by_classes["A", "B"].slowdown == pytest.approx([10 / 8, 4 / 3])
     assert not by_classes["B", "B"].fits
     instance = round_of_pairs(table, [Job(name="j", job_class="A")], {"v100": 1})
     assert instance.unit_types[0].row == "gpus:v100"
@@ -58,6 +65,27 @@ def test_both_orders_are_averaged(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_used_is_refused(tmp_path: Path, change: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read_pairs(written(tmp_path, {"v100": change}))
+
+
+def test_pairs_that_fit_and_pay_are_sets(tmp_path: Path) -> None:
+    table = read_pairs(written(tmp_path, SMALL))
+    jobs = [Job(name=name, job_class=name[0]) for name in ("B1", "A1", "B2", "A2")]
+    sets = {declared.name: declared for declared in sets_of_pairs(table, jobs, "v100", pool="p")}
+    # Two copies of A share no more than one has alone, two of B do not fit.
+    assert list(sets) == ["A1+B1", "A2+B1", "A1+B2", "A2+B2"]
+    one = sets["A1+B1"]
+    assert (one.pool, one.gpus) == ("p", 1)
+    # In epochs of 1000 iterations.
+    assert one.rates == pytest.approx({"A1": 8e-3, "B1": 3e-3})
+    assert one.power_w == GPU_POWER_W["v100"][1]
+    assert len(sets_of_pairs(table, jobs, "v100", least=0.9)) == 5
+    assert sets_of_pairs(table, jobs, "v100", least=1.6) == []
+
+
+def test_watts_rise_from_idle_to_full() -> None:
+    watts = [gpu_power_w("v100", share) for share in (0, 20, 60, 100, 170)]
+    assert watts == sorted(watts)
+    assert (watts[0], watts[-1]) == GPU_POWER_W["v100"]
 
 
 @pytest.mark.parametrize("objective", ["throughput", "power"])

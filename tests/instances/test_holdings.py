@@ -13,8 +13,7 @@ import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets
 from wattsched.instances.digest import digest_of
-from wattsched.instances.sizing.decision import Assignment, AssignmentColumns
-from wattsched.instances.sizing.holdings import Holdings
+from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Holdings
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.validity import faults_of

@@ -173,29 +173,6 @@ def told(*jobs: dict[str, Any], budgets: dict[str, float] | None = None) -> list
     return check(instance, Decision.model_validate(decision)).faults
 
 
-def test_a_set_is_right() -> None:
-    ab = job("a", 1, [0], "ab"), job("b", 1, [0], "ab")
-    instance = Instance.model_validate(ROUND)
-    decision = Decision.model_validate({"jobs": [*ab, job("c", 1, [1])], "waiting": ["d"]})
-    report = check(instance, decision)
-    assert report.faults == []
-    assert report.totals["gpus_used"] == 2
-    assert report.totals["power_w"] == pytest.approx(100 + 240 + 200 + 20)
-    # a is complete after 444 s, b after 500 s, c after 400 s, all of them beyond the round of 300 s.
-    assert report.totals["energy_j"] == pytest.approx(300 * report.totals["power_w"])
-    assert report.objective == pytest.approx(0.9 + 0.8 + 1.0)
-
-
-def test_a_job_that_completes_takes_its_part_of_the_watts_along() -> None:
-    content = copy.deepcopy(ROUND)
-    content["jobs"][0]["remaining_work"] = 90.0
-    ab = [job("a", 1, [0], "ab"), job("b", 1, [0], "ab")]
-    decision = Decision.model_validate({"jobs": ab, "waiting": ["c", "d"]})
-    report = check(Instance.model_validate(content), decision)
-    # For 100 s the GPU draws 240 W, then half of the 190 W above idle.
-    assert report.totals["energy_j"] == pytest.approx(300 * (100 + 50 + 20) + 100 * 240 + 200 * (50 + 95))
-
-
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [

@@ -1,4 +1,4 @@
-"""Target workload: the most frequent classes up to the coverage."""
+"""Tables of tasks: the most frequent classes up to a coverage, and the ways in which models are spelled."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ def test_the_published_list(data_dir: Path) -> None:
     top = target.classes.take(np.array([0, 5]))
     assert (list(top.cpu_milli), list(top.gpus), list(top.gpu_milli)) == ([3152, 12500], [1, 0], [810, 0])
     assert list(target.count[[0, 5]]) == [1047, 366]
+
+
+def test_spellings_are_told_apart_until_they_are_merged(tmp_path: Path) -> None:
+    specs = ("A|B", "", "B|A", "A|B|A", "B")
+    rows = "".join(f"t{i},1000,1,1,500,{spec}\n" for i, spec in enumerate(specs))
+    (tmp_path / "tasks.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + rows)
+    told = read_tasks(tmp_path / "tasks.csv")
+    both, neither, second = frozenset("AB"), frozenset(), frozenset("B")
+    assert told.specs == (neither, both, both, both, second)
+    merged = told.with_equal_specs_merged()
+    assert merged.specs == (neither, both, second)
+    for table in (told, merged):
+        assert [table.specs[spec] for spec in table.spec] == [both, neither, both, both, second]

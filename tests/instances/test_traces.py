@@ -116,14 +116,6 @@ def test_a_moment_has_the_jobs_between_submission_and_end() -> None:
         round_at(trace[2:], 0)
 
 
-def test_busiest_hour() -> None:
-    trace = [TraceJob("a", 0, 8000, 1), TraceJob("b", 3000, 1000, 4), TraceJob("c", 7000, 400, 9)]
-    # At 0 h: a; at 1 h: a and b; at 2 h: a and c.
-    assert busiest_s(trace) == 7200
-    assert busiest_s(trace[:2]) == 3600
-    assert busiest_s(trace[:1]) == 0
-
-
 times = st.integers(0, 40_000)
 
 

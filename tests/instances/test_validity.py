@@ -44,96 +44,51 @@ def faults(*jobs: dict[str, Any], **fields: Any) -> list[str]:
     return faults_of(Instance.model_validate({"cluster": CLUSTER, "jobs": list(jobs), **fields}))
 
 
-NO_OPTION = "job 'j' has no option in its pools and within its min_gpus and max_gpus"
+NEEDS = "needs at least {} GPUs in one block but the largest block is {}"
+NO_OPTION = "has no option in its pools and within its min_gpus and max_gpus"
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("content", "fault"),
     [
-        (job(), []),
-        (job(pools=["A100"]), []),
-        (job(pools=["B@feed"]), []),
-        (job(deadline_s=1e-9), []),
-        (job(current=held({"a0": [3]})), []),
-        (job(current=held({}, gpus=2)), []),
-        (model(), []),
-        (
-            job(pools=["A10", "A100"]),
-            ["job 'j': pool 'A10' is no pool or GPU type of the cluster (did you mean 'A100'?)"],
-        ),
-        (
-            job(options=table((1, "A100"), (1, "Z"))),
-            ["job 'j': pool 'Z' is no pool or GPU type of the cluster"],
-        ),
-        (
-            job(options=table((1, "B@feed"), (1, "B"))),
-            ["job 'j': row 0 of pool 'B@feed' repeats a row of GPU type 'B'"],
-        ),
-        (
-            job(options=table((16, "A100")), can_wait=False),
-            ["job 'j' needs at least 16 GPUs in one block but the largest block is 8"],
-        ),
-        (
-            job(options=table((3, "B")), can_wait=False),
-            ["job 'j' needs at least 4 GPUs in one block but the largest block is 2"],
-        ),
-        (job(options=table((1, "A100"), (16, "A100"))), []),
-        (job(min_gpus=3, can_wait=False), [NO_OPTION]),
-        (job(pools=["B"], max_gpus=1, can_wait=False), [NO_OPTION]),
+        (job(), None),
+        (job(pools=["A100"]), None),
+        (job(pools=["B@feed"]), None),
+        (job(deadline_s=1e-9), None),
+        (job(current=held({"a0": [3]})), None),
+        (job(current=held({}, gpus=2)), None),
+        (model(), None),
+        (job(pools=["A10", "A100"]), "pool 'A10' is no pool or GPU type of the cluster (did you mean"),
+        (job(options=table((1, "A100"), (1, "Z"))), "pool 'Z' is no pool or GPU type of the cluster"),
+        (job(options=table((1, "B@feed"), (1, "B"))), "row 0 of pool 'B@feed' repeats a row of GPU type 'B'"),
+        (job(options=table((16, "A100")), can_wait=False), NEEDS.format(16, 8)),
+        (job(options=table((3, "B")), can_wait=False), NEEDS.format(4, 2)),
+        (job(options=table((1, "A100"), (16, "A100"))), None),
+        (job(min_gpus=3, can_wait=False), NO_OPTION),
+        (job(pools=["B"], max_gpus=1, can_wait=False), NO_OPTION),
         # Jobs that may wait are left out instead.
-        (job(options=table((16, "A100"))), []),
-        (job(min_gpus=3), []),
-        (
-            model("resnet51"),
-            [
-                "job 'j' has the model 'resnet51', which no profile describes on A100, B "
-                "(did you mean 'resnet50'?)"
-            ],
-        ),
-        (
-            model(pools=["B"]),
-            ["job 'j' has the model 'resnet50', which no profile describes on B"],
-        ),
-        (
-            model(gpu_counts=[64], can_wait=False),
-            ["job 'j' needs at least 64 GPUs in one block but the largest block is 8"],
-        ),
-        (
-            job(current=held({"a0": [3]}, pool="A1000")),
-            ["job 'j': current.pool 'A1000' is no pool of the cluster (did you mean 'A100'?)"],
-        ),
-        (
-            job(current=held({"b0": [1]})),
-            ["job 'j': current.nodes: 'b0' is not in the pool 'A100'"],
-        ),
-        (
-            job(current=held({"a00": [3]})),
-            ["job 'j': current.nodes: 'a00' is no node of the cluster (did you mean 'a0'?)"],
-        ),
-        (
-            job(current=held({"a0": [8]})),
-            ["job 'j': current.nodes: node 'a0' has no GPU 8, it has 8"],
-        ),
+        (job(options=table((16, "A100"))), None),
+        (job(min_gpus=3), None),
+        (model("resnet51"), "has the model 'resnet51', which no profile describes on A100, B (did you"),
+        (model(pools=["B"]), "has the model 'resnet50', which no profile describes on B"),
+        (model(gpu_counts=[64], can_wait=False), NEEDS.format(64, 8)),
+        (job(current=held({"a0": [3]}, pool="A1000")), "current.pool 'A1000' is no pool of the cluster (did"),
+        (job(current=held({"b0": [1]})), "current.nodes: 'b0' is not in the pool 'A100'"),
+        (job(current=held({"a00": [3]})), "current.nodes: 'a00' is no node of the cluster (did you mean"),
+        (job(current=held({"a0": [8]})), "current.nodes: node 'a0' has no GPU 8, it has 8"),
         (
             job(current=held({"a0": [7]}), preemptible=False),
-            ["job 'j': current.nodes: GPU 7 of node 'a0' is unavailable, but the job is not preemptible"],
+            "current.nodes: GPU 7 of node 'a0' is unavailable, but the job is not preemptible",
         ),
-        (
-            job(current=held({"a0": [7]})),  # its GPU broke: it goes on elsewhere
-            [],
-        ),
-        (
-            job(current=held({"a0": [1, 2]})),
-            ["job 'j': current.gpus is 1 but current.nodes lists 2"],
-        ),
-        (
-            job(current=held({"a0": [1, 1]}, gpus=2)),
-            ["job 'j': current.nodes: node 'a0' lists a GPU twice"],
-        ),
+        (job(current=held({"a0": [7]})), None),  # its GPU broke: it goes on elsewhere
+        (job(current=held({"a0": [1, 2]})), "current.gpus is 1 but current.nodes lists 2"),
+        (job(current=held({"a0": [1, 1]}, gpus=2)), "current.nodes: node 'a0' lists a GPU twice"),
     ],
-)
-def test_faults(content: dict[str, Any], expected: list[str]) -> None:
-    assert faults(content) == expected
+)  # fmt: skip
+def test_faults(content: dict[str, Any], fault: str | None) -> None:
+    found = [told.replace("job 'j': ", "").replace("job 'j' ", "") for told in faults(content)]
+    assert len(found) == (fault is not None)
+    assert fault is None or found[0].startswith(fault)
 
 
 def test_a_setting_outside_the_profile() -> None:

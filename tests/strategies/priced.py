@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS
-from wattsched.verification.sizing.least_cost import RowPrices, reach_of
+from wattsched.verification.sizing.least_cost import reach_of
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import OBJECTIVES
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.rows import rows_of
+from wattsched.verification.sizing.rows import RowPrices, rows_of
 
 OBJECTIVE = st.sampled_from(sorted(OBJECTIVES))
 Priced = tuple[Instance, dict[str, float]]
@@ -61,10 +61,10 @@ def better(a: float, b: float, objective: str) -> bool:
     return excess > 1e-9 * max(0.1, abs(b))
 
 
-def require_enclosed(rational: Options, double: Options, paid: RowPrices, chunk: int) -> None:
+def require_enclosed(rational: Options, double: Options, paid: RowPrices) -> None:
     """Options are worth no more, and pay no more, in doubles than in rational numbers; nor do thresholds."""
     exact = reach_of(rational, paid)
-    rounded = reach_of(double, paid, chunk=chunk)
+    rounded = reach_of(double, paid)
     assert list(rounded.start) == list(exact.start)
     for name in ("low", "charge"):
         assert np.all(getattr(rounded, name) <= getattr(exact, name))

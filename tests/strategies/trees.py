@@ -1,10 +1,14 @@
-"""Certificate trees of any shape whose splits count."""
+"""Certificate trees of any shape whose splits count, and answers that are proven in full."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hypothesis import strategies as st
+
+from wattsched.documents import verdict_on
+from wattsched.result import Result
+from wattsched.verification.verdict import Verdict
 
 FACTORS = st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.9, 1.1])
 
@@ -48,3 +52,15 @@ def disturbed(draw: st.DrawFn, tree: list[dict[str, Any]]) -> list[dict[str, Any
             prices = {name: price * draw(FACTORS) for name, price in node["prices"].items()}
             nodes.append({**node, "prices": prices})
     return nodes
+
+
+def require_proven(instance: Any, result: Result, gap: float, nothing: float = 1e-12) -> Verdict:
+    """Require that an answer passes, and is proven to a gap that was asked for."""
+    verdict = verdict_on(instance, result.model_dump(mode="json"))
+    assert not verdict.faults
+    assert verdict.proof is not None
+    assert verdict.proof.bound is not None
+    assert result.objective is not None
+    allowed = (gap + 2e-9) * abs(result.objective) + nothing
+    assert abs(result.objective - verdict.proof.bound) <= allowed
+    return verdict

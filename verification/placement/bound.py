@@ -21,20 +21,105 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from wattsched.instances.errors import unknown
 from wattsched.instances.placement.instance import PlacementInstance, Task
-from wattsched.topology.arrays import FloatArray
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.verification.arithmetic import common_step
-from wattsched.verification.counting import Counted, counted, named
-from wattsched.verification.placement.checker import NodeState, fits_somewhere, waiting_w, worth
-from wattsched.verification.placement.hosting import Hostable, TooManyError, hostable
+from wattsched.verification.placement.checker import WHOLE, NodeState, fits_somewhere, waiting_w, worth
 from wattsched.verification.report import Proof, charges, reach_of
-from wattsched.verification.tree import Taken
+from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
+
+Free = tuple[int, int, tuple[int, ...]]
+"""Free CPU and memory, and free thousandths of each GPU in ascending order."""
+
+
+class TooManyError(ValueError):
+    """There is too much to list."""
+
+
+@dataclass(frozen=True)
+class Hostable:
+    """Sets of tasks that a node can host, with the least cost of each.
+
+    Attributes
+    ----------
+    tasks : int array, shape (n_sets, n_requests)
+        Tasks of each request; nothing at all is among them.
+    cost : float array, shape (n_sets,)
+        Least change of the objective on the node, waiting aside.
+    seen : int
+        States that were looked at.
+    step : Fraction
+        Number of which every change of the objective on the node is a whole multiple.
+    """
+
+    tasks: IntArray
+    cost: FloatArray
+    seen: int
+    step: Fraction
+
+
+def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
+    """List what a node can host.
+
+    Parameters
+    ----------
+    node : NodeState
+    wanted : sequence of (Task, int)
+        Of each request a task, and how many there are.
+    most : int
+        States to look at, at most; TooManyError beyond.
+    """
+    nothing = (node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus)))
+    sets: dict[tuple[int, ...], set[Free]] = {(): {nothing}}
+    seen = 1
+    for task, count in wanted:
+        longer: dict[tuple[int, ...], set[Free]] = {}
+        for hosted, states in sets.items():
+            longer[*hosted, 0] = states
+            for times in range(1, count + 1 if node.admits(task) else 1):
+                states = {left for state in states for left in _after(state, task)}
+                if not states:
+                    break
+                longer[*hosted, times] = states
+                seen += len(states)
+                if seen > most:
+                    told = "the nodes can host too many sets of tasks to prove a bound from prices"
+                    raise TooManyError(told)
+        sets = longer
+    power_w, fragments = node.power_w(), node.fragmentation_gpus()
+    costs: dict[tuple[int, tuple[int, ...]], float] = {}
+    for cpu_milli, _memory, gpus in {state for states in sets.values() for state in states}:
+        if (cpu_milli, gpus) not in costs:
+            after = replace(node, cpu_milli=cpu_milli, gpus=gpus)
+            added = after.power_w() - power_w, after.fragmentation_gpus() - fragments
+            costs[cpu_milli, gpus] = worth(node.instance, *added, 0.0)
+    least = [min(costs[cpu_milli, gpus] for cpu_milli, _, gpus in states) for states in sets.values()]
+    tasks = np.array(list(sets), dtype=np.int64).reshape(len(sets), len(wanted))
+    return Hostable(tasks, np.array(least), seen, common_step(set(costs.values())))
+
+
+def _after(state: Free, task: Task) -> Iterator[Free]:
+    """Yield the free resources after a task has come, for every way of placing it that makes a difference."""
+    cpu_milli, memory_mib, gpus = state
+    left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
+    if min(left) < 0:
+        return
+    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:
+        if free >= task.gpu_milli and gpus.count(free) >= task.gpus:
+            rest = list(gpus)
+            for _gpu in range(task.gpus):
+                rest.remove(free)
+            yield (*left, tuple(sorted([*rest, *[free - task.gpu_milli] * task.gpus])))
+
 
 MOST_STATES = 50_000
 """States of nodes to look at, at most."""
@@ -60,24 +145,42 @@ def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
     return Prover(instance)(prices)
 
 
-class Prover:
-    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
+class _Split(CountSplit):
+    """Counts nodes that take any task, or as many at least as `hosts` says of tasks like some.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-        As for `prove`.
+    Where there is a `task`, tasks like it. With `nodes` only these count.
     """
 
+    nodes: list[str] | None = None
+    hosts: dict[str, Annotated[int, Field(ge=1)]] | None = None
+    task: str | None = None
+
+    def unknown_in(self, instance: PlacementInstance) -> Iterator[str]:
+        """Yield a fault for every node and task that the instance does not have."""
+        yield from unknown("split", "node", self.nodes or (), {node.name for node in instance.nodes})
+        tasks = [*(self.hosts or ()), *([] if self.task is None else [self.task])]
+        yield from unknown("split", "task", tasks, {task.name for task in instance.tasks})
+
+
+_Owed = list[tuple[Counted[_Split], float]]
+"""Splits on which prices are, with their charges."""
+
+
+class Prover(CountingProver[_Split]):
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
+
+    split = _Split
+
     def __init__(self, instance: PlacementInstance):
-        self.instance = instance
+        super().__init__(instance)
         self._placeable = placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
         self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
         for task in placeable:
             self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
+        self._request = {task.name: _request(task) for task in instance.tasks}
         self._alike: dict[tuple[object, ...], list[Task]] = defaultdict(list)
         for task in placeable:
-            self._alike[_request(task)].append(task)
+            self._alike[self._request[task.name]].append(task)
         self._sets: dict[tuple[object, ...], Hostable] = {}
         self._kinds: list[tuple[object, ...]] = []
         self._too_many = ""
@@ -100,29 +203,16 @@ class Prover:
                 seen += self._sets[kind].seen
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            As `counting` reads them: splits count nodes that take any task, or as many at least as ``hosts``
-            says of tasks like some; or, where there is a ``task``, tasks like it. With ``nodes`` only these.
-
-        Raises
-        ------
-        ValueError
-            If a split is none.
-        """
-        counts = [_Count.of(row, self.instance) for row in counted(taken, ("nodes", "hosts", "task"))]
+        """Prove a bound as `prove` does, of the decisions on some sides of splits."""
+        counts = self.counted(taken)
         nodes = {f"node:{node.name}" for node in self.instance.nodes}
         tasks = {f"task:{task.name}" for task in self.instance.tasks}
-        inside = {count.split.row for count in counts if count.split.inside}
-        outside = {count.split.row for count in counts} - inside
+        inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
         charged, faults = charges(prices, nodes | inside, tasks, "min", outside)
         if faults or self._too_many:
             return Proof(faults or [self._too_many])
-        owed = [(count, charged[count.split.row]) for count in counts if count.split.row in charged]
-        parts = [-charge * count.split.limit for count, charge in owed]
+        owed = [(count, charged[count.row]) for count in counts if count.row in charged]
+        parts = [-charge * count.limit for count, charge in owed]
         placed = {name: -charged.get(f"task:{name}", 0.0) for name in self._waiting}
         parts += [min(placed[name], cost) for name, cost in self._waiting.items()]
         parts += self._of_nodes(charged, owed)
@@ -148,7 +238,7 @@ class Prover:
         """Number of which the cost of every decision is a whole multiple, if no placeable task waits."""
         return common_step(sets.step for sets in self._sets.values())
 
-    def _of_nodes(self, charged: Mapping[str, float], owed: list[tuple[_Count, float]]) -> Iterator[float]:
+    def _of_nodes(self, charged: Mapping[str, float], owed: _Owed) -> Iterator[float]:
         """Yield the terms that nodes add to the bound, with the charges of the counts."""
         # Of tasks with one request a node takes those whose prices are the highest.
         gains = []
@@ -157,67 +247,38 @@ class Prover:
             gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
         known: dict[tuple[object, ...], float] = {}
         for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
-            here = [(count, charge) for count, charge in owed if count.holds(node.name)]
-            key = (kind, *(count.split.row for count, _ in here))
+            here = [one for one in owed if (some := one[0].what.nodes) is None or node.name in some]
+            key = (kind, *(count.row for count, _ in here))
             if key not in known:
                 known[key] = self._least(self._sets[kind], gains, here)
             price = charged.get(f"node:{node.name}", 0.0)
             yield min(0.0, price + known[key])
             yield -price
 
-    def _least(self, sets: Hostable, gains: list[FloatArray], owed: list[tuple[_Count, float]]) -> float:
+    def _least(self, sets: Hostable, gains: list[FloatArray], owed: _Owed) -> float:
         """Least cost less prices of what a node can host."""
         cost = sets.cost.copy()
         for column, gain in enumerate(gains):
             cost -= gain[sets.tasks[:, column]]
         for count, charge in owed:
-            cost += charge * count.times(sets, list(self._alike))
+            cost += charge * self._times(count.what, sets)
         return float(cost.min())
 
+    def _times(self, split: _Split, sets: Hostable) -> FloatArray:
+        """Return the number of times that a split counts each set that a node can host, shape (n_sets,)."""
 
-@dataclass(frozen=True)
-class _Count:
-    """Quantity that a split counts; ``task`` is the request of its tasks, None where it counts nodes."""
+        def like(task: str) -> IntArray | int:
+            """Tasks of each set like one; a task that fits nowhere is on no node."""
+            request = self._request[task]
+            return sets.tasks[:, [*self._alike].index(request)] if request in self._alike else 0
 
-    split: Counted
-    nodes: frozenset[str] | None
-    hosts: Mapping[tuple[object, ...], int]
-    task: tuple[object, ...] | None
-
-    @classmethod
-    def of(cls, split: Counted, instance: PlacementInstance) -> _Count:
-        """Read a split; a ValueError says what is wrong with it."""
-        requests = {task.name: _request(task) for task in instance.tasks}
-        nodes = named(split.what, "nodes", {node.name for node in instance.nodes})
-        hosts, task = split.what.get("hosts"), split.what.get("task")
-        if task is not None and (not isinstance(task, str) or task not in requests):
-            raise ValueError(f"split.task: {task!r:.80} is not in the instance")
-        if hosts is not None and not isinstance(hosts, dict):
-            raise ValueError(f"split.hosts: must be an object of tasks and how many, not {hosts!r:.80}")
-        needed = {}
-        for name, many in (hosts or {}).items():
-            if name not in requests:
-                raise ValueError(f"split.hosts: {name!r:.80} is not in the instance")
-            if not isinstance(many, int) or isinstance(many, bool) or not 1 <= many <= len(requests):
-                raise ValueError(f"split.hosts: {many!r:.80} is no number of tasks like '{name}'")
-            needed[requests[name]] = many
-        within = None if nodes is None else frozenset(nodes)
-        return cls(split, within, needed, None if task is None else requests[task])
-
-    def holds(self, node: str) -> bool:
-        """True if the split counts on a node."""
-        return self.nodes is None or node in self.nodes
-
-    def times(self, sets: Hostable, requests: list[tuple[object, ...]]) -> FloatArray:
-        """Return the number of times that the split counts each set that a node can host, shape (n_sets,)."""
-        taken = sets.tasks.any(axis=1)
-        for request, many in self.hosts.items():
-            taken &= sets.tasks[:, requests.index(request)] >= many if request in requests else False
-        found = taken.astype(float)
-        if self.task is not None:
-            # A task that fits nowhere is on no node.
-            found *= sets.tasks[:, requests.index(self.task)] if self.task in requests else 0.0
-        return found
+        found = sets.tasks.any(axis=1).astype(float)
+        # Of tasks with one request the last count is the one that is meant.
+        for many, task in {
+            self._request[name]: (many, name) for name, many in (split.hosts or {}).items()
+        }.values():
+            found *= like(task) >= many
+        return found if split.task is None else found * like(split.task)
 
 
 def _request(task: Task) -> tuple[object, ...]:

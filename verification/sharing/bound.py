@@ -28,13 +28,13 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from wattsched.instances.errors import unknown
 from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance, UnitType
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray
-from wattsched.verification.counting import Counted, counted, named
 from wattsched.verification.report import ROUNDING, Proof, charges, reach_of
-from wattsched.verification.sharing.outcomes import Outcomes, Rates, SetOutcome
-from wattsched.verification.tree import Taken
+from wattsched.verification.sharing.checker import Outcomes, Rates, SetOutcome
+from wattsched.verification.tree import Counted, CountingProver, CountSplit, Taken
 
 SUM_ROUNDING = 1e-13
 """Largest excess of a sum of parts by rounding, relative to the sum of their magnitudes."""
@@ -54,18 +54,48 @@ def prove(instance: SharingInstance, prices: Mapping[str, object]) -> Proof:
     return Prover(instance)(prices)
 
 
-class Prover:
-    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
+class _Split(CountSplit):
+    """Counts units, of a `unit_type` where one is given, with a job of each of the `classes` at least.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-        As for `prove`.
+    Where there are `jobs`, how many of these run on such units.
     """
 
+    unit_type: str | None = None
+    classes: list[str] | None = None
+    jobs: list[str] | None = None
+
+    def unknown_in(self, instance: SharingInstance) -> Iterator[str]:
+        """Yield a fault for every unit type, class and job that the instance does not have."""
+        types = () if self.unit_type is None else (self.unit_type,)
+        for what, names, known in (
+            ("unit type", types, instance.unit_types),
+            ("class", self.classes or (), instance.classes),
+            ("job", self.jobs or (), instance.jobs),
+        ):
+            yield from unknown("split", what, names, {one.name for one in known})
+
+    def counts(self, one: _Set) -> bool:
+        """True if the split counts a set, or jobs in it."""
+        return self.unit_type in (None, one.unit.name) and Counter(self.classes or ()) <= Counter(one.classes)
+
+
+@dataclass(frozen=True)
+class _Owed:
+    """A split and its charge; ``jobs`` masks the jobs that it counts, shape (n_jobs,), None for units."""
+
+    split: _Split
+    charge: float
+    jobs: BoolArray | None
+
+
+class Prover(CountingProver[_Split]):
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
+
+    split = _Split
+
     def __init__(self, instance: SharingInstance):
-        self.instance, self.outcomes = instance, Outcomes(instance)
-        self.sense = OBJECTIVES[instance.objective]
+        super().__init__(instance)
+        self.outcomes, self.sense = Outcomes(instance), OBJECTIVES[instance.objective]
         self.limits = {unit.row: float(unit.count) for unit in instance.unit_types}
         self.limits |= {pool.row: float(pool.gpus) for pool in instance.pools}
         self.budgets = {name: limit for name, limit in instance.budgets if limit is not None}
@@ -77,23 +107,9 @@ class Prover:
         self._sets = {unit.name: list(_sets(unit, self._jobs, self.outcomes)) for unit in instance.unit_types}
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            As `counting` reads them: splits count units, of a ``unit_type`` where one is given, with a job of
-            each of the ``classes`` at least where these are given; or, where there are ``jobs``, how many of
-            these run on such units.
-
-        Raises
-        ------
-        ValueError
-            If a split is none.
-        """
-        counts = [_Count.of(row, self.instance) for row in counted(taken, ("unit_type", "classes", "jobs"))]
-        inside = {count.split.row for count in counts if count.split.inside}
-        outside = {count.split.row for count in counts} - inside
+        """Prove a bound as `prove` does, of the decisions on some sides of splits."""
+        counts = self.counted(taken)
+        inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
         rows, of_jobs = self.limits | self.budgets, {f"job:{job.name}" for job in self.instance.jobs}
         found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, outside)
         if faults:
@@ -102,9 +118,9 @@ class Prover:
             bound = math.inf if self.sense == "min" else -math.inf
             return Proof(bound=bound, excess=math.inf)
         charged = defaultdict(float, found)
-        rows |= {count.split.row: float(count.split.limit) for count in counts}
+        rows |= {count.row: float(count.limit) for count in counts}
         parts = [-charged[row] * limit for row, limit in rows.items()]
-        parts += self._parts(charged, [(count, charged[count.split.row]) for count in counts])
+        parts += self._parts(charged, [self._owed(count, charged) for count in counts if charged[count.row]])
         bound = math.fsum(parts) - SUM_ROUNDING * math.fsum(map(abs, parts))
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(charged[row] * ROUNDING * limit for row, limit in self.budgets.items())
@@ -112,7 +128,12 @@ class Prover:
         sign, reach = 1.0 if self.sense == "min" else -1.0, reach_of(bound, self._dearest)
         return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
 
-    def _parts(self, charged: Mapping[str, float], counts: list[tuple[_Count, float]]) -> Iterator[float]:
+    def _owed(self, count: Counted[_Split], charged: Mapping[str, float]) -> _Owed:
+        named = count.what.jobs
+        jobs = None if named is None else np.array([job.name in set(named) for job in self.instance.jobs])
+        return _Owed(count.what, charged[count.row], jobs)
+
+    def _parts(self, charged: Mapping[str, float], owed: list[_Owed]) -> Iterator[float]:
         """Yield the terms that jobs and units add to the bound, with the charges of the counts."""
         paid = _paid(self.instance, charged, self.outcomes.rates)
         # More of a job is less of a choice: what its row charges is what having decided it is worth.
@@ -123,17 +144,17 @@ class Prover:
             yield unit.count * unit.sleep_power_w * paid.watt
             of_unit = charged[unit.row]
             of_unit += 0.0 if unit.pool is None else charged[f"gpus:{unit.pool}"] * unit.gpus
-            reduced = (self._reduced(one, paid, gain, counts) for one in self._sets[unit.name])
+            reduced = (self._reduced(one, paid, gain, owed) for one in self._sets[unit.name])
             yield unit.count * min(0.0, of_unit + min(reduced, default=0.0))
 
-    def _reduced(self, one: _Set, paid: Rates, gain: FloatArray, counts: list[tuple[_Count, float]]) -> float:
+    def _reduced(self, one: _Set, paid: Rates, gain: FloatArray, owed: list[_Owed]) -> float:
         """Cost of a set with its best jobs, less their prices."""
         size, power_w = len(one.classes), one.outcome.power_w
         total = paid.watt * (power_w - one.unit.sleep_power_w)
-        for count, charge in counts:
-            if charge and count.counts(one):
-                total += charge if count.jobs is None else 0.0
-                gain = gain if count.jobs is None else gain - charge * count.jobs
+        for part in owed:
+            if part.split.counts(one):
+                total += part.charge if part.jobs is None else 0.0
+                gain = gain if part.jobs is None else gain - part.charge * part.jobs
         best: dict[str, float] = {}
         for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
             if name not in best:
@@ -182,30 +203,6 @@ class _Set:
     unit: UnitType
     classes: tuple[str, ...]
     outcome: SetOutcome
-
-
-@dataclass(frozen=True)
-class _Count:
-    """Quantity that a split counts; ``jobs`` masks the jobs, shape (n_jobs,), None where it counts units."""
-
-    split: Counted
-    unit_type: str | None
-    classes: Counter[str]
-    jobs: BoolArray | None
-
-    @classmethod
-    def of(cls, split: Counted, instance: SharingInstance) -> _Count:
-        unit_type = split.what.get("unit_type")
-        if unit_type is not None and unit_type not in [unit.name for unit in instance.unit_types]:
-            raise ValueError(f"split.unit_type: {unit_type!r:.80} is not in the instance")
-        classes = named(split.what, "classes", {each.name for each in instance.classes})
-        jobs = named(split.what, "jobs", {job.name for job in instance.jobs})
-        which = None if jobs is None else np.array([job.name in set(jobs) for job in instance.jobs])
-        return cls(split, unit_type, Counter(classes or ()), which)
-
-    def counts(self, one: _Set) -> bool:
-        """True if the split counts a set, or jobs in it."""
-        return self.unit_type in (None, one.unit.name) and self.classes <= Counter(one.classes)
 
 
 def _paid(instance: SharingInstance, charged: Mapping[str, float], rates: Rates) -> Rates:

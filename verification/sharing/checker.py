@@ -1,20 +1,183 @@
 """Checking a decision of `sharing` against its instance, from the file's numbers alone.
 
+Jobs of a set progress and draw as measured, or by the laws.
+
 Nothing is shared with formulations and solvers, nor with the arrays that they read.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from wattsched.instances.sharing.decision import SharingDecision
-from wattsched.instances.sharing.instance import OBJECTIVES, Job, SharingInstance
-from wattsched.instances.units import J_PER_KWH
+from wattsched.instances.sharing.instance import (
+    OBJECTIVES,
+    Alone,
+    Job,
+    MeasuredSet,
+    SharingInstance,
+    UnitType,
+)
+from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.verification.report import ROUNDING, Report, budget_faults, exceeds, pairing_faults
-from wattsched.verification.sharing.outcomes import Outcomes, SetOutcome
+
+
+@dataclass(frozen=True)
+class SetOutcome:
+    """Speed of the jobs of one set, and power, utilisation and memory of their unit.
+
+    Attributes
+    ----------
+    epoch_s : list of float
+        Seconds per epoch of each job, in their order.
+    power_w, utilisation_pct, memory_pct : float
+        Of the unit.
+    refused : str
+        Reason why no such set may be formed; empty when it may.
+    """
+
+    epoch_s: list[float]
+    power_w: float
+    utilisation_pct: float
+    memory_pct: float
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates that an objective charges for a watt, a joule of jobs, and a second per epoch of each job.
+
+    `throughput` charges none of them: it is the sum of the jobs' throughputs.
+    """
+
+    watt: float = 0.0
+    joule: float = 0.0
+    epoch_s: float = 0.0
+
+    @classmethod
+    def of(cls, instance: SharingInstance) -> Rates:
+        """Rates of the instance's objective."""
+        alpha, epoch_s = instance.alpha, 1.0 / S_PER_H / max(1, len(instance.jobs))
+        match instance.objective:
+            case "power":
+                return cls(watt=1.0)
+            case "energy":
+                return cls(joule=1.0 / J_PER_KWH)
+            case "eaco":
+                return cls(joule=alpha / J_PER_KWH, epoch_s=(1 - alpha) * epoch_s)
+        return cls()
+
+
+class Outcomes:
+    """Looks outcomes of sets up, or has the laws say them."""
+
+    def __init__(self, instance: SharingInstance):
+        self.instance = instance
+        self.rates = Rates.of(instance)
+        self.types = {unit_type.name: unit_type for unit_type in instance.unit_types}
+        self.alone = {job_class.name: job_class.alone for job_class in instance.classes}
+        self._measured = {(m.unit_type, tuple(sorted(m.classes))): m for m in instance.sets}
+        self._misfits = [(m.unit_type, Counter(m.classes)) for m in instance.sets if not m.fits]
+        self._known: dict[tuple[str, tuple[str, ...]], SetOutcome] = {}
+
+    def of(self, unit_type: str, classes: tuple[str, ...]) -> SetOutcome:
+        """Outcome of jobs of these classes on one unit, every class of which can run there."""
+        if (unit_type, classes) not in self._known:
+            self._known[unit_type, classes] = self._find(unit_type, classes)
+        return self._known[unit_type, classes]
+
+    def best_epoch_s(self, job_class: str) -> float:
+        """Seconds per epoch of a class that has the fastest unit to itself."""
+        return min(alone.epoch_s for alone in self.alone[job_class].values())
+
+    def why_not_wait(self, job: Job) -> Iterator[str]:
+        """Reasons why a job may not wait."""
+        if not job.can_wait:
+            yield f"job '{job.name}' waits and may not"
+        if job.deadline_s is None:
+            return
+        epoch_s = min((alone.epoch_s for _, alone, _ in self._admitted(job)), default=math.inf)
+        end_s = self.instance.round_s + job.remaining_epochs * epoch_s
+        if exceeds(end_s, job.deadline_s, ROUNDING):
+            told = f"waits and then completes after {end_s:.9g} s at best"
+            yield f"job '{job.name}' {told}, its deadline is {job.deadline_s:.9g} s"
+
+    def waiting_cost(self, job: Job) -> float:
+        """Cost of a job that waits: the penalty times the most that it could cost alone on any unit."""
+        costs = (
+            self.rates.watt * max(0.0, outcome.power_w - unit.sleep_power_w)
+            + self.rates.joule * outcome.power_w * job.remaining_epochs * alone.epoch_s
+            + self.rates.epoch_s * alone.epoch_s
+            for unit, alone, outcome in self._admitted(job)
+        )
+        return self.instance.waiting_penalty * max(costs, default=0.0)
+
+    def _admitted(self, job: Job) -> Iterator[tuple[UnitType, Alone, SetOutcome]]:
+        """Types of units that admit a job alone, what was measured of it there, and what follows."""
+        for name, alone in self.alone[job.job_class].items():
+            outcome = self.of(name, (job.job_class,))
+            if not outcome.refused:
+                yield self.types[name], alone, outcome
+
+    def _find(self, unit_type: str, classes: tuple[str, ...]) -> SetOutcome:
+        unit = self.types[unit_type]
+        alone = [self.alone[name][unit_type] for name in classes]
+        load_pct = fsum(a.utilisation_pct for a in alone)
+        memory_pct = fsum(a.memory_pct for a in alone)
+        measured = self._measured.get((unit_type, tuple(sorted(classes))))
+        if len(classes) == 1:
+            first = alone[0]
+            power_w = _law_w(unit, load_pct) if first.power_w is None else first.power_w
+            outcome = SetOutcome([first.epoch_s], power_w, load_pct, memory_pct)
+        elif measured is not None and measured.fits:
+            outcome = _as_measured(unit, measured, classes, alone)
+        else:
+            law, load = self.instance.slowdown, load_pct / 100
+            slowdown = max(load, 1 + (len(classes) - 1) * (law.per_job + law.per_load * load**law.exponent))
+            epochs = [a.epoch_s * slowdown for a in alone]
+            outcome = SetOutcome(epochs, _law_w(unit, load_pct), min(load_pct, 100.0), memory_pct)
+        return replace(outcome, refused=self._why_refused(unit_type, classes, measured, outcome))
+
+    def _why_refused(
+        self, unit_type: str, classes: tuple[str, ...], measured: MeasuredSet | None, outcome: SetOutcome
+    ) -> str:
+        limits, counts = self.instance.limits, Counter(classes)
+        if len(classes) > limits.jobs_per_set:
+            return f"has {len(classes)} jobs, limits.jobs_per_set is {limits.jobs_per_set}"
+        if len(classes) > 1 and measured is None and self.instance.unmeasured == "refuse":
+            return f"was not measured: {', '.join(sorted(classes))}"
+        for name, misfit in self._misfits:
+            if name == unit_type and misfit <= counts:
+                return f"was measured not to fit: {', '.join(sorted(misfit.elements()))}"
+        if exceeds(used := outcome.utilisation_pct, limits.utilisation_pct, ROUNDING):
+            return f"has a utilisation of {used:.9g} %, limits.utilisation_pct is {limits.utilisation_pct:g}"
+        if exceeds(used := outcome.memory_pct, limits.memory_pct, ROUNDING):
+            return f"needs {used:.9g} % of the memory, limits.memory_pct is {limits.memory_pct:g}"
+        return ""
+
+
+def _as_measured(
+    unit: UnitType, measured: MeasuredSet, classes: tuple[str, ...], alone: list[Alone]
+) -> SetOutcome:
+    slowdown = dict(zip(measured.classes, measured.slowdown, strict=True))
+    utilisation_pct, memory_pct = measured.utilisation_pct, measured.memory_pct
+    if utilisation_pct is None:
+        utilisation_pct = min(fsum(a.utilisation_pct for a in alone), 100.0)
+    return SetOutcome(
+        [a.epoch_s * slowdown[name] for a, name in zip(alone, classes, strict=True)],
+        _law_w(unit, utilisation_pct) if measured.power_w is None else measured.power_w,
+        utilisation_pct,
+        fsum(a.memory_pct for a in alone) if memory_pct is None else memory_pct,
+    )
+
+
+def _law_w(unit: UnitType, utilisation_pct: float) -> float:
+    rise: float = min(utilisation_pct / 100, 1.0) ** unit.power_exponent
+    return unit.idle_power_w + (unit.full_power_w - unit.idle_power_w) * rise
 
 
 @dataclass(frozen=True)

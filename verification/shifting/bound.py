@@ -18,17 +18,16 @@ import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
-from wattsched.verification.shifting.least_cost import LeastCost
-from wattsched.verification.shifting.listing import Listing, schedules_up_to
-from wattsched.verification.shifting.outcomes import (
+from wattsched.verification.shifting.checker import (
     BUDGETS,
     CRITERIA,
     after_horizon,
     per_joule,
     standing_of,
 )
-from wattsched.verification.shifting.priced import PricedJob, PricedOptions
-from wattsched.verification.shifting.splits import Allowed, allowed_by, listing_of
+from wattsched.verification.shifting.least_cost import LeastCost, Listing, schedules_up_to
+from wattsched.verification.shifting.priced import Allowed, PricedJob, PricedOptions, allowed_by, listing_of
+from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
 CELLS = 2.5e8
@@ -56,14 +55,8 @@ def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
     return Prover(instance)(prices)
 
 
-class Prover:
-    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
-
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        As for `prove`.
-    """
+class Prover(ProverOfSplits):
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
 
     def __init__(self, instance: ShiftingInstance):
         self.instance, self.standing = instance, standing_of(instance)
@@ -84,18 +77,7 @@ class Prover:
         return CRITERIA.get(self.instance.objective) in {"completion_s", *self.standing}
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            As `splits.allowed_by` takes them.
-
-        Raises
-        ------
-        ValueError
-            If a split is none.
-        """
+        """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
         if not self._has_objective:
             told = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
             return Proof([f"certificate: {told}"])

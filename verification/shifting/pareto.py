@@ -9,7 +9,7 @@ from typing import Any
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.verification.claims import WITHOUT_DECISION
 from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.outcomes import BUDGETS, CRITERIA
+from wattsched.verification.shifting.checker import BUDGETS, CRITERIA
 from wattsched.verification.verdict import Rules, Verdict, check_result
 
 TOTALS = {name: BUDGETS[row] for name, row in CRITERIA.items()}

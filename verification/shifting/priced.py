@@ -1,18 +1,147 @@
-"""A job and what its schedules are charged at prices, as far as splits of a certificate tree allow them."""
+"""A job and what its schedules are charged at prices, as far as splits of a certificate tree allow them.
+
+A split is of one job. Either ``ends_by_s``, seconds from the beginning of the horizon: inside it ends by
+then, outside later. Or ``slot`` and ``rows``, numbers of rows of its table: inside it runs in that slot as
+one of these, outside as another or not at all. Or a split is of all jobs: inside, each costs at ``prices`` at
+most its least cost and ``within``, and outside some job costs more.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.fields import Strict
 from wattsched.verification.report import ROUNDING
-from wattsched.verification.shifting.outcomes import after_horizon, fitting_rows
-from wattsched.verification.shifting.splits import Allowed
+from wattsched.verification.shifting.checker import after_horizon, fitting_rows
+from wattsched.verification.tree import Taken, read_split
+
+
+@dataclass
+class Allowed:
+    """Rows, pauses and ends that splits leave to a job.
+
+    Ends that are a rounding away from a limit are on both sides of it: nothing is lost between the two.
+
+    Attributes
+    ----------
+    runs : bool array, shape (slots, n_rows)
+        By slot and row of the job's table.
+    idle : bool array, shape (slots,)
+        True where it may run nothing in a slot.
+    after_s, by_s : float
+        It ends later than the one, or counts as if it did, and by the other.
+    first_end : int
+        Slot that it must not end before.
+    """
+
+    runs: BoolArray
+    idle: BoolArray
+    after_s: float = -math.inf
+    by_s: float = math.inf
+    first_end: int = 0
+
+    @classmethod
+    def everything(cls, instance: ShiftingInstance, job: ShiftingJob) -> Allowed:
+        """All that the instance allows."""
+        rows = len(instance.table_of(job).gpus)
+        return cls(np.ones((instance.slots, rows), dtype=bool), np.ones(instance.slots, dtype=bool))
+
+    def end(self, by_s: float, inside: bool) -> None:
+        """Keep schedules that end by some second, or those that do not."""
+        if inside:
+            self.by_s = min(self.by_s, by_s * (1 + ROUNDING))
+        else:
+            self.after_s = max(self.after_s, by_s * (1 - ROUNDING))
+
+    def run(self, slot: int, rows: Sequence[int], inside: bool) -> None:
+        """Keep schedules that run as some rows in a slot, or those that do not."""
+        named = np.zeros(self.runs.shape[1], dtype=bool)
+        named[rows] = True
+        self.runs[slot] &= named if inside else ~named
+        if inside:
+            self.idle[slot] = False
+            self.first_end = max(self.first_end, slot)
+
+
+class EndSplit(Strict):
+    """A split of a job by when it ends."""
+
+    job: str
+    ends_by_s: Annotated[float, Field(allow_inf_nan=False)]
+
+
+class RunSplit(Strict):
+    """A split of a job by the rows of its table that it may run in a slot."""
+
+    job: str
+    slot: Annotated[int, Field(ge=0)]
+    rows: list[Annotated[int, Field(ge=0)]]
+
+
+class ListSplit(Strict):
+    """A split of all jobs by the schedules that cost little at prices."""
+
+    prices: dict[str, Any]
+    within: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, Allowed]:
+    """Return what splits leave to the jobs that were split, by name; a ValueError says what one lacks."""
+    jobs = {job.name: job for job in instance.jobs} if taken else {}
+    found: dict[str, Allowed] = {}
+    for split, inside, _ in taken:
+        if lists(split):
+            continue
+        known = read_split(EndSplit if "ends_by_s" in split else RunSplit, split)
+        if (job := jobs.get(known.job)) is None:
+            raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
+        if known.job not in found:
+            found[known.job] = Allowed.everything(instance, job)
+        if isinstance(known, EndSplit):
+            found[known.job].end(known.ends_by_s, inside)
+            continue
+        if known.slot >= instance.slots:
+            raise ValueError(f"split.slot: {known.slot} is not one of the {instance.slots} slots")
+        if max(known.rows, default=-1) >= len(instance.table_of(job).gpus):
+            raise ValueError(f"split.rows: {max(known.rows)} is no row of the table of job '{job.name}'")
+        found[known.job].run(known.slot, known.rows, inside)
+    return found
+
+
+def is_on_side(
+    split: Mapping[str, Any], inside: bool, end_s: FloatArray, rows_in: Callable[[int], IntArray]
+) -> BoolArray:
+    """Return the mask of the schedules of a split's job that are on a side of it.
+
+    Parameters
+    ----------
+    end_s : float array, shape (n,)
+    rows_in : callable
+        Slot to the rows of the job's table that they run there, -1 for none, shape (n,).
+    """
+    if "ends_by_s" in split:
+        by_s = split["ends_by_s"]
+        return np.asarray(end_s <= by_s * (1 + ROUNDING) if inside else end_s >= by_s * (1 - ROUNDING))
+    return np.asarray(np.isin(rows_in(split["slot"]), split["rows"]) == inside)
+
+
+def lists(split: Mapping[str, Any]) -> bool:
+    """True if a split lists schedules by their costs; a ValueError where it does so wrongly."""
+    return "within" in split and bool(read_split(ListSplit, split))
+
+
+def listing_of(taken: Sequence[Taken]) -> int | None:
+    """Number of the last split that lists schedules."""
+    return next((i for i in range(len(taken) - 1, -1, -1) if lists(taken[i].split)), None)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from wattsched.verification.report import CLAIM_TOLERANCE, TOLERANCE, Proof, cha
 from wattsched.verification.sizing.least_cost import (
     LeastCosts,
     NoOptionError,
-    RowPrices,
     in_range,
     least_costs,
     reach_of,
@@ -37,25 +36,20 @@ from wattsched.verification.sizing.least_cost import (
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES, total
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.pools import (
-    Pool,
-    entirely_free,
-    free_on_nodes,
-    places_of,
-)
-from wattsched.verification.sizing.rows import Row, prices_of, rows_of
-from wattsched.verification.sizing.sleepers import (
-    Key,
-    Sleeping,
-    States,
+from wattsched.verification.sizing.pools import Pool
+from wattsched.verification.sizing.rows import (
+    Row,
+    RowPrices,
+    awake_on_nodes,
     cost_of,
     counted_s,
     part_sizes,
-    sleepers,
-    sleeping_of,
-    states,
+    prices_of,
+    rows_of,
+    sleeping_in,
 )
-from wattsched.verification.sizing.splits import Allowed, Splits
+from wattsched.verification.sizing.splits import Allowed, Splits, States, states
+from wattsched.verification.tree import Prover as ProverOfSplits
 from wattsched.verification.tree import Taken
 
 EXACT_OPTIONS = 10_000
@@ -78,14 +72,8 @@ def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
     return Prover(instance)(prices)
 
 
-class Prover:
-    """Proves bounds on an instance's objective, also of the decisions on some sides of splits.
-
-    Parameters
-    ----------
-    instance : Instance
-        As for `prove`.
-    """
+class Prover(ProverOfSplits):
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
 
     def __init__(self, instance: Instance):
         self.instance, self.configurations, _ = decided(instance)
@@ -95,20 +83,7 @@ class Prover:
         self.splits = Splits(self.configurations)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does.
-
-        Parameters
-        ----------
-        taken : sequence of Taken
-            Splits have ``job``, its name, and ``options``, some of what it may do: ``"wait"``, or pool, GPU
-            count, batch size, frequency and power limit, or the first of these for all that begin so; of a
-            set its pool and its name.
-
-        Raises
-        ------
-        ValueError
-            If a split is none.
-        """
+        """Prove a bound as `prove` does, of the decisions on some sides of splits (`splits`)."""
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
         demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
         charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)
@@ -169,10 +144,8 @@ class Prover:
         return most, of_node
 
     @cached_property
-    def _free_on_nodes(self) -> dict[str, dict[int, int]]:
-        """Number of nodes of each pool, awake whatever is decided, by their count of free GPUs."""
-        pools, places = self.configurations.pools, places_of(self.instance.cluster)
-        return free_on_nodes(self.instance, pools, sleepers(self.instance, places))
+    def _free_on_nodes(self) -> Mapping[str, Mapping[int, int]]:
+        return awake_on_nodes(self.instance)
 
     def _least_of_nodes(
         self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States
@@ -317,9 +290,3 @@ def _no_less_for_more(pools: dict[str, Pool], charged: Mapping[str, float]) -> M
             most = accumulate((charged.get(size, 0.0) for size in sizes), max)
             found |= {size: charge for size, charge in zip(sizes, most, strict=True) if charge}
     return found
-
-
-def sleeping_in(instance: Instance, pools: dict[str, Pool]) -> dict[Key, Sleeping]:
-    """Nodes that sleep, all of whose GPUs are free, by pool and watts."""
-    asleep = sleepers(instance, places_of(instance.cluster))
-    return sleeping_of(instance, pools, entirely_free(instance, pools, asleep) if asleep.any() else {})

@@ -38,8 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.verification.arithmetic import DOUBLES, Numbers
-from wattsched.verification.sizing.grouping import alike
+from wattsched.verification.arithmetic import DOUBLES, MOST_COMPARED, Numbers, alike, skyline
 from wattsched.verification.sizing.objectives import (
     ENERGY,
     SHORTEST_HOLD_S,
@@ -50,7 +49,6 @@ from wattsched.verification.sizing.objectives import (
     per_joule,
 )
 from wattsched.verification.sizing.options import Options
-from wattsched.verification.sizing.skyline import MOST_COMPARED, skyline
 
 SEVERAL = 16
 """Jobs of a kind that are worth looking at together."""

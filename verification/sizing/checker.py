@@ -17,14 +17,13 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.report import TOLERANCE, Report, budget_faults, exceeds, pairing_faults
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
-from wattsched.verification.sizing.gpus import gpu_faults
+from wattsched.verification.sizing.gpus import UNKNOWN, Assigned, gpu_faults
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.sizing.left_out import faults as left_out_faults
 from wattsched.verification.sizing.objectives import ENERGY, OBJECTIVES, goodput_in_all, objective_of, total
 from wattsched.verification.sizing.outcomes import UNSAID, WAITS, Outcomes, outcomes_of, set_faults
 from wattsched.verification.sizing.pools import Places, Pool, block_of, places_of
-from wattsched.verification.sizing.sleepers import awake_w, of_pools, sleepers
+from wattsched.verification.sizing.rows import awake_w, sleepers
 from wattsched.verification.sizing.tenants import drawn_j
 from wattsched.verification.sizing.tenants import faults as quota_faults
 
@@ -60,13 +59,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     instance, configurations = of.instance, of.configurations
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
-    every = whole.by_column().place if of.left_out else numbers
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
     kept = np.append(jobs.fixed, False)[assigned.job]
     waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
     faults = list(left_out_faults(of, decision))
-    if of.left_out or not _each_once(len(jobs), assigned.job, waits):
-        faults += pairing_faults(every, assigned.names, decision.waiting)
+    faults += pairing_faults(whole.by_column().place, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(len(jobs), assigned.job, waits)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
@@ -74,7 +71,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
     asleep = sleeping & ~_used(assigned, places, kept) if sleeping.any() else sleeping
-    drawn = _Drawn(instance, pools, outcomes, of_pools(places, asleep), of_pools(places, sleeping & ~asleep))
+    drawn = _Drawn(instance, pools, outcomes, places.by_pool(asleep), places.by_pool(sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
         "gpus_used": int(assigned.gpus[assigned.users].sum()),
@@ -103,8 +100,7 @@ def check(instance: Instance, decision: Decision) -> Report:
 
 def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
     """Nodes that the decision uses GPUs of, or has blocks on; jobs that keep their GPUs have these alone."""
-    node = np.repeat(np.arange(len(places.size)), places.size)
-    used = np.zeros(len(places.size), dtype=bool)
+    node, used = places.on_node, np.zeros(len(places.size), dtype=bool)
     used[node[assigned.number[assigned.number != UNKNOWN]]] = True
     for a in np.flatnonzero((block_of(assigned.gpus) != assigned.gpus) & ~kept).tolist():
         numbers = assigned.number[assigned.start[a] : assigned.start[a + 1]]
@@ -137,12 +133,6 @@ def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
     return list(quota_faults(instance, tenants, used))
 
 
-def _each_once(n: int, running: IntArray, waiting: IntArray) -> bool:
-    """True if each of n jobs runs or waits, once, and nobody else."""
-    named = np.append(running, waiting)
-    return len(named) == n and bool((np.bincount(named - UNKNOWN, minlength=n + 1)[1:] == 1).all())
-
-
 def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
     """Return the first statement on each of n jobs: the number of an assignment, `WAITS` or `UNSAID`."""
     said = np.full(n + 1, UNSAID)  # the last is of those that are not known
@@ -159,9 +149,8 @@ class _Drawn:
 
     Attributes
     ----------
-    standing_w, power_w : dict of str to float
-        Draw of each pool without its jobs, which is that of GPUs that no job uses and of servers; and with
-        them.
+    idle_w, power_w : dict of str to float
+        Draw of each pool if no job runs, and with the jobs.
     woken_w : float
         Draw of the nodes, without jobs, that would sleep if no job were there.
     """
@@ -183,7 +172,7 @@ class _Drawn:
         leading = np.where(outcomes.leads[runs], self._gpus, 0)
         order = np.argsort(self._pool, kind="stable")
         ends = np.searchsorted(self._pool, np.arange(len(pools) + 1), sorter=order).tolist()
-        self.standing_w, self.power_w = {}, {}
+        self.idle_w, self.power_w = {}, {}
         self.woken_w = total(
             watts
             for pool, nodes in zip(pools.values(), woken, strict=True)
@@ -195,9 +184,9 @@ class _Drawn:
         ):
             here = order[start:end]
             servers_w = pool.servers_w - total(base_w[down].tolist()) if len(down) else pool.servers_w
-            idle = pool.available - pool.gpus_per_node * len(down) - int(leading[here].sum())
-            self.standing_w[name] = idle * idle_w + servers_w
-            self.power_w[name] = total([self.standing_w[name], *self._busy_w[here].tolist()])
+            idle, busy = pool.available - pool.gpus_per_node * len(down), int(leading[here].sum())
+            self.idle_w[name] = idle * idle_w + servers_w
+            self.power_w[name] = total([(idle - busy) * idle_w + servers_w, *self._busy_w[here].tolist()])
 
     def woken_j(self) -> float:
         """Energy of the nodes that jobs keep awake, without that of jobs, in the scope of the budgets."""
@@ -219,18 +208,8 @@ class _Drawn:
 
     def energy_j(self) -> float:
         """Energy in the scope of the budgets."""
-        outcomes, round_s = self._outcomes, self._instance.round_s
-        runs = outcomes.runs
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self._instance.budgets.scope == "completion":
-                later_j = outcomes.configurations.least_energy_j(outcomes.jobs[~runs])
-                return total([*(self._busy_w * outcomes.completion_s[runs]).tolist(), *later_j.tolist()])
-            busy_s = np.minimum(outcomes.completion_s[runs], round_s)
-            # A job that completes early leaves its GPUs, or its part of a set's, idle for the rest.
-            early = np.flatnonzero(busy_s < round_s)
-            idle_w = self._idle_w[self._pool[early]] * (self._gpus[early] / outcomes.members[runs][early])
-            used_j = self._busy_w * busy_s, idle_w * (round_s - busy_s[early])
-        return total([watts * round_s for watts in self.standing_w.values()] + np.append(*used_j).tolist())
+        idle_w = self.idle_w.values() if self._instance.budgets.scope == "round" else ()
+        return total([*self.by_job_j().tolist(), *(watts * self._instance.round_s for watts in idle_w)])
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from wattsched.instances.sizing.job import Job
 from wattsched.instances.sizing.job_columns import JobColumns, ModelKind
 from wattsched.instances.sizing.option_rows import rows_of_kinds
 from wattsched.perfmodels.profile import Profile, find
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows, Table
 from wattsched.topology.cluster import GpuType
 from wattsched.topology.column import NONE
 from wattsched.topology.remembered import Last
+from wattsched.verification.arithmetic import alike
 from wattsched.verification.report import ROUNDING, TOLERANCE
-from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.pools import Pool, block_of
 from wattsched.verification.sizing.tenants import alone, alone_j, drawn_j, metered, weights
 
@@ -52,7 +52,7 @@ class Configuration(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Configurations:
+class Configurations(Table):
     """Configurations of the kinds of jobs outside of sets, in arrays of shape (n,).
 
     They depend on no job's work, deadline or current placement.
@@ -84,19 +84,11 @@ class Configurations:
         """Return the number of configurations."""
         return len(self.kind)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Configurations]) -> Configurations:
-        """Configurations of all parts, kind by kind, of each in the order of the parts."""
-        every = parts[0]
-        if len(parts) > 1:
-            every = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
-        if (every.kind[1:] >= every.kind[:-1]).all():
-            return every
-        return every.take(np.argsort(every.kind, kind="stable"))
-
-    def take(self, which: IntArray | BoolArray | slice) -> Configurations:
-        """Some of them."""
-        return Configurations(*(getattr(self, name)[which] for name in _COLUMNS))
+    def in_order(self) -> Configurations:
+        """The same kind by kind."""
+        if (self.kind[1:] >= self.kind[:-1]).all():
+            return self
+        return self.take(np.argsort(self.kind, kind="stable"))
 
     @property
     def told(self) -> list[IntArray | FloatArray]:
@@ -129,7 +121,6 @@ class Configurations:
         ]
 
 
-_COLUMNS = tuple(one.name for one in fields(Configurations))
 _LAST = Last[tuple[Configurations, IntArray, dict[int, str]]]()
 
 
@@ -168,7 +159,7 @@ class JobConfigurations:
 
     def _found(self) -> tuple[Configurations, IntArray, dict[int, str]]:
         """Return the configurations of the kinds: `every`, `start` and `unknown`."""
-        every = Configurations.joined([*self._from_tables(), *self._from_models()])
+        every = Configurations.joined([*self._from_tables(), *self._from_models()]).in_order()
         may_run = self._may_run(every)
         every = every if may_run.all() else every.take(may_run)
         return every, np.searchsorted(every.kind, np.arange(len(self._first) + 1)), self.unknown
@@ -176,7 +167,7 @@ class JobConfigurations:
     def of(self, j: int) -> list[Configuration]:
         """Return the configurations that job number `j` may run as alone."""
         kind = int(self.kind[j])
-        return self.every.take(slice(*self.start[kind : kind + 2].tolist())).listed(list(self.pools))
+        return self.every.take(np.arange(*self.start[kind : kind + 2])).listed(list(self.pools))
 
     def in_sets(self, job: str) -> list[Configuration]:
         """Return the configurations that the job of that name may run as in sets."""

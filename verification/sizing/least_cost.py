@@ -1,8 +1,19 @@
-"""Least cost of every job at given prices, over all options at once, in either arithmetic."""
+r"""Least cost of every job at given prices, over all options at once, in either arithmetic.
+
+Of bottleneck objectives prices prove a threshold, the surrogate bound. Let every job take an option that is
+worth :math:`t` or better. At prices :math:`\lambda \ge 0` the rows allow charges of :math:`\lambda U`
+together, so if even the least charges sum to more,
+
+.. math:: \sum_j \min_{o \in O_j:\ c_{jo} \le t} \sum_r \lambda_r a_{r,jo} > \sum_r \lambda_r U^r ,
+
+some job is worse than :math:`t` in every decision. The least :math:`t` for which this does not hold bounds
+the objective; multiples of the prices prove the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -11,16 +22,65 @@ import numpy as np
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.by_kind import by_kind_of
-from wattsched.verification.sizing.job_rows import LARGEST, SMALLEST, Use
+from wattsched.verification.sizing.job_rows import LARGEST, SMALLEST
 from wattsched.verification.sizing.options import Listed, Options, Worth
+from wattsched.verification.sizing.rows import RowPrices
 from wattsched.verification.sizing.splits import Allowed
-from wattsched.verification.sizing.surrogate import Reach
 
-CHUNK = 1 << 18
-"""Options that are looked at together: their arrays stay in the processor's cache."""
 
-RowPrices = Mapping[Use, Fraction]
-"""Price of each use, in units of the cost that is minimised; only those of shares can be negative."""
+class Reach(NamedTuple):
+    """Values of the options of some jobs, and the charges that they pay, job by job.
+
+    Attributes
+    ----------
+    start : int array, shape (n_jobs,)
+        Index of each job's first option.
+    low, high : arrays, shape (n_options,)
+        Ends of the options' values, infinite for options that are late: by the checker's tolerance in `low`,
+        by any arithmetic in `high`.
+    charge : array, shape (n_options,)
+        Not above the charge of each option.
+    """
+
+    start: IntArray
+    low: Numbers
+    high: Numbers
+    charge: Numbers
+
+    @classmethod
+    def joined(cls, parts: Iterable[Reach]) -> Reach:
+        """Reach of the jobs of all parts."""
+        starts, *values = zip(*parts, strict=True)
+        sizes = np.cumsum([0, *(len(low) for low in values[0])])
+        moved = [start + size for start, size in zip(starts, sizes, strict=False)]
+        return cls(np.concatenate(moved), *map(np.concatenate, values))
+
+    def surely(self) -> Numbers:
+        """Values of the options that are surely in time; of jobs that have none, of the others."""
+        none = np.minimum.reduceat(self.high, self.start) == np.inf
+        return np.where(np.repeat(none, np.diff([*self.start, len(self.low)])), self.low, self.high)
+
+    def threshold(self, values: Numbers, capacity: Fraction, arithmetic: Arithmetic) -> Fraction:
+        """Least value up to which options can pay no more than a capacity; the worst one if there is none.
+
+        Parameters
+        ----------
+        values : array, shape (n_options,)
+            `low` or `high`.
+        """
+
+        def pays_no_more(threshold: object) -> bool:
+            least = np.minimum.reduceat(np.where(values <= threshold, self.charge, np.inf), self.start)
+            return bool(np.all(least < np.inf)) and arithmetic.sum_below(least) <= capacity
+
+        levels = np.unique(values[values < np.inf])
+        place = bisect_left(levels, True, key=pays_no_more)
+        return Fraction(levels[min(place, len(levels) - 1)])
+
+    def none_fits(self, capacity: Fraction, arithmetic: Arithmetic) -> bool:
+        """True if the options that pay least pay more than a capacity: there is no decision then."""
+        least = np.minimum.reduceat(np.where(self.low < np.inf, self.charge, np.inf), self.start)
+        return bool(np.any(least == np.inf)) or arithmetic.sum_below(least) > capacity
 
 
 class NoOptionError(ValueError):
@@ -55,7 +115,6 @@ def least_costs(
     prices: RowPrices,
     allowed: Allowed | None = None,
     near: Options | None = None,
-    chunk: int = CHUNK,
 ) -> LeastCosts:
     """Sum over the jobs of their cheapest options at these prices.
 
@@ -79,28 +138,28 @@ def least_costs(
         nothing = Fraction(0)
         return LeastCosts(Enclosure(nothing, nothing), nothing, nothing, nothing)
     left = allowed or {}
-    found, size = _least_of_all(options, prices, left, near, chunk)
+    found, size = _least_of_all(options, prices, left, near)
     low, high, late = found
     _require_options(low)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
-        options.uncharged = _uncharged(options if near is None else near, chunk)
+        options.uncharged = _uncharged(options if near is None else near)
     known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
     return LeastCosts(total, known, *options.uncharged)
 
 
-def _uncharged(options: Options, chunk: int) -> tuple[Fraction, Fraction]:
+def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
     """Return `dearest` and `worth` of `LeastCosts`, which depend neither on prices nor on splits."""
-    dearest = _dearest_of_all(options, chunk)
-    (least, *_), _ = _least_of_all(options, {}, {}, None, chunk)
+    dearest = _dearest_of_all(options)
+    (least, *_), _ = _least_of_all(options, {}, {}, None)
     worth = np.maximum(np.abs(dearest), np.abs(_finite(least, dearest)))
     below = options.arithmetic.sum_below
     return -below(-dearest), -below(-worth)
 
 
 def _least_of_all(
-    options: Options, prices: RowPrices, left: Allowed, near: Options | None, chunk: int
+    options: Options, prices: RowPrices, left: Allowed, near: Options | None
 ) -> tuple[Numbers, Numbers]:
     """Ends of every job's least costs, shape (3, n_jobs), and the sizes in rational numbers."""
     exact = options.arithmetic.exact
@@ -109,13 +168,13 @@ def _least_of_all(
         if near is not None:
             found[:] = _least(_perhaps_cheapest(options, near, prices, left), options, prices)
         else:
-            for listed in options.parts(chunk):
+            for listed in options.parts():
                 found[:, listed.jobs] = _least(_left(listed, left), options, prices)
         return found[:3], found[3]
     together, alone = _divided(options, left)
     if len(together):
         found[:, together] = least_by_kind(options, prices, together)
-    for listed in options.parts(chunk, alone):
+    for listed in options.parts(alone):
         found[:, listed.jobs] = _least(_left(listed, left), options, prices)
     return found, np.zeros(0)
 
@@ -143,12 +202,12 @@ def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None
     return together, np.setdiff1d(np.arange(len(options.offer)), together, assume_unique=True)
 
 
-def _dearest_of_all(options: Options, chunk: int) -> Numbers:
+def _dearest_of_all(options: Options) -> Numbers:
     """Not below what each job's dearest option costs."""
     if options.arithmetic.exact:
-        return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts(chunk)])
+        return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts()])
     together, alone = _divided(options, {})
-    found = [_dearest(listed, options.arithmetic) for listed in options.parts(chunk, alone)]
+    found = [_dearest(listed, options.arithmetic) for listed in options.parts(alone)]
     return np.concatenate([*found, dearest_by_kind(options, together)] if len(together) else found)
 
 
@@ -173,15 +232,13 @@ def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
     return np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
 
 
-def reach_of(
-    options: Options, prices: RowPrices, allowed: Allowed | None = None, chunk: int = CHUNK
-) -> Reach:
+def reach_of(options: Options, prices: RowPrices, allowed: Allowed | None = None) -> Reach:
     """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
 
     There must be jobs.
     """
     left = allowed or {}
-    parts = (_left(listed, left) for listed in options.parts(chunk))
+    parts = (_left(listed, left) for listed in options.parts())
     reach = Reach.joined(_reach(listed, options, prices) for listed in parts)
     _require_options(np.minimum.reduceat(reach.low, reach.start))
     return reach

@@ -17,21 +17,11 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 from wattsched.topology.column import NONE
 from wattsched.verification.sizing.configurations import LAST_DIGITS, JobConfigurations, lasts_s
 from wattsched.verification.sizing.pools import pools_of
-from wattsched.verification.sizing.tenants import ROUNDING, alone_j, drawn_j, metered
+from wattsched.verification.sizing.tenants import ROUNDING, alone_j, drawn_j
 
 
 class Decided(NamedTuple):
-    """Instance that is decided, without the jobs that have no options.
-
-    Attributes
-    ----------
-    instance : Instance
-        Instance without the jobs that are left out.
-    configurations : JobConfigurations
-        Configurations of its jobs.
-    left_out : frozenset of str
-        Names of the other jobs.
-    """
+    """Instance that is decided, without the jobs that have no options, and the names of these."""
 
     instance: Instance
     configurations: JobConfigurations
@@ -64,36 +54,24 @@ def _without(instance: Instance, names: set[str]) -> Instance:
     return instance.model_copy(update={"jobs": jobs.take(kept), "sets": sets})
 
 
-def _without_options(known: JobConfigurations) -> list[int]:
+def _without_options(known: JobConfigurations) -> Iterator[int]:
     """Jobs that may wait, but can neither run nor wait in time, or run only beyond quotas of joules."""
-    jobs, every = known.jobs, np.arange(len(known.jobs))
+    instance, jobs = known.instance, known.jobs
+    best_s, most_j = known.best_s(np.arange(len(jobs))), _most_j(known)
     latest_s = jobs.numbers("deadline_s") * (1 + LAST_DIGITS)
     # Who waits begins after the round, with what is best: to run at once is sooner.
-    late = known.best_s(every) > latest_s
+    late, waits_late = best_s > latest_s, instance.round_s + best_s > latest_s
     empty = np.diff(known.start) == 0
     empty[[*known.unknown]] = False  # of which it cannot be told
-    nowhere = empty[known.kind]
-    suspects = np.flatnonzero(jobs.flags("can_wait") & ~jobs.fixed & (late | nowhere))
-    other = _have_other(known)
-    found = [
-        j
-        for j in suspects.tolist()
-        if nowhere[j] or not other[j] or all(seconds > latest_s[j] for seconds, _ in _runs(known, j))
-    ]
-    return sorted({*found, *_beyond_quotas(known), *_late_or_beyond(known, latest_s)})
-
-
-def _late_or_beyond(known: JobConfigurations, latest_s: FloatArray) -> Iterator[int]:
-    """Jobs that would be late if they waited, and are late or beyond their tenants' joules if they run."""
-    instance, jobs = known.instance, known.jobs
-    if not metered(instance):
-        return
-    most_j, every = _most_j(known), np.arange(len(jobs))
-    late = instance.round_s + known.best_s(every) > latest_s
-    asked = np.isfinite(most_j) & late & jobs.flags("can_wait") & ~jobs.fixed
-    for j in np.flatnonzero(asked).tolist():
+    nowhere, dear, other = empty[known.kind], _dear(known, most_j), _have_other(known)
+    suspects = late | nowhere | dear | (np.isfinite(most_j) & waits_late)
+    for j in np.flatnonzero(suspects & jobs.flags("can_wait") & ~jobs.fixed).tolist():
+        if nowhere[j] or (not other[j] and (late[j] or dear[j])):
+            yield j
+            continue
         seconds, power_w = np.array(list(_runs(known, j))).reshape(-1, 2).T
-        if ((seconds > latest_s[j]) | (drawn_j(instance, power_w, seconds) > most_j[j])).all():
+        beyond = drawn_j(instance, power_w, seconds) > most_j[j]
+        if beyond.all() or (waits_late[j] and (beyond | (seconds > latest_s[j])).all()):
             yield j
 
 
@@ -104,22 +82,15 @@ def _most_j(known: JobConfigurations) -> FloatArray:
     return np.asarray(most_j * (1 + ROUNDING))
 
 
-def _beyond_quotas(known: JobConfigurations) -> Iterator[int]:
-    """Jobs that may wait, and use more joules than their tenants have whatever they run as."""
-    instance, jobs = known.instance, known.jobs
-    if not metered(instance):
-        return
-    most_j = _most_j(known)
-    limited = np.flatnonzero(np.isfinite(most_j) & jobs.flags("can_wait") & ~jobs.fixed)
+def _dear(known: JobConfigurations, most_j: FloatArray) -> BoolArray:
+    """Jobs that use more joules than their tenants have whatever they run as from a standing start."""
+    dear, limited = np.zeros(len(most_j), dtype=bool), np.flatnonzero(np.isfinite(most_j))
     least_j, least_w = known.least_energy_j(limited), np.full(len(known.start) - 1, np.inf)
-    if instance.budgets.scope == "round":
+    if known.instance.budgets.scope == "round":
         np.minimum.at(least_w, known.every.kind, known.every.power_w)
-        least_j = np.minimum(least_j, least_w[known.kind[limited]] * instance.round_s)
-    other = _have_other(known)
-    for j in limited[least_j > most_j[limited]].tolist():
-        seconds, power_w = np.array(list(_runs(known, j)) if other[j] else []).reshape(-1, 2).T
-        if (drawn_j(instance, power_w, seconds) > most_j[j]).all():
-            yield j
+        least_j = np.minimum(least_j, least_w[known.kind[limited]] * known.instance.round_s)
+    dear[limited] = least_j > most_j[limited]
+    return dear
 
 
 def _have_other(known: JobConfigurations) -> BoolArray:

@@ -17,12 +17,13 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray, ranges
-from wattsched.verification.arithmetic import Arithmetic, Numbers
+from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, skyline
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.grouping import alike
 from wattsched.verification.sizing.job_rows import JobRows
 from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
-from wattsched.verification.sizing.skyline import skyline
+
+CHUNK = 1 << 18
+"""Options that are looked at together: their arrays stay in the processor's cache."""
 
 
 class Worth(NamedTuple):
@@ -123,22 +124,17 @@ class Options(JobRows):
         """Number of options to run of each job, shape (n_jobs,)."""
         return np.diff(self.start)[self.offer]
 
-    def chunks(self, jobs: IntArray, size: int) -> Iterator[IntArray]:
-        """Jobs in parts that have about so many options together."""
-        ends = np.cumsum(self.counts[jobs])
-        first = 0
-        while first < len(ends):
-            before = ends[first - 1] if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + size, side="right")))
-            yield jobs[first:last]
-            first = last
-
-    def parts(self, size: int, jobs: IntArray | None = None) -> Iterator[Listed]:
-        """Options of jobs, about so many together; those of all jobs are kept where they are one part."""
-        if jobs is None and len(self) <= size:
+    def parts(self, jobs: IntArray | None = None) -> Iterator[Listed]:
+        """Options of jobs, about `CHUNK` together; those of all jobs are kept where they are one part."""
+        if jobs is None and len(self) <= CHUNK:
             yield self.of_all
-        else:
-            yield from map(self.of, self.chunks(np.arange(len(self.offer)) if jobs is None else jobs, size))
+            return
+        jobs = np.arange(len(self.offer)) if jobs is None else jobs
+        ends, first = np.append(0, np.cumsum(self.counts[jobs])), 0
+        while first < len(jobs):
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + CHUNK, side="right")) - 1)
+            yield self.of(jobs[first:last])
+            first = last
 
     @cached_property
     def of_all(self) -> Listed:

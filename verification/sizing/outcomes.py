@@ -15,8 +15,8 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 from wattsched.topology.column import NONE
 from wattsched.verification.report import TOLERANCE
-from wattsched.verification.sizing.assigned import UNKNOWN, Assigned
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
+from wattsched.verification.sizing.gpus import UNKNOWN, Assigned
 from wattsched.verification.sizing.pools import block_of
 
 WAITS, UNSAID = -1, -2
@@ -24,9 +24,6 @@ WAITS, UNSAID = -1, -2
 
 NO_ROW, SEVERAL = -1, -2
 """Instead of the configuration that a setting names."""
-
-# Configurations of all jobs that are sooner looked through than found, relative to those of all kinds.
-_FEW_TIMES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +71,9 @@ class Outcomes:
         asked = asked[now == before]
         holder, held = self._held(asked)
         used = self.assigned.number[self.assigned.listed(self.assignment[asked])[0]]
-        # Who lists the same ones has them still; others may list them in another order.
-        doubtful = np.zeros(len(asked), dtype=bool)
-        doubtful[holder[held != used]] = True
-        some = np.flatnonzero(doubtful[holder])
         # The last number is that of all GPUs that there are not.
         span = len(self.assigned.places.available) + 1
-        held, used = (np.sort(holder[some] * span + gpus[some] % span) for gpus in (held, used))
+        held, used = (np.sort(holder * span + gpus % span) for gpus in (held, used))
         moves[asked[held[held != used] // span]] = True
         return moves
 
@@ -183,15 +176,7 @@ def _rows(
     """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
-    first, last = configurations.start[kind[runs]], configurations.start[kind[runs] + 1]
-    if (last - first).sum() <= _FEW_TIMES * len(every):
-        rows, of_job = ranges(first, last - first), np.repeat(np.arange(len(runs)), last - first)
-        alike = np.ones(len(rows), dtype=bool)
-        for column, value in zip(every.told, asked, strict=True):
-            alike &= column[rows] == value[of_job]
-        rows, of_job = rows[alike], of_job[alike]
-    else:
-        of_job, rows = every.by_setting.equal(asked)
+    of_job, rows = every.by_setting.equal(asked)
     job = runs[of_job]
     row = np.full(len(kind), NO_ROW)
     row[job[::-1]] = rows[::-1]

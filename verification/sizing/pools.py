@@ -19,7 +19,7 @@ from wattsched.topology.arrays import alike as kinds_of
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.column import NONE, Coded
 from wattsched.topology.remembered import remembered
-from wattsched.verification.sizing.grouping import alike
+from wattsched.verification.arithmetic import alike
 
 Block = tuple[int, list[int]]
 """GPUs of a structural block, and where the GPUs that follow each other in it begin."""
@@ -120,6 +120,15 @@ class Places:
         found = np.empty(len(self.position), dtype=np.int64)
         found[self.line[self.home] + self.position] = np.arange(len(found))
         return found
+
+    @cached_property
+    def on_node(self) -> IntArray:
+        """Number of each GPU's node, shape (n_gpus,)."""
+        return np.repeat(np.arange(len(self.size)), self.size)
+
+    def by_pool(self, nodes: BoolArray) -> list[IntArray]:
+        """Return the nodes of a mask, by pool."""
+        return [np.flatnonzero(nodes & (self.pool == number)) for number in range(len(self.pools))]
 
     @cached_property
     def home(self) -> IntArray:
@@ -355,9 +364,7 @@ def _line(blocks: list[Block]) -> tuple[IntArray, IntArray]:
     return sizes, ranges(first, length)
 
 
-def free_gpus(
-    instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None = None
-) -> dict[str, dict[int, int]]:
+def free_gpus(instance: Instance, pools: dict[str, Pool], asleep: BoolArray) -> dict[str, dict[int, int]]:
     """For every pool and power of two: GPUs in entirely free aligned blocks of that size.
 
     Unavailable GPUs are not free, nor are the blocks of jobs that keep what they hold. Sizes go up to the
@@ -365,71 +372,38 @@ def free_gpus(
 
     Parameters
     ----------
-    asleep : bool array, shape (n_nodes,), optional
+    asleep : bool array, shape (n_nodes,)
         Nodes whose GPUs are free in blocks alone that are larger than a node.
     """
-    free, up = _free(instance, pools), _up(instance, pools, asleep)
+    free, awake = _free(instance), np.repeat(~asleep, places_of(instance.cluster).size)
     found = {}
     for name, pool in pools.items():
-        found[name] = _by_size(free[name], pool.sizes)
-        if not up[name].all():
-            rested = _by_size(free[name] & up[name], pool.sizes)
-            small = {size: gpus for size, gpus in rested.items() if size <= pool.gpus_per_node}
-            found[name] = found[name] | small
+        found[name], up = _by_size(free[pool.line], pool.sizes), awake[pool.line]
+        if not up.all():
+            rested = _by_size(free[pool.line] & up, pool.sizes)
+            found[name] |= {size: gpus for size, gpus in rested.items() if size <= pool.gpus_per_node}
     return found
 
 
-def free_on_nodes(
-    instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None = None
-) -> dict[str, dict[int, int]]:
-    """For every pool how many of its nodes, without those asleep, have each number of free GPUs.
-
-    See `free_gpus`.
-    """
-    free, places = _free(instance, pools), places_of(instance.cluster)
-    node = np.repeat(np.arange(len(places.size)), places.size)
-    found = {}
-    for name, pool in pools.items():
-        own = np.unique(node[pool.line])
-        own = own if asleep is None else own[~asleep[own]]
-        counts = np.bincount(node[pool.line[free[name]]], minlength=len(places.size))[own]
-        found[name] = {count: int((counts == count).sum()) for count in np.unique(counts).tolist()}
-    return found
-
-
-def entirely_free(instance: Instance, pools: dict[str, Pool], some: BoolArray) -> dict[str, IntArray]:
-    """Return by pool those of some nodes that have all GPUs free."""
-    free, places = _free(instance, pools), places_of(instance.cluster)
-    node = np.repeat(np.arange(len(places.size)), places.size)
-    found = {}
-    for name, pool in pools.items():
-        counts = np.bincount(node[pool.line[free[name]]], minlength=len(places.size))
-        mine = places.pool == places.pools.index(name)
-        found[name] = np.flatnonzero(some & mine & (counts == pool.gpus_per_node))
-    return found
-
-
-def _up(instance: Instance, pools: dict[str, Pool], asleep: BoolArray | None) -> dict[str, BoolArray]:
-    """Return by pool the mask of the GPUs of its line on nodes that are not asleep."""
-    if asleep is None or not asleep.any():
-        return {name: np.ones(len(pool.line), dtype=bool) for name, pool in pools.items()}
+def free_on_nodes(instance: Instance) -> IntArray:
+    """Number of free GPUs of every node (see `free_gpus`), shape (n_nodes,)."""
     places = places_of(instance.cluster)
-    gpus = np.repeat(~asleep, places.size)
-    return {name: gpus[pool.line] for name, pool in pools.items()}
+    return np.bincount(places.on_node[_free(instance)], minlength=len(places.size))
 
 
-def _free(instance: Instance, pools: dict[str, Pool]) -> dict[str, BoolArray]:
-    """Return by pool the mask of the GPUs of its line that are free."""
+def _free(instance: Instance) -> BoolArray:
+    """Return the mask of the GPUs of the cluster that are free."""
     places, jobs = places_of(instance.cluster), instance.by_column()
-    free = {name: places.available[pool.line] for name, pool in pools.items()}
+    free = places.available.copy()
     for j in np.flatnonzero(jobs.fixed).tolist():
         if (held := jobs.held(j)) is not None:
             # Scattered GPUs are all that such a job takes, and without blocks, too.
-            gpus = places.gpus(held.nodes)
+            gpus, pool = places.gpus(held.nodes), places.pools.index(held.pool)
             begin, aligned = places.reserved(gpus, np.array([0]), np.array([held.gpus]))
-            end = int(begin[0] + block_of(held.gpus))
-            block = aligned[0] and pools[held.pool].capacity == "blocks"
-            free[held.pool][slice(begin[0], end) if block else places.position[gpus]] = False
+            if aligned[0] and places.capacity[pool] == "blocks":
+                first = int(places.line[pool] + begin[0])
+                gpus = places.on_lines[first : first + int(block_of(held.gpus))]
+            free[gpus] = False
     return free
 
 

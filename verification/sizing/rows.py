@@ -1,5 +1,8 @@
 """The rows of the aggregated program as the checker reads them: what options use of each, and what there is.
 
+A node that sleeps draws nothing as long as no job is there. It is awake whatever is decided where others draw
+something on it or use GPUs of it, or a job keeps its own there.
+
 No code of formulations, solvers, the options' arrays or the topology's pools takes part in it.
 """
 
@@ -9,20 +12,113 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.units import J_PER_KWH
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.remembered import remembered
+from wattsched.verification.arithmetic import RATIONALS
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import Use
-from wattsched.verification.sizing.least_cost import RowPrices
-from wattsched.verification.sizing.objectives import BOTTLENECK
-from wattsched.verification.sizing.pools import Pool, free_gpus, free_on_nodes, places_of
-from wattsched.verification.sizing.sleepers import of_pools, sleepers
+from wattsched.verification.sizing.objectives import BOTTLENECK, ENERGY, per_joule
+from wattsched.verification.sizing.pools import Places, Pool, free_gpus, free_on_nodes, places_of
 from wattsched.verification.sizing.tenants import quotas_of
+
+Key = tuple[str, float]
+"""A pool, and what each of some of its nodes draws awake."""
+
+
+RowPrices = Mapping[Use, Fraction]
+"""Price of each use, in units of the cost that is minimised; only those of shares can be negative."""
+
+
+def sleepers(instance: Instance, places: Places) -> BoolArray:
+    """Return the mask of the nodes that draw nothing as long as no job is there, shape (n_nodes,)."""
+    asleep, jobs = _undisturbed(instance.cluster), instance.by_column()
+    if asleep.any():
+        asleep = asleep.copy()
+        for j in np.flatnonzero(jobs.fixed).tolist():
+            held = jobs.held(j)
+            asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
+    return asleep
+
+
+@remembered
+def _undisturbed(cluster: Cluster) -> BoolArray:
+    """Nodes that sleep, as far as others are concerned."""
+    nodes = cluster.node_columns()
+    asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
+    return np.asarray(asleep & (nodes.available == nodes.counts("gpus")))
+
+
+def awake_on_nodes(instance: Instance) -> dict[str, Counter[int]]:
+    """For every pool how many of its nodes, awake whatever is decided, have each number of free GPUs."""
+    places = places_of(instance.cluster)
+    free, awake = free_on_nodes(instance), places.by_pool(~sleepers(instance, places))
+    return {name: Counter(free[nodes].tolist()) for name, nodes in zip(places.pools, awake, strict=True)}
+
+
+def awake_w(instance: Instance, nodes: IntArray, pool: Pool) -> FloatArray:
+    """Return the draw in watts of nodes of a pool that are awake, without jobs."""
+    idle_w = instance.cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
+    return np.asarray(instance.cluster.node_columns().numbers("base_power_w")[nodes] + idle_w)
+
+
+class Sleeping(NamedTuple):
+    """Nodes of a pool, with all GPUs free, that draw the same awake and sleep otherwise.
+
+    Attributes
+    ----------
+    each_w : Fraction
+        What each draws, not above it.
+    nodes : int
+    """
+
+    each_w: Fraction
+    nodes: int
+
+
+def sleeping_in(instance: Instance, pools: Mapping[str, Pool]) -> dict[Key, Sleeping]:
+    """Nodes that sleep, all of whose GPUs are free, by pool and watts."""
+    places, found = places_of(instance.cluster), dict[Key, Sleeping]()
+    asleep = sleepers(instance, places)
+    if not asleep.any():
+        return found
+    base_w = instance.cluster.node_columns().numbers("base_power_w")
+    by_pool = places.by_pool(asleep & (free_on_nodes(instance) == places.size))
+    for pool, nodes in zip(pools.values(), by_pool, strict=True):
+        near = awake_w(instance, nodes, pool)
+        idle_w = Fraction(instance.cluster.gpu_types[pool.gpu_type].idle_power_w)
+        for each_w in np.unique(near).tolist():
+            mine = nodes[near == each_w]
+            exact = Fraction(float(base_w[mine].min())) + idle_w * pool.gpus_per_node
+            found[pool.name, each_w] = Sleeping(exact, len(mine))
+    return found
+
+
+def part_sizes(nodes: int) -> list[int]:
+    """Return the number of nodes in each part: twice that of the one before; the last has the rest."""
+    sizes, size = [], 1
+    while nodes > 0:
+        sizes.append(min(size, nodes))
+        nodes, size = nodes - sizes[-1], 2 * size
+    return sizes
+
+
+def counted_s(instance: Instance) -> Fraction:
+    """Seconds for which the energy of nodes counts."""
+    return Fraction(instance.round_s if instance.budgets.scope == "round" else 0)
+
+
+def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
+    """Return the cost in the objective of one node that is awake."""
+    if instance.objective not in ENERGY:
+        return Fraction(0)
+    return each_w * counted_s(instance) * Fraction(per_joule(instance, RATIONALS))
 
 
 @dataclass(frozen=True)
@@ -54,7 +150,7 @@ def rows_of(instance: Instance, configurations: JobConfigurations) -> dict[str, 
     pools = configurations.pools
     asleep = sleepers(instance, places_of(instance.cluster))
     free, capacities = free_gpus(instance, pools, asleep), {pool.capacity for pool in pools.values()}
-    on_nodes = free_on_nodes(instance, pools, asleep) if "nodes" in capacities else {}
+    on_nodes = awake_on_nodes(instance)
     counts = configurations.in_pools() if capacities != {"blocks"} else {}
     rows: dict[str, Row] = {}
     for name, pool in pools.items():
@@ -111,11 +207,12 @@ def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> It
 def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:
     budgets, types = instance.budgets, instance.cluster.gpu_types
     places = places_of(instance.cluster)
-    down = of_pools(places, sleepers(instance, places))
+    down = places.by_pool(sleepers(instance, places))
+    base_w = instance.cluster.node_columns().numbers("base_power_w")
     standing_w = {
         name: Fraction(types[pool.gpu_type].idle_power_w) * (pool.available - pool.gpus_per_node * len(nodes))
         + _summed(np.concatenate([pool.base_power_w, pool.reserved_w]))
-        - _base_w(instance, nodes)
+        - _summed(base_w[nodes])
         for (name, pool), nodes in zip(pools.items(), down, strict=True)
     }
     capped = [
@@ -154,13 +251,6 @@ def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
         kind, use, amount = counted[quota.counts]
         uses: dict[Use, int | Fraction] = {(use, name): amount for name in quota.tenants}
         yield quota.name, Row(kind, uses, Fraction(quota.limit))
-
-
-def _base_w(instance: Instance, nodes: IntArray) -> Fraction:
-    """Base power of some nodes."""
-    if not len(nodes):
-        return Fraction(0)
-    return _summed(instance.cluster.node_columns().numbers("base_power_w")[nodes])
 
 
 def _summed(each_w: FloatArray) -> Fraction:

@@ -19,9 +19,10 @@ from wattsched.verification.arithmetic import DOUBLES, Enclosure
 from wattsched.verification.sizing.bound import EXACT_OPTIONS, Prover
 from wattsched.verification.sizing.by_kind import SUMS
 from wattsched.verification.sizing.configurations import JobConfigurations
-from wattsched.verification.sizing.least_cost import LeastCosts, RowPrices, in_range, least_costs
+from wattsched.verification.sizing.least_cost import LeastCosts, in_range, least_costs
 from wattsched.verification.sizing.options import Options
 from wattsched.verification.sizing.pools import Pool
+from wattsched.verification.sizing.rows import RowPrices
 from wattsched.verification.sizing.splits import Allowed
 
 BLOCK = 100_000

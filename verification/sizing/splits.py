@@ -1,22 +1,44 @@
-"""Options that the splits of a certificate tree leave to the jobs."""
+"""Options that the splits of a certificate tree leave to the jobs, and states that they leave to nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from wattsched.topology.arrays import BoolArray
+from wattsched.topology.fields import Strict
 from wattsched.verification.sizing.configurations import Configuration, JobConfigurations
-from wattsched.verification.tree import Taken
+from wattsched.verification.sizing.rows import Key, Sleeping, part_sizes
+from wattsched.verification.tree import Taken, read_split
 
 WAIT = "wait"
 
 Allowed = Mapping[int, BoolArray]
 """Mask of the options of a job that was split, by its number: configurations, alone before those in sets,
 that it may run as, and at last whether it may wait."""
+
+
+class JobSplit(Strict):
+    """A split of a job by some of what it may do.
+
+    An option is ``"wait"``, or pool, GPU count, batch size, frequency and power limit, or the first of these
+    for all that begin so; of a set its pool and its name.
+    """
+
+    job: str
+    options: list[Any]
+
+
+class NodeSplit(Strict):
+    """A split on whether a part of the nodes of a pool, all of the same draw, is awake."""
+
+    awake: str
+    each_w: float
+    part: Annotated[int, Field(ge=0)]
 
 
 class Splits:
@@ -47,17 +69,13 @@ class Splits:
 
     def _named(self, split: Mapping[str, Any]) -> tuple[int, BoolArray]:
         """Job of a split, and which of its configurations, and at last waiting, are named."""
-        if strangers := sorted(map(str, split.keys() - {"job", "options"})):
-            raise ValueError(f"split: {strangers[0]!r:.80} is not a field of it")
-        name, options = split.get("job"), split.get("options")
-        if not isinstance(name, str) or name not in self._numbers:
-            raise ValueError(f"split.job: {name!r:.80} is not a job of the instance")
-        if not isinstance(options, list):
-            raise ValueError(f"split.options: must be a list of options of job '{name}', not {options!r:.80}")
-        j = self._numbers[name]
+        known = read_split(JobSplit, split)
+        if known.job not in self._numbers:
+            raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
+        j = self._numbers[known.job]
         rows = self._rows(j)
         named = np.zeros(len(rows) + 1, dtype=bool)
-        for option in options:
+        for option in known.options:
             named[[len(rows)] if option == WAIT else self._places(j, rows, option)] = True
         return j, named
 
@@ -93,3 +111,28 @@ def _by_beginning(rows: list[Configuration], length: int) -> dict[tuple[Any, ...
         if len(named := key(row)) >= length:
             found.setdefault(named[:length], []).append(place)
     return found
+
+
+States = Mapping[tuple[Key, int], set[bool]]
+"""States of each part that was split: True if it may be awake, False if it may be asleep."""
+
+
+def states(sleeping: Mapping[Key, Sleeping], taken: Sequence[Taken]) -> States:
+    """Return the states that splits leave to parts of nodes; a ValueError says what a split lacks."""
+    found: dict[tuple[Key, int], set[bool]] = {}
+    for split, inside, _ in taken:
+        if "awake" in split:
+            part = _part(sleeping, split)
+            found[part] = found.get(part, {True, False}) & {inside}
+    return found
+
+
+def _part(sleeping: Mapping[Key, Sleeping], split: Mapping[str, Any]) -> tuple[Key, int]:
+    known = read_split(NodeSplit, split)
+    key = known.awake, known.each_w
+    if key not in sleeping:
+        told = f"{known.awake!r:.80} sleep that draw {known.each_w!r:.40} W awake"
+        raise ValueError(f"split.awake: no nodes of a pool {told}")
+    if known.part >= (parts := len(part_sizes(sleeping[key].nodes))):
+        raise ValueError(f"split.part: must be a whole number below {parts}, not {known.part}")
+    return key, known.part

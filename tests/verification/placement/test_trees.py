@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force.placement import optimum
 from tests.strategies.effort import examples
 from tests.strategies.placement import windows
-from tests.strategies.trees import counting_trees, disturbed
+from tests.strategies.trees import counting_trees, disturbed, require_proven
 from tests.strategies.windows import random_window
 from wattsched import solve
-from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.verification.placement.bound import Prover
@@ -99,47 +97,8 @@ def test_what_is_called_optimal_is_proven_in_full(instance: PlacementInstance, g
     result = solve(instance, gap=gap, prove=60.0)
     if result.termination.reason != "optimal":
         return
-    verdict = verdict_on(instance, result.model_dump(mode="json"))
-    assert not verdict.faults
-    assert verdict.proof is not None
-    assert verdict.proof.bound is not None
-    assert result.objective is not None
     # What waits is dear: bounds are as exact as these costs, which cancel in them.
     per_task, per_gpu = instance.waiting_rates_w()
     unit = instance.fragmentation_w_per_gpu if instance.objective == "fragmentation" else 1.0
     size = sum(per_task + per_gpu * task.demand_gpus for task in instance.tasks) / unit
-    allowed = (gap + 2e-9) * abs(result.objective) + 1e-9 * (1.0 + size)
-    assert abs(result.objective - verdict.proof.bound) <= allowed
-
-
-@pytest.fixture(scope="module")
-def demo() -> tuple[PlacementInstance, dict[str, Any]]:
-    instance = generate("placement", jobs=5, seed=2)
-    result = solve(instance, prove=60.0).model_dump(mode="json")
-    assert len(result["certificate"]["tree"]) > 2
-    return instance, result
-
-
-@pytest.mark.parametrize(
-    ("split", "told"),
-    [
-        ({"at_most": "1"}, "at_most: must be a whole number"),
-        ({"at_most": 1, "node": "n0"}, "'node' is not a field"),
-        ({"at_most": 1, "nodes": "n0"}, "nodes: must be a list"),
-        ({"at_most": 1, "nodes": ["n99"]}, "nodes: 'n99' is not in the instance"),
-        ({"at_most": 1, "task": "x"}, "task: 'x' is not in the instance"),
-        ({"at_most": 1, "task": ["t0"]}, "task: ['t0'] is not in the instance"),
-        ({"at_most": 1, "hosts": ["t0"]}, "hosts: must be an object"),
-        ({"at_most": 1, "hosts": {"x": 1}}, "hosts: 'x' is not in the instance"),
-        ({"at_most": 1, "hosts": {"t0": 0}}, "hosts: 0 is no number of tasks"),
-        ({"at_most": 1, "hosts": {"t0": True}}, "hosts: True is no number of tasks"),
-    ],
-)
-def test_a_tree_that_is_none_is_refused(
-    demo: tuple[PlacementInstance, dict[str, Any]], split: dict[str, Any], told: str
-) -> None:
-    instance, result = demo
-    forged = [{"split": split, "inside": 1, "outside": 2}, {"prices": {}}, {"prices": {}}]
-    changed = {**result, "certificate": {**result["certificate"], "tree": forged}}
-    faults = verdict_on(instance, changed).faults
-    assert any(told in fault for fault in faults), faults
+    require_proven(instance, result, gap, 1e-9 * (1.0 + size))

@@ -34,27 +34,6 @@ def decided(*runs: Run) -> ShiftingDecision:
     return ShiftingDecision(jobs=[Schedule(job="x", runs=list(runs))], waiting=[])
 
 
-def test_by_hand() -> None:
-    """200 of 250 are done in slot 0; after the pause 20 s restart, then 25 s at rate 2."""
-    report = check(INSTANCE, decided(run(0, 1), run(2, 1)))
-    assert not report.faults
-    assert report.objective == pytest.approx(245.0)
-    busy_j = 20.0 * (100.0 + 45.0)
-    idle_j = 2.0 * (400.0 - 145.0)
-    assert report.totals["energy_j"] == pytest.approx(busy_j + idle_j)
-    grams = 2000.0 * 1 + 20.0 * 45.0 * 2 + 2.0 * 55.0 * 2 + 2.0 * 100.0
-    assert report.totals["carbon_g"] == pytest.approx(grams)
-    assert report.totals["restarts"] == 1
-
-
-def test_unfinished_work_runs_on_at_its_fastest_after_the_horizon() -> None:
-    report = check(INSTANCE, ShiftingDecision(jobs=[], waiting=["x"]))
-    assert not report.faults
-    assert report.objective == pytest.approx(400.0 + 125.0)
-    assert report.totals["energy_j"] == pytest.approx(2.0 * 400.0 + 20.0 * 125.0)
-    assert report.totals["unfinished"] == 1
-
-
 @pytest.mark.parametrize(
     ("decision", "words"),
     [

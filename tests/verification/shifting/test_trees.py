@@ -10,15 +10,15 @@ import pytest
 
 from tests.brute_force.shifting import optimum, schedules
 from tests.strategies.shifting import tiny
+from tests.strategies.trees import require_proven
 from wattsched import solve
-from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.shifting import bound, least_cost
 from wattsched.verification.shifting.bound import PricedInstance, Prover
-from wattsched.verification.shifting.listing import schedules_up_to
-from wattsched.verification.shifting.outcomes import CRITERIA
-from wattsched.verification.shifting.splits import allowed_by
+from wattsched.verification.shifting.checker import CRITERIA
+from wattsched.verification.shifting.least_cost import schedules_up_to
+from wattsched.verification.shifting.priced import allowed_by
 from wattsched.verification.tree import Taken, prove_tree
 
 ROWS = ("completion_s", "carbon_g", "energy_j", "money")
@@ -202,12 +202,7 @@ def test_what_is_called_optimal_is_proven_in_full(seed: int, formulation: str) -
         if result.termination.reason != "optimal":
             assert optimum(instance) is None
             continue
-        verdict = verdict_on(instance, result.model_dump(mode="json"))
-        assert not verdict.faults
-        assert verdict.proof is not None
-        assert verdict.proof.bound is not None
-        assert result.objective is not None
-        assert result.objective - verdict.proof.bound <= (1e-4 + 2e-9) * abs(result.objective) + 1e-12
+        require_proven(instance, result, 1e-4)
 
 
 @pytest.mark.slow
@@ -216,52 +211,5 @@ def test_few_jobs_under_a_tight_budget_are_solved(jobs: int, seed: int) -> None:
     """Their LP relaxation is far away: with its columns alone gaps of 15 % and 36 % remained."""
     instance = generate("shifting", jobs=jobs, seed=seed)
     result = solve(instance, prove=120.0)
-    verdict = verdict_on(instance, result.model_dump(mode="json"))
     assert result.termination.reason == "optimal"
-    assert not verdict.faults
-    assert verdict.proof is not None
-    assert verdict.proof.bound is not None
-    assert result.objective is not None
-    assert result.objective - verdict.proof.bound <= 1.001e-4 * result.objective
-
-
-@pytest.fixture(scope="module")
-def demo() -> tuple[ShiftingInstance, dict[str, Any]]:
-    instance = generate("shifting", jobs=2, seed=3)
-    result = solve(instance, prove=120.0).model_dump(mode="json")
-    assert len(result["certificate"]["tree"]) > 4
-    return instance, result
-
-
-@pytest.mark.parametrize(
-    ("split", "told"),
-    [
-        ({"job": "none", "ends_by_s": 1.0}, "is not a job"),
-        ({"job": "job0"}, "needs 'ends_by_s', or 'slot' and 'rows'"),
-        ({"job": "job0", "ends_by_s": 1.0, "slot": 1, "rows": []}, "needs 'ends_by_s', or 'slot' and 'rows'"),
-        ({"job": "job0", "ends_by_s": "soon"}, "must be a number of seconds"),
-        ({"job": "job0", "ends_by_s": True}, "must be a number of seconds"),
-        ({"job": "job0", "slot": 48, "rows": []}, "is not one of the 48 slots"),
-        ({"job": "job0", "slot": 1.0, "rows": []}, "is not one of the 48 slots"),
-        ({"job": "job0", "slot": 0, "rows": 3}, "must be a list of rows"),
-        ({"job": "job0", "slot": 0, "rows": [-1]}, "is no row of the table"),
-        ({"job": "job0", "slot": 0, "rows": [[0]]}, "is no row of the table"),
-        ({"prices": {}, "within": -1.0}, "must be a number that is not negative"),
-        ({"prices": {}, "within": "much"}, "must be a number that is not negative"),
-        ({"prices": [], "within": 1.0}, "split.prices: must be an object"),
-        ({"prices": {"carbon_g": 1.0}, "within": 1.0}, "split.prices: "),
-        ({"prices": {}, "within": 1e12}, "more than 5,000 schedules"),
-        ({"prices": {}, "within": 0.0}, "claims the bound"),
-        ({"job": "job0", "slot": 0, "rows": []}, "claims the bound"),
-        ({"job": "job0", "ends_by_s": 1e9}, "claims the bound"),
-    ],
-)
-def test_a_split_that_is_none_or_another_is_refused(
-    demo: tuple[ShiftingInstance, dict[str, Any]], split: dict[str, Any], told: str
-) -> None:
-    instance, result = demo
-    root, *others = result["certificate"]["tree"]
-    changed = [{**root, "split": split}, *others]
-    forged = {**result, "certificate": {**result["certificate"], "tree": changed}}
-    faults = verdict_on(instance, forged).faults
-    assert any(told in fault for fault in faults), faults
+    require_proven(instance, result, 1e-4)

@@ -18,6 +18,7 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import pools_of
 from wattsched.topology.room import largest_room
 from wattsched.verification.sizing import pools as checked
+from wattsched.verification.sizing.rows import awake_on_nodes
 
 
 @given(content=clusters())
@@ -51,9 +52,12 @@ def test_two_readings_of_the_cluster_agree(content: dict[str, Any]) -> None:
 @given(instance=small_instances())
 @settings(max_examples=examples(30))
 def test_free_blocks_are_those_of_the_topology(instance: Instance) -> None:
-    found = checked.free_gpus(instance, checked.pools_of(instance.cluster))
+    places = checked.places_of(instance.cluster)
+    found = checked.free_gpus(
+        instance, checked.pools_of(instance.cluster), np.zeros(len(places.size), dtype=bool)
+    )
     options = expand(instance)
-    on_nodes = checked.free_on_nodes(instance, checked.pools_of(instance.cluster))
+    on_nodes = awake_on_nodes(instance)
     for pool, free in zip(options.pools, free_by_uses(options.of), strict=True):
         counts = np.bincount(pool.node_index[free], minlength=len(pool.nodes)).tolist()
         assert on_nodes[pool.name] == Counter(counts)
