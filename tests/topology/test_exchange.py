@@ -30,14 +30,13 @@ def test_node_link_reads_back_exactly(random_cluster: ClusterMaker) -> None:
     for _ in range(50):
         cluster = random_cluster(rng, 40)
         text = to_node_link(cluster)
-        assert from_node_link(text) == cluster
-        assert to_node_link(from_node_link(text)) == text
+        assert from_node_link(json.loads(text)) == cluster
+        assert to_node_link(from_node_link(json.loads(text))) == text
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON"),
         ("[]", "must be an object"),
         ('{"directed": true, "edges": []}', "the list 'nodes' is missing"),
         ('{"directed": true, "nodes": []}', "the list 'links' is missing"),
@@ -53,7 +52,7 @@ def test_node_link_reads_back_exactly(random_cluster: ClusterMaker) -> None:
 )
 def test_faulty_node_link_is_told(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        from_node_link(text)
+        from_node_link(json.loads(text))
 
 
 def test_damaged_node_link_never_crashes(random_cluster: ClusterMaker) -> None:
@@ -66,7 +65,7 @@ def test_damaged_node_link_never_crashes(random_cluster: ClusterMaker) -> None:
         key = rng.choice(list(spot))
         spot[key] = rng.choice([None, 3, -1.5, "x", [], ["x"], [[]], {}, {"x": 1}, True])
         with contextlib.suppress(ValueError):
-            assert from_node_link(json.dumps(data)).nodes
+            assert from_node_link(data).nodes
 
 
 def test_slurm_switches_become_groups() -> None:
@@ -81,12 +80,6 @@ def test_slurm_switches_become_groups() -> None:
     assert list(parents.values()) == ["s0"] * 4 + ["s1"] * 3
     (pool,) = pools_of(cluster)
     assert pool.blocks[:, 1].tolist() == [32, 16, 8]
-
-
-def test_slurm_nodes_may_differ_in_gpus() -> None:
-    counts = {"n0": 4, "n1": 4, "n2": 4, "n3": 4, "n04": 4, "n05": 4, "login": 1}
-    cluster = from_slurm(CONF, gpu_type="T4", gpus_per_node=counts, idle_power_w=9.0)
-    assert [pool.name for pool in pools_of(cluster)] == ["T4x4", "T4x1"]
 
 
 def test_slurm_reads_back() -> None:
@@ -147,11 +140,6 @@ def test_slurm_export_uses_host_lists() -> None:
 def test_faulty_slurm_files_are_told(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_slurm(text, gpu_type="A100", gpus_per_node=8, idle_power_w=50.0)
-
-
-def test_gpu_counts_by_node_must_be_complete() -> None:
-    with pytest.raises(ValueError, match="line 1: no GPU count is given for node 'n1'"):
-        from_slurm("SwitchName=a Nodes=n[0-1]", gpu_type="A100", gpus_per_node={"n0": 8}, idle_power_w=50.0)
 
 
 def test_clusters_that_slurm_cannot_describe() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
-from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import replay
+from wattsched.replay.sharing.stream import Sets, replay
 
 
 @pytest.mark.parametrize("nodes", [4, 20])

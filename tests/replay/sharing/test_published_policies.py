@@ -12,8 +12,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.problems import problem
 from wattsched.replay.sharing.policies import Eaco, Gandiva, anew, fifo, fifo_packed
-from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import State, replay
+from wattsched.replay.sharing.stream import Sets, State, replay
 
 RULES = problem("sharing").heuristics
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wattsched.formulations.sharing.data import patterns_of
-from wattsched.replay.sharing.sets import Sets
+from wattsched.replay.sharing.stream import Sets
 
 
 def test_sets_are_the_patterns_of_the_instance(bound: Any, eaco_stream: Any) -> None:
