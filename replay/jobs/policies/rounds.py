@@ -20,7 +20,7 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.solvers.greedy import efficient_columns
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike
 
 QUICK, EXACT = "greedy", "auto"
 """Solver that is asked first, as it starts from last round's prices and its answer has a bound; and then."""
@@ -241,7 +241,7 @@ def efficient(trace: Trace) -> IntArray:
     Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
     """
     of = trace.configurations
-    group = np.unique(np.stack([of.kind, of.pool, of.block]), axis=1, return_inverse=True)[1].reshape(-1)
+    group = alike([of.kind, of.pool, of.block])[1]
     return efficient_columns(trace.busy_w, of.rate, group, trace.comparable)
 
 

@@ -11,7 +11,7 @@ from tests.strategies.effort import examples
 from tests.strategies.replay import cluster_of, job_of, trace_by_hand
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.policies import policy_of
-from wattsched.replay.jobs.policies.backfill import backfill, promised
+from wattsched.replay.jobs.policies.requests import backfill, promised
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of

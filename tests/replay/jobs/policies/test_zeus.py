@@ -11,7 +11,7 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.zeus import tuned, zeus_cost
+from wattsched.replay.jobs.policies.wrappers import tuned, zeus_cost
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of, trace_of_durations
