@@ -15,11 +15,11 @@ budget that may be spent ahead of time the limit is looser, and :math:`\lambda` 
 Without a budget both are `PolicyContext.least_price`. To stop a job costs :math:`\kappa` seconds of its work
 (`STOP_S`), spread over the time :math:`T_j` that it still takes, so that none is stopped for little.
 
-`powerflow` and `greenflow` apply PowerFlow's ratio rule to the same program (`solvers.powerflow`): jobs change
-by relative time saved per relative energy spent, until the GPUs or the round's budget are used up. How the
-publications (Gu et al., arXiv 2304.06381, 2023; Gu et al., IEEE TPDS 36(2), 2025) spread a budget over time
-is not known. Here `powerflow` spends what is left evenly in watts, and `greenflow` in proportion to time, so
-that its watts follow the price or the carbon intensity of the moment.
+`powerflow` and `greenflow` apply PowerFlow's ratio rule to the same program (`solvers.powerflow`): jobs
+change by relative time saved per relative energy spent, until the GPUs or the round's budget are used up. How
+the publications (Gu et al., arXiv 2304.06381, 2023; Gu et al., IEEE TPDS 36(2), 2025) spread a budget over
+time is not known. Here `powerflow` spends what is left evenly in watts, and `greenflow` in proportion to
+time, so that its watts follow the price or the carbon intensity of the moment.
 """
 
 from __future__ import annotations
