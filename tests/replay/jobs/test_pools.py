@@ -58,11 +58,3 @@ def test_integral_by_hand() -> None:
     assert outcome.meter.fragment_gpu_s == pytest.approx(100 * 0.5)
     assert outcome.meter.fragmentation == pytest.approx(50 / 260)
     assert outcome.rounds.fragmentation == pytest.approx([0.5 / 3, 0.5, 0.5 / 3])
-
-
-def test_preemptions_are_counted() -> None:
-    """A short job takes the only GPU from a long one, which waits, and goes on with a restart."""
-    trace = trace_by_hand(cluster_of(1), (0.0, 100.0, 1, {1: 1.0}), (10.0, 20.0, 1, {1: 1.0}))
-    outcome = simulate(trace, policy_of("srtf", PolicyContext(trace)))
-    assert outcome.jobs.preemptions.tolist() == [1, 0]
-    assert outcome.jobs.restarts.tolist() == [1, 0]

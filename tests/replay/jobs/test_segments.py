@@ -11,24 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import cluster_of, trace_by_hand, traces
-from wattsched.replay.jobs.outcome import RECORDS, Outcome
-from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policy import PolicyContext, Restarts
-from wattsched.replay.jobs.simulation import simulate
+from tests.strategies.replay import cluster_of, replayed, trace_by_hand, traces
+from wattsched.replay.jobs.outcome import RECORDS
+from wattsched.replay.jobs.policies import names
 from wattsched.replay.jobs.trace import Trace
-
-
-def replay(trace: Trace, name: str, round_s: float = 0.0) -> Outcome:
-    policy = policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0), round_s))
-    return simulate(trace, policy, name=name, round_s=round_s)
 
 
 @pytest.mark.parametrize("name", names())
 @settings(max_examples=examples(12))
 @given(traces([(2,), (4, 4), (3, 3), (4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
 def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) -> None:
-    outcome = replay(trace, name, round_s)
+    outcome = replayed(trace, name, round_s)
     table, nodes = RECORDS["segments"](outcome), {node.name: node for node in trace.cluster.nodes}
     assert list(table) == [
         "job", "start_s", "end_s", "node", "gpus", "frequency_mhz", "batch_size", "first_gpu",
@@ -61,7 +54,7 @@ def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) ->
 def test_two_jobs_of_two_nodes() -> None:
     """Job a has both nodes of two GPUs for 10 s, then b one GPU."""
     trace = trace_by_hand(cluster_of(2, 2), (5.0, 40.0, 4, {4: 4.0}), (6.0, 2.0, 1, {1: 1.0}))
-    table = RECORDS["segments"](replay(trace, "fifo"))
+    table = RECORDS["segments"](replayed(trace, "fifo"))
     assert [line[:5] + line[7:] for line in zip(*table.values(), strict=True)] == [
         ("a", 5.0, 15.0, "n0", 2, 0), ("a", 5.0, 15.0, "n1", 2, 0), ("b", 15.0, 17.0, "n0", 1, 0),
     ]  # fmt: skip
