@@ -26,9 +26,6 @@ class Pool:
 
     Attributes
     ----------
-    name : str
-    gpu_type : str
-    gpus_per_node : int
     nodes : tuple of str
         Node names in file order.
     members : int array, shape (n_nodes,)
@@ -68,13 +65,7 @@ class Pool:
         return int(self.blocks[0, 1])
 
     def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
-        """Places of GPUs on the line; `node` says which of the names in `nodes` each is of.
-
-        Raises
-        ------
-        ValueError
-            If the pool has no such GPU.
-        """
+        """Places on the line of GPUs of nodes, by number in `nodes`; a ValueError where one is not there."""
         index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
         for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
             if index[i] < 0:
@@ -116,11 +107,9 @@ class LineGpus(NamedTuple):
     Attributes
     ----------
     start : int array, shape (n_pools,)
-        Where the line of each pool begins.
+        Begin of the line of each pool.
     node, gpu : int arrays, shape (n_gpus,)
-        Number of the node of each GPU in `nodes`, and its own on that node.
-    nodes : tuple of str
-        Pool by pool.
+        Number of the node of each GPU in `nodes`, pool by pool, and its own on that node.
     """
 
     start: IntArray

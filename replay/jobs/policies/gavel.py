@@ -17,8 +17,6 @@ that the shares leave in a round is given to those left over, in the order of ar
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -153,7 +151,7 @@ def shares(state: State) -> FloatArray:
 
 
 def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray) -> FloatArray:
-    """Maximise the least of the sums of ``value * x`` over the rows.
+    """Maximise the least of the sums of ``value * x`` over the rows, by a linear program.
 
     Parameters
     ----------
@@ -167,30 +165,21 @@ def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray)
     -------
     float array, shape (n, n_pools)
         x, at least 0, its rows with sums of at most 1.
-
-    Raises
-    ------
-    RuntimeError
-        If the LP is not solved.
     """
     from scipy.optimize import linprog
-    from scipy.sparse import csr_array
 
     n, pools = value.shape
-    row, pool = np.nonzero(value > 0)
-    k, every, one = np.arange(len(row)), np.arange(n), np.ones(n)
+    of_row = np.repeat(np.eye(n), pools, axis=1)
     # The least sum is below each, the shares of a row sum to at most 1, and pools have room.
-    entries = np.concatenate([-value[row, pool], one, np.ones(len(row)), use[row, pool]])
-    at = np.concatenate([row, every, n + row, 2 * n + pool]), np.concatenate([k, len(row) + 0 * every, k, k])
-    rows: Any = csr_array((entries, at), shape=(2 * n + pools, len(row) + 1))
+    least = np.append(np.ones(n), np.zeros(n + pools))[:, None]
+    rows = np.vstack([-of_row * value.ravel(), of_row, np.tile(np.eye(pools), n) * use.ravel()])
     answer = linprog(
-        np.append(np.zeros(len(row)), -1.0),
-        A_ub=rows,
-        b_ub=np.concatenate([0.0 * one, one, capacity]),
+        np.append(np.zeros(n * pools), -1.0),
+        A_ub=np.hstack([rows, least]),
+        b_ub=np.concatenate([np.zeros(n), np.ones(n), capacity]),
+        bounds=[*((0.0, float(able)) for able in value.ravel() > 0), (0.0, None)],
         method="highs",
     )
     if answer.x is None:
         raise RuntimeError(f"the LP of shares was not solved: {answer.message}")
-    x = np.zeros((n, pools))
-    x[row, pool] = np.clip(answer.x[:-1], 0.0, 1.0)
-    return x
+    return np.clip(answer.x[:-1], 0.0, 1.0).reshape(n, pools)
