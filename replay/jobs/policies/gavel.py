@@ -33,13 +33,7 @@ MEMORY_ROUNDS = 10.0
 
 
 class FixedRounds:
-    """Rounds of a fixed length; between them everything stays as it is.
-
-    Attributes
-    ----------
-    next_s : float
-        Time of the next round.
-    """
+    """Rounds of a fixed length, the next at `next_s`; between them everything stays as it is."""
 
     def __init__(self, round_s: float) -> None:
         self._round_s = round_s
@@ -65,19 +59,14 @@ class Turns:
         self._since_s = 0.0
 
     def rows(self, state: State, takers: IntArray, target: FloatArray) -> IntArray:
-        """Give this round to those that have had least of their shares, and what is left in their order.
+        """Rows of the jobs when this round goes to those that have had least of their target shares.
 
         Parameters
         ----------
         takers : int array, shape (m,)
-            Index of jobs in the state.
+            Indices of the jobs that take part, to whom room that is left goes in this order.
         target : float array, shape (m, n_pools)
             Share of time that each should have.
-
-        Returns
-        -------
-        int array, shape (n,)
-            Row of every job of the state, -1 of those that are no takers or have no room.
         """
         received = self._received(state)[takers]
         room, of = FreeGpus(state.trace.free_gpus), state.configurations
@@ -107,10 +96,6 @@ def by_priority(target: FloatArray, received: FloatArray) -> list[tuple[int, int
 
     Those that have received nothing come before all others, the largest share first. Shares of zero are left
     out.
-
-    Parameters
-    ----------
-    target, received : float arrays, shape (n, n_pools)
     """
     job, pool = np.nonzero(target > 1e-9)
     wanted, had = target[job, pool], received[job, pool]

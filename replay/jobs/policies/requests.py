@@ -45,11 +45,11 @@ class FreeGpus:
 
     @classmethod
     def now(cls, state: State) -> FreeGpus:
-        """Return the GPUs that the running jobs leave free where they are."""
+        """GPUs that the running jobs leave free where they are."""
         return cls(pool.occupancy.free_gpus for pool in state.pools)
 
     def fits(self, pool: int, block: int, held: int = 0) -> bool:
-        """True if a block may grow from `held` GPUs to `block`; it counts at every level up to its own."""
+        """True if a block may grow from `held` GPUs to `block`."""
         free = self._free[pool]
         if block >> len(free):
             return False
@@ -126,13 +126,7 @@ def start_around_promise(state: State) -> Decision:
 
 
 def promised(state: State, row: IntArray, job: int) -> Promise:
-    """Earliest moment at which a pool has as many free GPUs as a job asks for there, the job being first.
-
-    Parameters
-    ----------
-    row : int array, shape (n,)
-        Configurations in which jobs run from now on.
-    """
+    """Earliest moment at which a pool has as many free GPUs as a job asks for, if all run in these rows."""
     of, found = state.configurations, Promise(-1, np.inf, 0)
     for k in state.request[job].tolist():
         if k == WAIT:

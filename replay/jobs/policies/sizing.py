@@ -73,10 +73,7 @@ light, and lose all of it where one long job could take what a small cluster has
 class Price:
     """Value of a unit of the budget, in the value of a round's program.
 
-    Attributes
-    ----------
-    later : float
-        Mean of the prices seen, the last period's above all.
+    `later` is the mean of the prices seen, the last period's above all.
     """
 
     def __init__(self, context: PolicyContext) -> None:
@@ -136,13 +133,7 @@ class LearnedPrice(Price):
 
 
 class Sizing:
-    """Every configuration of every job, each round solved to a certified gap.
-
-    Attributes
-    ----------
-    price : Price
-        Of the budget, in units of the rounds' values.
-    """
+    """Every configuration of every job, each round solved to a certified gap at the `price` of the budget."""
 
     def __init__(self, context: PolicyContext) -> None:
         trace = context.trace
@@ -203,15 +194,7 @@ def values(options: RoundOptions) -> FloatArray:
 
 
 class PowerFlow:
-    """Relative time saved per relative energy spent.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    within : str
-        What of the `Allowance` the cluster may draw in a round.
-    """
+    """Relative time saved per relative energy spent, within a limit that `Allowance` has under that name."""
 
     def __init__(self, context: PolicyContext, name: str = "powerflow", within: str = "even_w") -> None:
         self.restart_s = context.restarts.process_s

@@ -13,7 +13,7 @@ from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
 from wattsched.replay.jobs.allocations import Sharing, slowdown
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.simulation import simulate
-from wattsched.replay.jobs.trace import Trace, trace_of
+from wattsched.replay.jobs.trace import trace_of
 
 ONE = {1: 1.0}
 
@@ -33,25 +33,38 @@ class Script:
         return Decision(row, host=host)
 
 
-def half_used() -> Trace:
-    """Two GPUs that draw 10 to 110 W, and jobs that use a quarter of one."""
-    table = OptionTable(gpus=[1], pool=["G"], rate=[1.0], power_w=[35.0], power_limit_w=[110.0])
-    jobs = [Job(name=name, remaining_work=100.0, options=table) for name in "abc"]
-    return trace_of(cluster_of(2), jobs, [0.0, 0.0, 0.0], [1, 1, 1])
-
-
-def test_two_that_fill_a_gpu_take_turns() -> None:
-    """Both at half speed until b ends at 100 s; a does the other half alone. The GPU always draws 100 W."""
-    trace = trace_by_hand(cluster_of(1), (0, 100, 1, ONE), (0, 50, 1, ONE))
-    outcome = simulate(trace, Script([-1, 0]))
-    assert outcome.jobs.end_s.tolist() == pytest.approx([150.0, 100.0])
-    assert outcome.jobs.energy_j.tolist() == pytest.approx([100 * BUSY_W, 50 * BUSY_W])
-    assert outcome.jobs.gpu_s.tolist() == pytest.approx([100.0, 50.0])
-    assert outcome.jobs.restarts.sum() + outcome.jobs.migrations.sum() == 0
+@pytest.mark.parametrize(
+    ("gpus", "jobs", "hosts", "ends_s", "restarts"),
+    [
+        # Two that fill a GPU take turns: half speed until b ends at 100 s; a does the other half alone.
+        (1, [(0, 100), (0, 50)], [[-1, 0]], [150, 100], [0, 0]),
+        # The others keep the block of a host that ends: a third of the speed until 150 s, then half.
+        (2, [(0, 50), (0, 100), (0, 100)], [[-1, 0, 0], None], [150, 250, 250], [0, 0, 0]),
+        # Alone on two GPUs until c comes at 10 s; then b goes to a, and restarts for 5 s. From 10 s on a is
+        # at half speed, b from 15 s on; a ends at 190 s, when b has done 10 + 87.5.
+        (2, [(0, 100), (0, 100), (10, 100)], [[-1, -1], [-1, 0, -1], None], [190, 192.5, 110], [0, 1, 0]),
+        # c brings the second decision; b gets a block of its own on the same node, and restarts.
+        (4, [(0, 100), (0, 100), (10, 20)], [[-1, 0], [-1, -1, -1]], [105, 110, 30], [0, 1, 0]),
+    ],
+)
+def test_jobs_that_share_by_hand(
+    gpus: int, jobs: list, hosts: list, ends_s: list[float], restarts: list[int]
+) -> None:
+    trace = trace_by_hand(cluster_of(gpus), *((at_s, work, 1, ONE) for at_s, work in jobs))
+    outcome = simulate(trace, Script(*hosts))
+    assert outcome.jobs.end_s.tolist() == pytest.approx(ends_s)
+    assert outcome.jobs.restarts.tolist() == restarts
+    if gpus == 1:  # which always draws 100 W
+        assert outcome.jobs.energy_j.tolist() == pytest.approx([100 * BUSY_W, 50 * BUSY_W])
+        assert outcome.jobs.gpu_s.tolist() == pytest.approx([100.0, 50.0])
+        assert outcome.jobs.migrations.sum() == 0
 
 
 def test_three_that_leave_room_are_little_slower() -> None:
-    trace = half_used()
+    """Two GPUs that draw 10 to 110 W, and jobs that use a quarter of one."""
+    table = OptionTable(gpus=[1], pool=["G"], rate=[1.0], power_w=[35.0], power_limit_w=[110.0])
+    jobs = [Job(name=name, remaining_work=100.0, options=table) for name in "abc"]
+    trace = trace_of(cluster_of(2), jobs, [0.0, 0.0, 0.0], [1, 1, 1])
     assert Sharing(trace).utilisation.tolist() == pytest.approx([0.25])
     outcome = simulate(trace, Script([-1, 0, 0]))
     longer = float(slowdown(3, 0.75))
@@ -74,33 +87,6 @@ def test_measured_sets_within_a_few_points() -> None:
         load = sum(job.utilisation_pct for job in alone) / 100
         measured = run.jct_h / np.mean([job.jct_h for job in alone])
         assert float(slowdown(len(members), load)) == pytest.approx(measured, abs=0.01)
-
-
-def test_the_others_keep_the_block_of_a_host_that_ends() -> None:
-    trace = trace_by_hand(cluster_of(2), (0, 50, 1, ONE), (0, 100, 1, ONE), (0, 100, 1, ONE))
-    outcome = simulate(trace, Script([-1, 0, 0], None))
-    # At a third of the speed until 150 s, then the other two at half: 50 left of each.
-    assert outcome.jobs.end_s.tolist() == pytest.approx([150.0, 250.0, 250.0])
-    assert outcome.jobs.restarts.tolist() == [0, 0, 0]
-
-
-def test_who_joins_restarts_and_who_is_joined_does_not() -> None:
-    """Alone on two GPUs until c comes at 10 s; then b, which has run, goes to a, and restarts for 5 s.
-
-    From 10 s on a is at half speed, b from 15 s on; a ends at 190 s, when b has done 10 + 87.5.
-    """
-    jobs = (0, 100, 1, ONE), (0, 100, 1, ONE), (10, 100, 1, ONE)
-    outcome = simulate(trace_by_hand(cluster_of(2), *jobs), Script([-1, -1], [-1, 0, -1], None))
-    assert outcome.jobs.end_s.tolist() == pytest.approx([190.0, 192.5, 110.0])
-    assert outcome.jobs.restarts.tolist() == [0, 1, 0]
-
-
-def test_a_set_that_splits_leaves_the_block_to_its_host() -> None:
-    """c brings the second decision; b gets a block of its own on the same node, and restarts."""
-    jobs = (0, 100, 1, ONE), (0, 100, 1, ONE), (10, 20, 1, ONE)
-    outcome = simulate(trace_by_hand(cluster_of(4), *jobs), Script([-1, 0], [-1, -1, -1]))
-    assert outcome.jobs.end_s.tolist() == pytest.approx([10 + 95, 15 + 95, 30.0])
-    assert outcome.jobs.restarts.tolist() == [0, 1, 0]
 
 
 def test_guests_of_a_host_that_waits_share_with_one_another() -> None:
