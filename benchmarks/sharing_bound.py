@@ -20,7 +20,7 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 from scipy.optimize import linprog
 
-from wattsched.replay.sharing.sets import Classes, Sets
+from wattsched.replay.sharing.stream import Classes, Sets
 
 
 def admitted(sets: Sets) -> Iterator[Classes]:

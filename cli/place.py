@@ -162,7 +162,7 @@ def command(
 
         save_plot(placement_figure(placed), plot)
     told, bound = _about(experiment, len(trial.seeds)), placed.bound and placed.bound.allocated_pct
-    write_page(report, late("replay.placement.page:page_of"), told, placed.curves, MEASURES, bound)
+    write_page(report, late("replay.page:placement_page"), told, placed.curves, MEASURES, bound)
     if as_json:
         return write(None, _document(placed))
     return print_curves(console(), experiment, placed.curves, len(trial.seeds), placed.bound)

@@ -230,7 +230,7 @@ def command(
         from wattsched.plot.replays import replay_figure
 
         save_plot(replay_figure(drawn), output.plot)
-    page_of, title = late("replay.jobs.page:page_of"), shown(Path(source.file).name)
+    page_of, title = late("replay.page:jobs_page"), shown(Path(source.file).name)
     told = about(traces[seeds[0]], found, settings.round_s)
     write_page(report, page_of, title, told, found, drawn, assumed=assumed, more=against)
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}

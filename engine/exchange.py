@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import os
 import warnings
@@ -200,7 +199,7 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         except InputError as error:
             raise InputError([f"{told}; {CLUSTERS}" for told in error.faults], error.source) from None
         if isinstance(document, dict) and "nodes" in document and "format" not in document:
-            return from_node_link(json.dumps(document))
+            return from_node_link(document)
         return cluster_of(instance_of(document, source=name))
 
 

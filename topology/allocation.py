@@ -60,7 +60,7 @@ class Requests:
 
     @cached_property
     def n_held(self) -> IntArray:
-        """Number of GPUs that each job holds now, 0 when it is not running; shape (n_jobs,)."""
+        """Number of GPUs that each job holds now, 0 when it is not running."""
         return np.bincount(self.holder, minlength=len(self))
 
 
@@ -155,8 +155,8 @@ class _Places:
     def of(self, jobs: IntArray) -> Iterator[tuple[int, int, list[int]]]:
         """Jobs with their levels and the starts of their places, those first that fit best."""
         ends, starts = self._listed if len(jobs) else ([], [])
-        each = zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True)
-        return ((j, level, starts[ends[j] : ends[j + 1]]) for j, level in each)
+        for j, level in zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True):
+            yield j, level, starts[ends[j] : ends[j + 1]]
 
     @cached_property
     def _ends(self) -> IntArray:
@@ -178,13 +178,7 @@ class _Places:
         return self._ends.tolist(), self._best_first.tolist()
 
     def _crowd(self, some: IntArray) -> IntArray:
-        """Compute the negated number of GPUs that other jobs use around each place, one row per block level.
-
-        Returns
-        -------
-        int array, shape (n_levels, n_some)
-            The nearest level last.
-        """
+        """Negated number of GPUs that other jobs use around some places, by block level, the nearest last."""
         requests, n = self.requests, self.pool.n_gpus
         crowd = ~self._empty.free
         crowd[requests.held] = True
@@ -221,94 +215,75 @@ class _Attempt:
     start : int array, shape (n_jobs,)
         `NOWHERE` for jobs that are to be placed.
     occupancy : Occupancy
-        What those that stay leave.
+        Blocks left by those that stay.
+    n_moved : int
+        Number of jobs that are to be placed.
     evicted : bool
-        Whether jobs made room for others.
+        True if jobs made room for others.
     """
 
     def __init__(self, places: _Places, order: IntArray) -> None:
         requests = places.requests
-        self.start = start = np.full(len(requests), NOWHERE)
-        self.occupancy = occupancy = _stay(places, order, start)
-        n_stay = np.count_nonzero(start != NOWHERE)
-        demand = _evict(occupancy, requests, start)
-        _return(occupancy, places, order, start, demand)
-        self.n_moved = len(start) - int(np.count_nonzero(start != NOWHERE))
-        self.evicted = self.n_moved > len(start) - n_stay
+        self.start, self.occupancy = np.full(len(requests), NOWHERE), places.left.copy()
+        jobs, where = places.uncontested
+        self.start[jobs] = where
+        self._stay(places.of(order[places.contested[order]]))
+        n_left = int(np.count_nonzero(self.start == NOWHERE))
+        demand = self._evict(requests)
+        movable = np.zeros(len(requests), dtype=bool)
+        movable[places.job] = True
+        movable &= self.start == NOWHERE
+        self._stay(places.of(order[movable[order]]), demand)
+        self.n_moved = int(np.count_nonzero(self.start == NOWHERE))
+        self.evicted = self.n_moved > n_left
 
-
-def _stay(places: _Places, order: IntArray, start: IntArray) -> Occupancy:
-    """Let running jobs stay, in this order, as long as they do not overlap; what is then taken."""
-    jobs, where = places.uncontested
-    start[jobs] = where
-    occupancy = places.left.copy()
-    for j, level, starts in places.of(order[places.contested[order]]):
-        for place in starts:
-            if occupancy.is_free(place, level):
-                start[j] = place
+    def _stay(self, jobs: Iterable[tuple[int, int, list[int]]], demand: list[int] | None = None) -> None:
+        """Let running jobs stay that do not overlap; where a demand is given, as it leaves room for that."""
+        occupancy = self.occupancy
+        for j, level, starts in jobs:
+            for place in starts:
+                if not occupancy.is_free(place, level):
+                    continue
+                if demand is not None:
+                    if not occupancy.spares(place, level, demand):
+                        continue
+                    demand[: level + 1] = [gpus - (1 << level) for gpus in demand[: level + 1]]
+                self.start[j] = place
                 occupancy.take(place, 1 << level)
                 break
-    return occupancy
 
+    def _evict(self, requests: Requests) -> list[int]:
+        """Clear the cheapest blocks of staying jobs until the other jobs fit; the GPUs that these ask for.
 
-def _evict(occupancy: Occupancy, requests: Requests, start: IntArray) -> list[int]:
-    """Clear the cheapest blocks of staying jobs until the other jobs fit; what these ask for.
-
-    Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
-    frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
-    """
-    demand = requests.demand(occupancy.n_levels, start == NOWHERE)
-    for level in reversed(range(occupancy.n_levels)):
-        missing = occupancy.lacks(level, demand[level])
-        if missing <= 0:
-            continue
-        jobs = np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level))
-        n_taken = occupancy.taken_on(level)
-        block, n_blocks = start[jobs] >> level, len(n_taken)
-        jobs, block = jobs[block < n_blocks], block[block < n_blocks]
-        n_jobs = np.bincount(block, minlength=n_blocks)
-        n_gpus = np.bincount(block, weights=requests.size[jobs], minlength=n_blocks).astype(np.int64)
-        clearable = np.flatnonzero((n_jobs > 0) & (n_taken == n_gpus))
-        cheapest = np.zeros(n_blocks, dtype=bool)
-        cheapest[clearable[np.lexsort((clearable, n_gpus[clearable], n_jobs[clearable]))[:missing]]] = True
-        for j in jobs[cheapest[block]].tolist():
-            occupancy.release(int(start[j]), int(requests.size[j]))
-            start[j] = NOWHERE
+        Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
+        frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
+        """
+        start, occupancy = self.start, self.occupancy
         demand = requests.demand(occupancy.n_levels, start == NOWHERE)
-    return demand
-
-
-def _return(
-    occupancy: Occupancy, places: _Places, order: IntArray, start: IntArray, demand: list[int]
-) -> None:
-    """Let further running jobs stay where that leaves room for the others."""
-    movable = np.zeros(len(start), dtype=bool)
-    movable[places.job] = True
-    movable &= start == NOWHERE
-    for j, level, starts in places.of(order[movable[order]]):
-        for place in starts:
-            if occupancy.is_free(place, level) and occupancy.spares(place, level, demand):
-                occupancy.take(place, 1 << level)
-                start[j] = place
-                for below in range(level + 1):
-                    demand[below] -= 1 << level
-                break
+        for level in reversed(range(occupancy.n_levels)):
+            missing = occupancy.lacks(level, demand[level])
+            if missing <= 0:
+                continue
+            jobs = np.flatnonzero((start != NOWHERE) & (requests.size < 1 << level))
+            n_taken = occupancy.taken_on(level)
+            block, n_blocks = start[jobs] >> level, len(n_taken)
+            jobs, block = jobs[block < n_blocks], block[block < n_blocks]
+            n_jobs = np.bincount(block, minlength=n_blocks)
+            n_gpus = np.bincount(block, weights=requests.size[jobs], minlength=n_blocks).astype(np.int64)
+            clearable = np.flatnonzero((n_jobs > 0) & (n_taken == n_gpus))
+            cheapest = np.zeros(n_blocks, dtype=bool)
+            cheapest[clearable[np.lexsort((n_gpus[clearable], n_jobs[clearable]))[:missing]]] = True
+            for j in jobs[cheapest[block]].tolist():
+                occupancy.release(int(start[j]), int(requests.size[j]))
+                start[j] = NOWHERE
+            demand = requests.demand(occupancy.n_levels, start == NOWHERE)
+        return demand
 
 
 def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
-    """Blocks for jobs by descending size, each the first of the smallest free ones; these stay as they are.
+    """Starts of blocks for jobs by descending size, each the first of the smallest free blocks.
 
-    Parameters
-    ----------
-    occupancy : Occupancy
-        With room for all of them, by the theorem of `topology.buddy`.
-    sizes : int array, shape (n_jobs,)
-        Powers of two; of equals the first comes first.
-
-    Returns
-    -------
-    int array, shape (n_jobs,)
-        Starts of the blocks.
+    The occupancy, which has room for all of them by the theorem of `topology.buddy`, stays as it is.
     """
     free, start = occupancy.maximal(), np.full(len(sizes), NOWHERE)
     for size in sorted({*sizes.tolist()}, reverse=True):
@@ -360,7 +335,7 @@ def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
 
 
 def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
-    """Return the mask of ranges of positions below n that share a position with another range."""
+    """Mask of ranges of positions below n that share a position with another range."""
     found = np.zeros(len(start), dtype=bool)
     if distinct(ranges(start, size), n):
         return found
@@ -372,7 +347,7 @@ def _overlapping(start: IntArray, size: IntArray, n: int) -> BoolArray:
 
 
 def _before(holds: BoolArray | IntArray) -> IntArray:
-    """Compute the cumulative sum before each entry, with the total as one more entry at the end."""
+    """Sum before each entry, and the total at the end."""
     return np.concatenate([[0], np.cumsum(holds)])
 
 

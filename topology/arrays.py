@@ -64,15 +64,7 @@ def occurring(numbers: IntArray, n: int) -> tuple[IntArray, IntArray]:
 
 
 def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-    """Kinds of rows that agree in all columns, in the order of their first rows.
-
-    Returns
-    -------
-    first : int array, shape (n_kinds,)
-        First row of each kind.
-    kind : int array, shape (n_rows,)
-        Kind of each row.
-    """
+    """First row of each kind of rows that agree in all columns, ascending, and the kind of each row."""
     if len(columns[0]) <= _FEW:
         seen: dict[tuple[float, ...], int] = {}
         rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -119,12 +111,7 @@ class Table:
 
 
 class Rows:
-    """Rows of numbers, among which equal ones are looked up; nan equals nan.
-
-    Parameters
-    ----------
-    columns : sequence of arrays, shape (n_rows,)
-    """
+    """Rows of numbers, given by column, among which equal ones are looked up; nan equals nan."""
 
     def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
         known, self._salt = _comparable(columns), 0
@@ -150,18 +137,7 @@ class Rows:
         return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-        """Rows that equal those that are asked for in all columns.
-
-        Parameters
-        ----------
-        asked : sequence of arrays, shape (n_asked,)
-            The same columns.
-
-        Returns
-        -------
-        place, row : int arrays, shape (n_found,)
-            Of those asked for, ascending, and the rows of each, ascending.
-        """
+        """Places among those asked for, ascending, and for each the rows that equal it, ascending."""
         place, first = self._found(asked)
         size = self._many[first]
         return np.repeat(place, size), self._order[ranges(first, size)]

@@ -41,18 +41,7 @@ def block_size(gpus: int) -> int: ...
 @overload
 def block_size(gpus: NDArray[np.integer]) -> IntArray: ...
 def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
-    """Size of the buddy block that holds `gpus` GPUs: the next power of two.
-
-    Parameters
-    ----------
-    gpus : int or int array
-        GPU counts, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If a count is below 1.
-    """
+    """Size of the buddy block that holds `gpus` GPUs: the next power of two; a ValueError below 1."""
     if np.any(np.less(gpus, 1)):
         raise ValueError(f"a job needs at least 1 GPU, not {np.min(gpus)}")
     if isinstance(gpus, np.ndarray):
@@ -63,12 +52,10 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
 
 
 def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
-    """True if jobs of these sizes can be placed together, by the theorem above.
+    """True if jobs of these block sizes can be placed together, by the theorem above.
 
     Parameters
     ----------
-    sizes : int array, shape (n_jobs,)
-        Powers of two (`block_size`).
     free_gpus : int array, shape (n_levels,)
         F, from `Occupancy.free_gpus`.
 

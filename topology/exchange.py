@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby, product
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wattsched.inputs import LONGEST_CELL, echo
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_down
@@ -57,8 +57,7 @@ def expand(expression: str, limit: int = MAX_HOSTS) -> list[str]:
 def _expand_item(item: str, limit: int) -> list[str]:
     choices: list[list[str]] = []
     total = 1
-    for piece in _PIECE.finditer(item):
-        in_brackets, literal = piece.groups()
+    for in_brackets, literal in map(re.Match.groups, _PIECE.finditer(item)):
         choices.append([literal] if literal is not None else _numbers(in_brackets, limit))
         total *= len(choices[-1])
         if total > limit:
@@ -131,21 +130,16 @@ def to_node_link(cluster: Cluster) -> str:
     return json.dumps(nx.node_link_data(tree(cluster), edges="edges"), indent=1)
 
 
-def from_node_link(text: str) -> Cluster:
-    """Read a cluster from networkx node-link JSON.
+def from_node_link(data: Any) -> Cluster:
+    """Read a cluster from a networkx node-link graph, as JSON has it.
 
     Raises
     ------
     ValueError
-        If the text is not JSON, is no directed node-link graph, or does not describe a cluster
-        (`cluster_from_tree`).
+        If it is no directed node-link graph, or does not describe a cluster (`cluster_from_tree`).
     """
     import networkx as nx
 
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("graph", {}), dict):
         raise ValueError("no node-link graph: it must be an object, and its 'graph' too")
     edges = "edges" if "edges" in data else "links"
@@ -181,9 +175,8 @@ def from_slurm(
     text: str,
     *,
     gpu_type: str,
-    gpus_per_node: int | Mapping[str, int],
+    gpus_per_node: int,
     idle_power_w: float,
-    name: str = "cluster",
 ) -> Cluster:
     """Read the switch tree of a Slurm ``topology.conf``.
 
@@ -194,8 +187,8 @@ def from_slurm(
     ----------
     gpu_type : str
         Name of the GPU type of all nodes; the file does not know it.
-    gpus_per_node : int or mapping of str to int
-        GPUs of every node, or of each node by name.
+    gpus_per_node : int
+        GPUs of every node.
     idle_power_w : float
         Idle draw of one GPU.
 
@@ -216,15 +209,12 @@ def from_slurm(
         Group(name=s.name, level="switch", parent=parents.get(s.name), bandwidth_gbps=s.link_speed)
         for s in switches
     ]
-    nodes = []
-    for switch in switches:
-        for host in switch.nodes:
-            gpus = gpus_per_node if isinstance(gpus_per_node, int) else gpus_per_node.get(host)
-            if gpus is None:
-                raise ValueError(f"line {switch.line}: no GPU count is given for node '{host}'")
-            nodes.append(Node(name=host, gpu_type=gpu_type, gpus=gpus, parent=switch.name))
-    gpu_types = {gpu_type: GpuType(idle_power_w=idle_power_w)}
-    return Cluster(name=name, gpu_types=gpu_types, nodes=nodes, groups=groups)
+    nodes = [
+        Node(name=host, gpu_type=gpu_type, gpus=gpus_per_node, parent=switch.name)
+        for switch in switches
+        for host in switch.nodes
+    ]
+    return Cluster(gpu_types={gpu_type: GpuType(idle_power_w=idle_power_w)}, nodes=nodes, groups=groups)
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:

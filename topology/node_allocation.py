@@ -29,31 +29,14 @@ class NoRoomError(ValueError):
 
 
 class Held(NamedTuple):
-    """GPUs that jobs hold now.
-
-    Attributes
-    ----------
-    job, position : int arrays, shape (n_held,)
-        By job, and ascending.
-    """
+    """GPUs that jobs hold now, by job, and ascending."""
 
     job: IntArray
     position: IntArray
 
 
 def allocate_any(room: Room, gpus: IntArray, held: Held) -> IntArray:
-    """Any GPUs: a job keeps what it holds as far as that works, and takes the first others.
-
-    Parameters
-    ----------
-    room : Room
-    gpus : int array, shape (n_jobs,)
-    held : Held
-
-    Returns
-    -------
-    int array, shape (n_gpus,)
-        Positions on the pool's line, job by job.
+    """Positions on the pool's line of any GPUs, job by job: those that a job holds, and the first others.
 
     Raises
     ------
@@ -93,7 +76,7 @@ def allocate_on_nodes(room: Room, gpus: IntArray, held: Held, exact: Exact) -> I
     homes, clear = held, 0
     while True:
         used = np.bincount(node_index[stay.position], minlength=len(room.on_nodes))
-        pieces = _Pieces.of(np.setdiff1d(np.arange(len(gpus)), stay.job), gpus, room.pool.gpus_per_node)
+        pieces = _pieces_of(np.setdiff1d(np.arange(len(gpus)), stay.job), gpus, room.pool.gpus_per_node)
         node = _fitted(room.on_nodes - used, pieces, homes, node_index)
         if node is not None:
             break
@@ -128,24 +111,23 @@ def allocate_on_nodes(room: Room, gpus: IntArray, held: Held, exact: Exact) -> I
 
 
 class _Pieces(NamedTuple):
-    """Pieces of jobs, the largest first; arrays of shape (n_pieces,)."""
+    """Pieces of jobs, the largest first."""
 
     job: IntArray
     size: IntArray
 
-    @classmethod
-    def of(cls, jobs: IntArray, gpus: IntArray, whole: int) -> _Pieces:
-        """Pieces of some jobs."""
-        nodes, part = np.divmod(gpus[jobs], whole)
-        some = np.flatnonzero(part)
-        job = np.append(np.repeat(jobs, nodes), jobs[some])
-        size = np.append(np.full(nodes.sum(), whole), part[some])
-        order = np.argsort(-size, kind="stable")
-        return cls(job[order], size[order])
+
+def _pieces_of(jobs: IntArray, gpus: IntArray, whole: int) -> _Pieces:
+    nodes, part = np.divmod(gpus[jobs], whole)
+    some = np.flatnonzero(part)
+    job = np.append(np.repeat(jobs, nodes), jobs[some])
+    size = np.append(np.full(nodes.sum(), whole), part[some])
+    order = np.argsort(-size, kind="stable")
+    return _Pieces(job[order], size[order])
 
 
 def _staying(room: Room, gpus: IntArray, held: Held) -> Held:
-    """GPUs of the jobs that can stay where they are, or on a part of it."""
+    """GPUs of the jobs that can stay where they are, or on a part of these."""
     whole, n = room.pool.gpus_per_node, len(room.on_nodes)
     sound = np.bincount(held.job[~room.free[held.position]], minlength=len(gpus)) == 0
     pair, count = np.unique(held.job * n + room.pool.node_index[held.position], return_counts=True)
@@ -163,7 +145,7 @@ def _staying(room: Room, gpus: IntArray, held: Held) -> Held:
 
 
 def _part_of(room: Room, own: IntArray, gpus: int) -> IntArray:
-    """So many of a job's GPUs, in whole nodes and at most one part; none where that cannot be."""
+    """Some of a job's own GPUs, in whole nodes and at most one part of another; empty where impossible."""
     whole, node = room.pool.gpus_per_node, room.pool.node_index[own]
     nodes, count = np.unique(node, return_counts=True)
     wanted, part = divmod(gpus, whole)

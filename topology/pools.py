@@ -6,16 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count, repeat
+from itertools import accumulate, chain, count, repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, IntArray, alike
-from wattsched.topology.cluster import Capacity, Cluster, NodeColumns
+from wattsched.topology.cluster import Capacity, Cluster
 from wattsched.topology.column import Coded
 from wattsched.topology.remembered import remembered
-from wattsched.topology.structure import Lines, lines_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +26,6 @@ class Pool:
 
     Attributes
     ----------
-    name : str
-    gpu_type : str
-    gpus_per_node : int
     nodes : tuple of str
         Node names in file order.
     members : int array, shape (n_nodes,)
@@ -69,13 +65,7 @@ class Pool:
         return int(self.blocks[0, 1])
 
     def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
-        """Places of GPUs on the line; `node` says which of the names in `nodes` each is of.
-
-        Raises
-        ------
-        ValueError
-            If the pool has no such GPU.
-        """
+        """Places on the line of GPUs of nodes, by number in `nodes`; a ValueError where one is not there."""
         index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
         for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
             if index[i] < 0:
@@ -117,11 +107,9 @@ class LineGpus(NamedTuple):
     Attributes
     ----------
     start : int array, shape (n_pools,)
-        Where the line of each pool begins.
+        Begin of the line of each pool.
     node, gpu : int arrays, shape (n_gpus,)
-        Number of the node of each GPU in `nodes`, and its own on that node.
-    nodes : tuple of str
-        Pool by pool.
+        Number of the node of each GPU in `nodes`, pool by pool, and its own on that node.
     """
 
     start: IntArray
@@ -156,23 +144,27 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
     first, kind = alike([label.codes, gpu_type.codes, gpus, domains.codes])
     kinds = [_Kind(label.at(i), gpu_type.at(i), int(gpus[i]), domains.at(i)) for i in first.tolist()]
     number = {name: g for g, name in enumerate(groups.names)}
-    lines = lines_of(
-        gpus, kind, _above(nodes.coded("parent"), number), _above(groups.coded("parent"), number)
-    )
+    above = [_above(places.coded("parent"), number) for places in (nodes, groups)]
+    # GPUs are numbered node by node.
+    begin, node_of = np.cumsum(gpus) - gpus, np.repeat(np.arange(len(gpus)), gpus)
+    broken = nodes.broken
+    works = np.ones(len(node_of), dtype=bool)
+    works[begin[broken[0]] + broken[1]] = False
     members = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
     within = np.empty(len(kind), dtype=np.int64)
     for own in members:
         within[own] = np.arange(len(own))
-    works = _works(nodes, lines)
-    blocks = np.searchsorted(lines.block_pool, np.arange(len(kinds) + 1))
+    lines = _lines(begin, gpus, kind, *above)
     pools = []
     for p, (name, (_, of_type, gpus_per_node, feeds)) in enumerate(
         zip(_names(kinds, set(cluster.gpu_types)), kinds, strict=True)
     ):
-        line = slice(lines.first[p], lines.first[p + 1])
-        sizes = lines.block_size[blocks[p] : blocks[p + 1]]
+        blocks = sorted(lines[p], key=lambda equal: -equal.shape[1])
+        line = np.concatenate([equal.ravel() for equal in blocks])
+        sizes = np.concatenate([np.full(len(equal), equal.shape[1]) for equal in blocks])
         starts = np.cumsum(sizes) - sizes
         assert not np.any(starts % sizes), "a structural block starts at a multiple of its size"
+        node = node_of[line]
         pools.append(
             Pool(
                 name=name,
@@ -181,8 +173,8 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
                 nodes=tuple(nodes.names[i] for i in members[p].tolist()),
                 members=members[p],
                 domains=feeds,
-                node_index=within[lines.node[line]],
-                gpu_index=lines.gpu[line],
+                node_index=within[node],
+                gpu_index=line - begin[node],
                 blocks=np.array([starts, sizes]).T.copy(),
                 available=works[line],
                 capacity=cluster.capacity_of(name, of_type),
@@ -196,13 +188,80 @@ def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
     return np.array([*(number[name] for name in parent.values), len(number)], dtype=np.int64)[parent.codes]
 
 
-def _works(nodes: NodeColumns, lines: Lines) -> BoolArray:
-    """Return the mask of GPUs that take jobs."""
-    node, gpu = nodes.broken
-    if not len(node):
-        return np.ones(len(lines.node), dtype=bool)
-    width = int(nodes.counts("gpus").max())
-    return np.isin(lines.node * width + lines.gpu, node * width + gpu, invert=True)
+# -- structural blocks -----------------------------------------------------------------------------------
+
+
+def _lines(
+    begin: IntArray, gpus: IntArray, kind: IntArray, parent: IntArray, above: IntArray
+) -> dict[int, list[IntArray]]:
+    """Lay the GPUs of every pool on structural blocks, from the deepest groups to the root.
+
+    The tree is restricted to the nodes of a pool. A node of 2^m GPUs is one block, and others are several, by
+    the binary digits of their count: 7 GPUs are 4 + 2 + 1. Children of a group that are one block each, all
+    of the same size, join in aligned runs of 2^m, decomposed in the same way from the first. Blocks of a
+    child with several stay as they are. Groups come before nodes among the children of a group, each in file
+    order; places without a parent are children of one implicit root.
+
+    Parameters
+    ----------
+    begin, gpus, kind, parent : int arrays, shape (n_nodes,)
+        First GPU and GPU count of each node, number of its pool, and of the group above it; the number of
+        groups for none.
+    above : int array, shape (n_groups,)
+        Group above each group, the number of groups for none.
+
+    Returns
+    -------
+    dict of int to list of int arrays, shape (n_blocks, size)
+        Numbers of the GPUs of blocks of one size, in their order, by number of the pool.
+    """
+    children: list[list[int]] = [[] for _ in range(len(above) + 1)]
+    for group, parent_group in enumerate(above.tolist()):
+        children[parent_group].append(group)
+    top_down = [len(above)]
+    for group in top_down:  # grows meanwhile
+        top_down += children[group]
+    order = np.lexsort((kind, parent))
+    starts = np.flatnonzero(np.diff(kind[order], prepend=-1) | np.diff(parent[order], prepend=-1))
+    below: defaultdict[int, list[IntArray]] = defaultdict(list)
+    for nodes in np.split(order, starts[1:]):
+        below[int(parent[nodes[0]])].append(nodes)
+    done: dict[int, dict[int, list[IntArray]]] = {}
+    for group in reversed(top_down):
+        kept, single = defaultdict[int, list[IntArray]](list), defaultdict[int, list[IntArray]](list)
+        for child in children[group]:
+            for pool, blocks in done.pop(child).items():
+                (single if sum(map(len, blocks)) == 1 else kept)[pool] += blocks
+        for nodes in below[group]:
+            blocks = _of_nodes(begin[nodes], int(gpus[nodes[0]]))
+            (single if len(blocks) == 1 else kept)[int(kind[nodes[0]])] += blocks
+        done[group] = {pool: kept[pool] + _joined(single[pool]) for pool in {**kept, **single}}
+    return done[len(above)]
+
+
+def _of_nodes(begin: IntArray, gpus: int) -> list[IntArray]:
+    """Blocks of nodes with so many GPUs each, by the binary digits of their count, the largest first."""
+    sizes = [1 << bit for bit in reversed(range(gpus.bit_length())) if gpus >> bit & 1]
+    firsts = accumulate(sizes, initial=0)
+    return [begin[:, None] + first + np.arange(size) for first, size in zip(firsts, sizes, strict=False)]
+
+
+def _joined(children: list[IntArray]) -> list[IntArray]:
+    """Join equal blocks of children that are one block each in runs, by the binary digits of their number."""
+    alike: defaultdict[int, list[IntArray]] = defaultdict(list)
+    for blocks in children:
+        alike[blocks.shape[1]].append(blocks)
+    joined = []
+    for size, equal in alike.items():
+        blocks, first = np.concatenate(equal), 0
+        for bit in reversed(range(len(blocks).bit_length())):
+            if len(blocks) >> bit & 1:
+                joined.append(blocks[first : first + (1 << bit)].reshape(1, size << bit))
+                first += 1 << bit
+    return joined
+
+
+# -- names -----------------------------------------------------------------------------------------------
 
 
 def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:

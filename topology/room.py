@@ -37,15 +37,7 @@ MOST_CUTS = 5_000
 
 
 def room_for(pools: Sequence[Pool], pool: IntArray, gpus: IntArray) -> IntArray:
-    """GPUs that jobs take for themselves: their counts, rounded up to powers of two in pools of blocks.
-
-    Parameters
-    ----------
-    pool : int array, shape (n,)
-        Numbers of the pools.
-    gpus : int array, shape (n,)
-        GPU counts.
-    """
+    """GPUs that jobs take of pools, given by number: their counts, rounded up to powers of two in blocks."""
     in_blocks = np.array([one.capacity == "blocks" for one in pools], dtype=bool)[pool]
     return np.asarray(np.where(in_blocks, block_size(gpus), gpus))
 
@@ -62,13 +54,10 @@ def divides(sizes: IntArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """Free GPUs of a pool as jobs can take them.
+    """Free GPUs of a pool, whose `number` it has, as jobs can take them.
 
     Attributes
     ----------
-    number : int
-        Of the pool.
-    pool : Pool
     free : bool array, shape (n_gpus,)
         By the pool's line.
     sleeping : int array, shape (n_sleeping,)
@@ -200,18 +189,9 @@ class KeptRoom(Room):
 
 
 def cuts(free: int, sizes: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """Ways to cut a node's free GPUs up into pieces, none of which is a part of another one.
+    """Ways to cut a node's free GPUs up into pieces of ascending sizes, none a part of another way.
 
-    Parameters
-    ----------
-    free : int
-    sizes : sequence of int, ascending
-        Of the pieces.
-
-    Returns
-    -------
-    list of tuples of int, or None
-        How many pieces of each size; None where there are too many ways.
+    A way is the number of pieces of each size; None where there are too many ways.
     """
 
     def ways(kinds: int, left: int) -> Iterator[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -30,11 +30,11 @@ class Steps:
         self._before = np.append(0.0, np.cumsum(values[:-1] * np.diff(time_s)))
 
     def at(self, time_s: FloatArray | float) -> FloatArray:
-        """Values from then on."""
+        """Value from each time on."""
         return np.asarray(self.values[self._last(time_s)])
 
     def integral(self, until_s: FloatArray | float) -> FloatArray:
-        """Integral from the first time until then."""
+        """Integral from the first time until each time."""
         last = self._last(until_s)
         return np.asarray(self._before[last] + (until_s - self.time_s[last]) * self.values[last])
 
@@ -43,11 +43,7 @@ class Steps:
 
 
 class Carbon(Steps):
-    """Carbon intensity over time.
-
-    Parameters
-    ----------
-    time_s, g_per_kwh : float arrays, shape (n,)
+    """Carbon intensity over time, in grams per kWh.
 
     Raises
     ------
@@ -81,15 +77,23 @@ class Carbon(Steps):
             When the file has nothing at `start`.
         """
         begin_s, end_s = float(trace.begin_s[0]), float(trace.begin_s[-1]) + trace.step_s
-        known, start_s = np.isfinite(trace.g_per_kwh), begin_s if start is None else start.timestamp()
+        start_s = begin_s if start is None else start.timestamp()
         if not begin_s <= start_s < end_s:
             reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
             raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
+        known = np.isfinite(trace.g_per_kwh)
         return cls(trace.begin_s[known] - start_s + at_s, trace.g_per_kwh[known])
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
         """Grams for each watt drawn in between."""
         return np.asarray((self.integral(end_s) - self.integral(begin_s)) / J_PER_KWH)
+
+
+def require_finite(what: str, values: Mapping[str, float]) -> None:
+    """Refuse values that are negative, infinite or no numbers, with a ValueError that names the first."""
+    for name, value in values.items():
+        if not 0 <= value < np.inf:
+            raise ValueError(f"{what}: {name} must be at least 0, got {value:g}")
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,7 @@ class Sleep:
     wake_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("after_s", "power_w", "wake_s"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"sleep: {name} must be at least 0, got {getattr(self, name):g}")
+        require_finite("sleep", vars(self))
 
 
 class Nodes:
@@ -138,9 +140,8 @@ class Nodes:
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
         # Without sleep, nodes do so after an endless time.
-        self._after_s, self._asleep_w, self._wake_s = (
-            (np.inf, 0.0, 0.0) if sleep is None else (sleep.after_s, sleep.power_w, sleep.wake_s)
-        )
+        self._after_s = np.inf if sleep is None else sleep.after_s
+        self._asleep_w, self._wake_s = (0.0, 0.0) if sleep is None else (sleep.power_w, sleep.wake_s)
         names = [name for pool in pools for name in pool.nodes]
         first = np.cumsum([0, *(len(pool.nodes) for pool in pools)])
         self._node = [pool.node_index + begin for pool, begin in zip(pools, first, strict=False)]
@@ -161,7 +162,7 @@ class Nodes:
         self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
     def enter(self, pool: int, start: int, gpus: int) -> float:
-        """Start a job on a run of GPUs of a pool; returns the seconds that it waits for nodes to wake."""
+        """Start a job on GPUs of a pool's line; return the seconds that it waits for nodes to wake."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
@@ -169,7 +170,7 @@ class Nodes:
         return self._wake_s if wakes else 0.0
 
     def leave(self, pool: int, start: int, gpus: int, time_s: float) -> None:
-        """End a job on a run of GPUs of a pool."""
+        """End a job on GPUs of a pool's line."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
@@ -180,7 +181,7 @@ class Nodes:
         return float(np.min(self._empty_since[waking], initial=np.inf)) + self._after_s
 
     def doze(self, time_s: float) -> None:
-        """Let nodes fall asleep whose time has come."""
+        """Let nodes fall asleep that have had no job for long enough."""
         self.asleep |= (self._jobs == 0) & (self._empty_since + self._after_s <= time_s)
 
     def draw(self) -> tuple[float, float]:
@@ -192,12 +193,7 @@ class Nodes:
 
 @dataclass
 class StepLog:
-    """A quantity that stays the same from each time to the next.
-
-    Attributes
-    ----------
-    time_s, values : list of float
-    """
+    """A recorded quantity that stays the same from each time to the next."""
 
     time_s: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -212,18 +208,9 @@ class StepLog:
             self.values.append(value)
 
     def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
-        """Means over equal lengths of time; before the first time the quantity is 0.
+        """Edges of lengths of `width_s` (0: as recorded), the last perhaps shorter, and the means over them.
 
-        Parameters
-        ----------
-        width_s : float
-            0 for the quantity as it is.
-
-        Returns
-        -------
-        edges : float array, shape (m + 1,)
-            From begin to end; the last length may be shorter.
-        means : float array, shape (m,)
+        Before the first recorded time the quantity is 0.
         """
         time_s, values = np.array(self.time_s), np.array(self.values)
         if not width_s:
@@ -261,17 +248,7 @@ class Flows(NamedTuple):
 
 @dataclass
 class Meter:
-    """Integrates `Flows` over time.
-
-    Attributes
-    ----------
-    jobs_j, idle_j, base_j, carbon_g : float
-        Joules, and grams of all of them.
-    busy_gpu_s, free_gpu_s, fragment_gpu_s : float
-        GPU seconds.
-    power, busy : StepLog
-        Watts of the cluster, and GPUs that jobs hold, also between rounds.
-    """
+    """Integrals of `Flows` over time, and logs of the cluster's watts and of the GPUs that jobs hold."""
 
     carbon: Carbon
     time_s: float = 0.0
@@ -287,7 +264,7 @@ class Meter:
     busy: StepLog = field(default_factory=StepLog)
 
     def advance(self, until_s: float) -> None:
-        """Count what stays the same until then."""
+        """Integrate the present flows until then."""
         seconds, now = until_s - self.time_s, self.now
         self.jobs_j += now.jobs_w * seconds
         self.idle_j += now.idle_w * seconds
@@ -299,14 +276,14 @@ class Meter:
         self.time_s = until_s
 
     def measure(self, flows: Flows) -> None:
-        """Take what stays the same from now on."""
+        """Record the flows from now on."""
         self.now = flows
         self.power.add(self.time_s, flows.power_w)
         self.busy.add(self.time_s, flows.busy)
 
     @property
     def energy_j(self) -> float:
-        """Joules of everything."""
+        """Energy of the whole cluster so far."""
         return self.jobs_j + self.idle_j + self.base_j
 
     @property

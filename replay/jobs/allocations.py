@@ -29,7 +29,7 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 class Sharing:
-    """Sharing in the configurations of a trace, whose `utilisation` has shape (n_rows,)."""
+    """Slowdown and draw of jobs that share GPUs; `utilisation` of a trace's configurations is (n_rows,)."""
 
     def __init__(self, trace: Trace) -> None:
         rows = trace.configurations
@@ -39,7 +39,7 @@ class Sharing:
         self.utilisation: FloatArray = np.minimum(used, 1.0)
 
     def of(self, rows: IntArray, sets: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Work out what sharing does to jobs.
+        """Run time over that alone, part of the GPUs and part of the draw above idle of jobs by their sets.
 
         Parameters
         ----------
@@ -47,12 +47,6 @@ class Sharing:
             Configurations; those of a set have the same pool and GPU count.
         sets : int array, shape (n,)
             Number of the set that each belongs to; all members of a set are there.
-
-        Returns
-        -------
-        slowdown, part, busy_w : float arrays, shape (n,)
-            Run time over that alone, part of the GPUs that each job counts for, and its part of the draw
-            above the idle one.
         """
         _, of_job, jobs = np.unique(sets, return_inverse=True, return_counts=True)
         used = self.utilisation[rows]
@@ -62,29 +56,19 @@ class Sharing:
 
 
 def slowdown(jobs: float | FloatArray, load: float | FloatArray) -> FloatArray:
-    """Run time of each of so many jobs that share GPUs over that alone.
-
-    Parameters
-    ----------
-    jobs, load : float or float arrays of one shape
-        Number of jobs, and sum of their utilisations.
-    """
+    """Run time over that alone of so many jobs that share GPUs, by the sum of their utilisations."""
     return np.maximum(EACO_SLOWDOWN.of(jobs, np.minimum(load, 1.0)), load)
 
 
 class Segments:
-    """Current segment of every job of a trace.
+    """Current segment of every job of a trace, and records and a log of those that have ended.
 
     Attributes
     ----------
     row : int array, shape (n_jobs,)
-        -1 for a job that holds none.
+        Configuration of each job, -1 where it runs in none.
     works_s, finish_s : float arrays, shape (n_jobs,)
         When it works, and when it is complete if it keeps its row.
-    records : JobRecords
-        What the segments that have ended come to.
-    log : SegmentLog
-        These segments, one by one.
     """
 
     def __init__(self, trace: Trace, carbon: Carbon) -> None:
@@ -103,7 +87,7 @@ class Segments:
         self._rate, self._gpus, self._power_w, self._idle_w = np.zeros((4, n))
 
     def remaining(self, jobs: IntArray, time_s: float) -> FloatArray:
-        """Work left; a last digit for a job that is due at this very moment but for rounding."""
+        """Work left of jobs; above 0 also where one is due at this very moment."""
         done = self._rate[jobs] * np.maximum(time_s - self.works_s[jobs], 0.0)
         return np.asarray(np.maximum(self._left[jobs] - done, 1e-12 * self._trace.work[jobs]))
 
@@ -119,7 +103,7 @@ class Segments:
         return float(watts.sum()), float(idle_w.sum()), round(float(self._gpus[running].sum()))
 
     def close(self, jobs: IntArray, time_s: float) -> None:
-        """End the segments of those of the jobs that hold a row."""
+        """End the segments of jobs that run."""
         jobs = jobs[self.row[jobs] != WAIT]
         records, since = self.records, self._since_s[jobs]
         works, left = np.minimum(self.works_s[jobs], time_s), self.remaining(jobs, time_s)
@@ -141,15 +125,7 @@ class Segments:
         first: IntArray,
         sets: IntArray | None = None,
     ) -> None:
-        """Begin segments in the rows that the jobs hold now.
-
-        Parameters
-        ----------
-        first : int array, shape (n,)
-            Place of the first GPU of each on the line of its pool.
-        sets : int array, shape (n,), optional
-            Number of the set of jobs that each shares its GPUs with; default: none shares.
-        """
+        """Begin segments in the present rows, on GPUs from `first` on; jobs of a set share them."""
         rows, of = self.row[jobs], self._trace.configurations
         rate, gpus, power_w, idle_w = (c[rows] for c in (of.rate, of.gpus, of.power_w, self._trace.idle_w))
         if sets is not None:
@@ -163,14 +139,14 @@ class Segments:
         np.minimum.at(self.records.first_start_s, jobs, time_s)
 
     def stop(self, jobs: IntArray) -> None:
-        """Take the rows of jobs away."""
+        """Stop jobs."""
         self.row[jobs], self.finish_s[jobs] = WAIT, np.inf
         for held in (self._rate, self._gpus, self._power_w, self._idle_w):
             held[jobs] = 0.0
 
 
 class Allocations:
-    """Segments and places of the jobs of a trace, and those `running`, in the order of their arrival."""
+    """Segments and places of the jobs of a trace, and the `running` jobs in the order of their arrival."""
 
     def __init__(self, trace: Trace, carbon: Carbon, sleep: Sleep | None, time_s: float) -> None:
         self.segments = Segments(trace, carbon)
@@ -178,7 +154,7 @@ class Allocations:
         self.running: IntArray = np.empty(0, dtype=np.int64)
 
     def complete(self, time_s: float) -> IntArray:
-        """Take what they hold from the jobs that are complete by now, and return these."""
+        """End the jobs that are complete by now, and return them."""
         held, placement = self.segments, self.placement
         done = self.running[held.finish_s[self.running] <= time_s]
         if not len(done):
@@ -236,7 +212,7 @@ class Allocations:
         self.segments.open(jobs, time_s, delay_s, first, sets)
 
     def _vacate(self, jobs: IntArray, time_s: float) -> None:
-        """Take jobs off their GPUs."""
+        """Free the GPUs of jobs."""
         self.placement.vacate(jobs, self.segments.row[jobs], time_s)
         self.segments.stop(jobs)
 

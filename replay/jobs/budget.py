@@ -27,18 +27,12 @@ UNITS: dict[Quantity, str] = {
     "carbon_g": "grams of CO2",
     "money": "that of the tariff",
 }
-
-CALLED: dict[str, Quantity] = {
-    "joules": "energy_j",
-    "energy": "energy_j",
-    "kwh": "energy_j",
-    "carbon": "carbon_g",
-    "co2": "carbon_g",
-    "grams": "carbon_g",
-    "cost": "money",
-    "price": "money",
+ALIASES: dict[Quantity, tuple[str, ...]] = {
+    "energy_j": ("joules", "energy", "kwh"),
+    "carbon_g": ("carbon", "co2", "grams"),
+    "money": ("cost", "price"),
 }
-"""Other names of quantities."""
+"""Names that users may mean a quantity by."""
 
 Pacing = Literal["even", "price", "none"]
 PACINGS: tuple[Pacing, ...] = get_args(Pacing)
@@ -48,15 +42,10 @@ _ROUNDING = 1e-12
 
 
 def require_quantity(name: str) -> None:
-    """Refuse a name of nothing that there can be a budget of.
-
-    Raises
-    ------
-    ValueError
-        Which names the nearest, and all with their units.
-    """
+    """Refuse an unknown quantity, by a ValueError that names the nearest, and all with their units."""
     if name not in QUANTITIES:
-        near = meant(CALLED.get(name.lower(), name), QUANTITIES)
+        called = (quantity for quantity, names in ALIASES.items() if name.lower() in names)
+        near = meant(next(called, name), QUANTITIES)
         known = ", ".join(f"{quantity} (in {unit})" for quantity, unit in UNITS.items())
         raise ValueError(f"there is no budget '{name}'{near}; there are {known}")
 
@@ -97,22 +86,13 @@ class Budget:
 
     @classmethod
     def of_energy(cls, amount_j: float, period_s: float, pacing: Pacing = "even") -> Budget:
-        """Joules, which cost the same at any time."""
+        """Return a budget of joules, which cost the same at any time."""
         return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH), pacing)
 
     def even_power_w(self, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
-        """Constant power of each period that would spend its amount.
+        """Edges of the periods up to `end_s`, and the constant watts that spend each one's amount.
 
-        Parameters
-        ----------
-        begin_s, end_s : float
-            Of the first period, and where the last one is cut off.
-
-        Returns
-        -------
-        edges : float array, shape (n + 1,)
-        even_w : float array, shape (n,)
-            nan where a kWh costs nothing.
+        The watts are nan where a kWh costs nothing.
         """
         begins = np.arange(begin_s, end_s, self.period_s)
         price = self.per_kwh.per_watt(begins, begins + self.period_s)
@@ -126,10 +106,8 @@ class Allowance:
 
     Attributes
     ----------
-    left : float
-        Amount left of the period's.
-    left_s : float
-        Seconds to the end of the period.
+    left, left_s : float
+        Amount and seconds left of the period.
     even_w : float
         Constant draw of the cluster that spends what is left by then; infinite without pacing, as the next.
     in_proportion_w : float
@@ -168,14 +146,11 @@ class Ledger:
 
     Attributes
     ----------
-    end_s : float
-        When the present period ends.
-    begin_s, spent : list of float
-        Of each period, the last one perhaps unfinished.
-    whole : float
-        What the present period has beyond the idle draw.
-    short : list of bool
-        Whether at every moment of the period the budget kept jobs from drawing more, as policies say.
+    end_s, whole : float
+        End of the present period, and what it has beyond the idle draw.
+    begin_s, spent, short : lists
+        Begin of each period, amount spent, and True if policies said at every moment of it that the budget
+        kept jobs from drawing more.
 
     Raises
     ------
@@ -234,11 +209,11 @@ class Ledger:
         )
 
     def _spare(self) -> float:
-        """Return the amount that is left beyond the idle draw until the period ends."""
+        """Amount that is left beyond the idle draw until the period ends."""
         return self.budget.amount - self.spent[-1] - self._standing_w * self._per_watt(self.end_s)
 
     def _per_watt(self, until_s: float) -> float:
-        """Return the cost of a watt from now until a time."""
+        """Cost of a watt from now until a time."""
         return float(self.budget.per_kwh.per_watt(self._time_s, until_s))
 
     def _open(self, begin_s: float) -> None:

@@ -42,8 +42,6 @@ def save(path: Path, replay: Replay) -> None:
 
     Raises
     ------
-    OSError
-        When the file cannot be written.
     ValueError
         When the policy holds what is neither made anew nor plain.
     """
@@ -62,8 +60,6 @@ def load(path: Path, replay: Replay) -> None:
     ------
     ValueError
         When the file is none of ours, damaged, or of another version, trace or policy.
-    OSError
-        When it cannot be read.
     """
     with open_file(path) as file:
         line, _, content = file.read().partition(b"\n")
@@ -161,12 +157,9 @@ class _MisfitError(Exception):
 
 
 def _restored(fresh: Any, told: Any, name: str) -> Any:
-    """Value of an attribute; `fresh` is that of the beginning, None where any plain value may follow.
+    """Value of an attribute that is `fresh` at the beginning, None where any plain value may follow.
 
-    Raises
-    ------
-    _MisfitError
-        When the two differ in kind, or in the shape of an array that is not empty at the beginning.
+    A _MisfitError when the two differ in kind, or in the shape of an array that is not empty then.
     """
     try:
         value = _value(fresh, told, name)

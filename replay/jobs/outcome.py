@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -54,7 +54,7 @@ class JobRecords:
 
     @classmethod
     def empty(cls, n: int) -> JobRecords:
-        """Records of jobs that have not arrived."""
+        """Return records of jobs that have not arrived."""
         return cls(*np.full((2, n), np.inf), *np.zeros((5, n)), *np.zeros((3, n), dtype=np.int64))
 
 
@@ -87,12 +87,10 @@ class SegmentLog:
 
     Attributes
     ----------
-    job, row : list of int
-        Of the trace, and of its configurations.
+    job, row, first : list of int
+        Numbers of the job and of its configuration, and place of its first GPU on the line of its pool.
     start_s, end_s : list of float
         Seconds on the trace's clock.
-    first : list of int
-        Place of its first GPU on the line of its pool; the others follow.
     """
 
     job: list[int] = field(default_factory=list)
@@ -102,7 +100,7 @@ class SegmentLog:
     first: list[int] = field(default_factory=list)
 
     def add(self, job: IntArray, row: IntArray, start_s: FloatArray, end_s: float, first: IntArray) -> None:
-        """Append those that lasted."""
+        """Append the segments that lasted."""
         lasted = start_s < end_s
         self.job += job[lasted].tolist()
         self.row += row[lasted].tolist()
@@ -110,19 +108,24 @@ class SegmentLog:
         self.end_s += [end_s] * int(lasted.sum())
         self.first += first[lasted].tolist()
 
+    @property
+    def numbers(self) -> Iterator[IntArray]:
+        """Arrays of `job`, `row` and `first`."""
+        return (np.array(values, dtype=np.int64) for values in (self.job, self.row, self.first))
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """A replay that has come to its end.
+    """Record of a complete replay.
 
     Attributes
     ----------
     begin_s, end_s : float
-        First arrival and last completion.
+        First arrival and last completion, in seconds on the trace's clock.
     ledger : Ledger, optional
-        What was spent of the budget, if there is one.
+        Spending in every period, where there is a budget.
     segments : SegmentLog
-        Who held which GPUs, in the order of the ends.
+        Segments of all jobs, in the order of their ends.
     """
 
     trace: Trace
@@ -150,7 +153,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of one replay.
+    """Figures of one replay, as `summary` computes them.
 
     Attributes
     ----------
@@ -223,16 +226,10 @@ class Summary:
 
 
 def require_sound(outcome: Outcome) -> None:
-    """Refuse an outcome that no replay has.
-
-    Raises
-    ------
-    ValueError
-        When there is not one sound number for each job, decision, change of watts and period.
-    """
+    """Refuse an outcome, by a ValueError, that has not a sound number for each job, decision and period."""
     meter, n = outcome.meter, len(outcome.trace)
-    logs = {"jobs": outcome.jobs, "rounds": outcome.rounds, "power": meter.power, "busy": meter.busy}
-    tables = {what: vars(log) for what, log in {**logs, "segments": outcome.segments}.items()}
+    tables = {what: vars(getattr(outcome, what)) for what in ("jobs", "rounds", "segments")}
+    tables |= {"power": vars(meter.power), "busy": vars(meter.busy)}
     if (ledger := outcome.ledger) is not None:
         tables["periods"] = {"begin_s": ledger.begin_s, "spent": ledger.spent, "short": ledger.short}
     for what, columns in tables.items():
@@ -254,8 +251,7 @@ def require_sound(outcome: Outcome) -> None:
 
 def _segments_fit(outcome: Outcome) -> bool:
     """True if segments name jobs and configurations that exist, and lie on the lines of the pools."""
-    trace, log = outcome.trace, outcome.segments
-    job, row, first = (np.array(values, dtype=np.int64) for values in (log.job, log.row, log.first))
+    trace, (job, row, first) = outcome.trace, outcome.segments.numbers
     known = (job >= 0) & (job < len(trace)) & (row >= 0) & (row < len(trace.configurations))
     if not known.all():
         return False
@@ -265,7 +261,7 @@ def _segments_fit(outcome: Outcome) -> bool:
 
 
 def summary(outcome: Outcome) -> Summary:
-    """Sum a replay up."""
+    """Compute the figures of a replay."""
     jobs, rounds, meter, jct_s = outcome.jobs, outcome.rounds, outcome.meter, outcome.jct_s
     p95_s, p99_s = np.percentile(jct_s, [95, 99]).tolist()
     gaps = np.array([gap for gap in rounds.gap if not np.isnan(gap)])
@@ -340,7 +336,7 @@ def _jobs(outcome: Outcome) -> Table:
 def _segments(outcome: Outcome) -> Table:
     """Segments by start; one has a line for every run of neighbouring GPUs that it holds on a node."""
     trace, log = outcome.trace, outcome.segments
-    job, row, first = (np.array(values, dtype=np.int64) for values in (log.job, log.row, log.first))
+    job, row, first = log.numbers
     order = np.lexsort((job, np.array(log.start_s)))
     rows, n_rows = trace.configurations, row[order]
     # An entry for every GPU of every segment, then the first of each run.

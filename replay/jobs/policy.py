@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
+from wattsched.replay.jobs.accounts import require_finite
 from wattsched.replay.jobs.budget import Allowance, Budget
 from wattsched.replay.jobs.pools import PoolState
 from wattsched.replay.jobs.trace import Trace
@@ -40,9 +41,7 @@ class Restarts:
     pod_s: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("process_s", "pod_s"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"restarts: {name} must be at least 0, got {getattr(self, name):g}")
+        require_finite("restarts", vars(self))
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,12 @@ class State:
 
 @dataclass(frozen=True)
 class Decision:
-    """Rows for all jobs of a state.
+    """Configurations for all jobs of a state.
 
     Attributes
     ----------
     row : int array, shape (n,)
-        -1 for a job that is to wait.
+        Configuration of each job, -1 for a job that is to wait.
     gap : float
         Certified relative gap of the round's program; nan for a rule without a bound.
     again_s : float
@@ -153,13 +152,7 @@ class Decision:
 
 
 class Policy(Protocol):
-    """A scheduling policy.
-
-    Attributes
-    ----------
-    restart_s : float
-        What a restart costs under its mechanism.
-    """
+    """A scheduling policy; `restart_s` is the time that a job loses by a restart under its mechanism."""
 
     restart_s: float
 

@@ -50,17 +50,11 @@ class PoolState:
         self.occupancy.release(block.start, block.size)
 
     def place(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Give jobs blocks; those that run are moved only when there is no other way.
+        """Give blocks to arriving jobs, moving running jobs only when there is no other way; who had to move.
 
         Parameters
         ----------
         arriving : sequence of (job, GPUs, block size)
-            They hold nothing in this pool.
-
-        Returns
-        -------
-        list of int
-            Jobs that had to move, ascending.
 
         Raises
         ------
@@ -76,7 +70,7 @@ class PoolState:
         return []
 
     def _rearrange(self, arriving: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Place by the buddy allocator, which moves few running jobs."""
+        """Place all by the buddy allocator, which moves few running jobs."""
         blocks = {job: Block(NO_BLOCK, size, gpus) for job, gpus, size in arriving} | self.blocks
         jobs = sorted(blocks)
         held = [range(b.start, b.start + b.gpus) if (b := self.blocks.get(job)) else () for job in jobs]
@@ -119,22 +113,16 @@ class Placement:
         return bool(self._guests)
 
     def shares(self, jobs: IntArray) -> BoolArray:
-        """Return the mask of the jobs that are not alone on their GPUs."""
+        """Mask of the jobs that are not alone on their GPUs."""
         return np.asarray(np.isin(self.host[jobs], list(self._guests)))
 
     def first(self, jobs: IntArray, rows: IntArray) -> IntArray:
-        """Place of the first GPU of each of these running jobs on the line of its pool, shape (n,)."""
+        """Place of the first GPU of each of these running jobs on the line of its pool."""
         held = zip(self.host[jobs].tolist(), self._configurations.pool[rows].tolist(), strict=True)
         return np.array([self.pools[p].blocks[host].start for host, p in held], dtype=np.int64)
 
     def hosts(self, jobs: IntArray) -> IntArray | None:
-        """Index of the host of each of these jobs, -1 for hosts themselves; None when none shares its GPUs.
-
-        Parameters
-        ----------
-        jobs : int array, shape (n,)
-            Ascending; all that run are among them.
-        """
+        """Index among jobs, ascending, of the host of each, -1 for hosts; None when none shares its GPUs."""
         if not self.shared:
             return None
         hosts = self.host[jobs]
@@ -165,11 +153,10 @@ class Placement:
 
         Returns
         -------
-        stays : bool array, shape (n,)
-        alone : bool array, shape (n,)
-            Which need a block.
+        stays, alone : bool arrays, shape (n,)
+            Who stays, and who needs a block.
         joins : list of (job, job)
-            Those that then go to the GPUs of another.
+            Who then goes to the GPUs of whom.
         """
         members: dict[int, list[int]] = {}
         for i in np.flatnonzero(sets != NOWHERE).tolist():
@@ -191,7 +178,7 @@ class Placement:
         return stays, alone, joins
 
     def vacate(self, jobs: IntArray, rows: IntArray, time_s: float) -> None:
-        """Take jobs off their GPUs; those that shared with them keep the block."""
+        """Free the GPUs of jobs; those that shared with them keep the block."""
         for job, p in zip(jobs.tolist(), self._configurations.pool[rows].tolist(), strict=True):
             pool, host = self.pools[p], int(self.host[job])
             self.host[job] = NOWHERE
@@ -216,15 +203,7 @@ class Placement:
         self.host[job] = host
 
     def settle(self, jobs: IntArray, rows: IntArray, time_s: float) -> tuple[IntArray, FloatArray]:
-        """Give jobs GPUs of their own.
-
-        Returns
-        -------
-        moved : int array
-            Other jobs that had to move for them.
-        wake_s : float array, shape (n_jobs,)
-            Seconds that each job waits for its nodes to wake.
-        """
+        """Give jobs GPUs of their own; other jobs that moved, and each job's seconds until its nodes wake."""
         of = self._configurations
         everyone_moved: list[int] = []
         wake_s = np.zeros(len(self.host))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, Sleep
+from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, Sleep, require_finite
 from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome, Rounds
@@ -41,7 +41,7 @@ def simulate(
     sleep: Sleep | None = None,
     budget: Budget | None = None,
 ) -> Outcome:
-    """Replay a trace until all its jobs are complete.
+    """Replay a trace under a policy until all its jobs are complete.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def simulate(
 
 @dataclass(eq=False)
 class Replay:
-    """A replay under way: which jobs are in the system, what they hold, and when what happens next.
+    """A replay under way, which can be saved between its steps (`checkpoint`).
 
-    The parameters are those of `simulate`. Whoever steps through it can save it in between (`checkpoint`).
+    The parameters are those of `simulate`.
 
     Attributes
     ----------
@@ -89,20 +89,20 @@ class Replay:
     budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        restart_s, trace, carbon = self.policy.restart_s, self.trace, self.carbon or Carbon.constant(0.0)
+        trace, carbon = self.trace, self.carbon or Carbon.constant(0.0)
         if not (0 <= self.round_s < math.inf):
             raise ValueError(f"round_s must be at least 0, got {self.round_s:g}")
-        if not (0 <= restart_s < math.inf):  # with nan no event would ever be the next
-            raise ValueError(f"policy '{self.name}': restart_s must be at least 0, got {restart_s:g}")
-        self.time_s = self._begin_s = self._ran_s = float(trace.arrival_s[0]) if len(trace) else 0.0
+        # With nan no event would ever be the next.
+        require_finite(f"policy '{self.name}'", {"restart_s": self.policy.restart_s})
+        first_s, last_s = trace.arrival_s[[0, -1]].tolist() if len(trace) else (0.0, 0.0)
+        self.time_s = self._begin_s = self._ran_s = first_s
         self.complete = self._arrived = self._rounds_here = 0
         self._rounds = Rounds()
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
         self._meter = Meter(carbon, self.time_s)
-        budget, idle_w = self.budget, self._nodes.idle_cluster_w
-        last_s = float(trace.arrival_s[-1]) if len(trace) else 0.0
-        self._ledger = None if budget is None else Ledger(budget, self.time_s, idle_w, last_s)
+        idle_w = self._nodes.idle_cluster_w
+        self._ledger = self.budget and Ledger(self.budget, first_s, idle_w, last_s)
         self._here: list[int] = []
         self._changed = self._short = False
         self._again_s = math.inf
@@ -131,7 +131,7 @@ class Replay:
         return True
 
     def outcome(self) -> Outcome:
-        """Take what is recorded."""
+        """Outcome recorded so far."""
         return Outcome(
             trace=self.trace,
             policy=self.name,
@@ -170,7 +170,7 @@ class Replay:
         return math.ceil(wanted / self.round_s - 1e-9) * self.round_s
 
     def _advance(self, until_s: float) -> None:
-        """Let what stays the same go on until then."""
+        """Go on in time."""
         self._meter.advance(until_s)
         if self._ledger is not None:
             self._ledger.advance(until_s, self._meter.now.power_w, self._short and bool(self._here))

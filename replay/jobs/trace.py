@@ -23,7 +23,7 @@ from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.report.wording import count
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike
 from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LARGEST
@@ -124,8 +124,7 @@ class Trace:
     def choice(self) -> IntArray:
         """Number of what a row is a setting of: the same for equal kind, pool and GPU count."""
         rows = self.configurations
-        alike = np.stack([rows.kind, rows.pool, rows.gpus], axis=1)
-        return np.asarray(np.unique(alike, axis=0, return_inverse=True)[1].reshape(-1))
+        return alike([rows.kind, rows.pool, rows.gpus])[1]
 
     @cached_property
     def comparable(self) -> BoolArray:
@@ -307,9 +306,9 @@ def _standard(rows: Configurations, batches: FloatArray) -> BoolArray:
     off = np.nan_to_num(np.abs(rows.batch_size - batches[rows.kind]))
     clock = np.nan_to_num(rows.frequency_mhz) + np.nan_to_num(rows.power_limit_w)
     order = np.lexsort((-rows.rate, -clock, off, rows.gpus, rows.pool, rows.kind))
-    alike = np.array([rows.kind, rows.pool, rows.gpus])[:, order]
+    ordered = np.array([rows.kind, rows.pool, rows.gpus])[:, order]
     standard = np.zeros(len(rows), dtype=bool)
-    standard[order] = np.any(np.diff(alike, prepend=-1), axis=0)
+    standard[order] = np.any(np.diff(ordered, prepend=-1), axis=0)
     return standard
 
 

@@ -31,23 +31,15 @@ SAFE = 1 - 1e-9
 def mean_arrived(
     tasks: TaskTable, orders: Sequence[IntArray], grid: ArrayLike, capacity_milli: int
 ) -> FloatArray:
-    """Count the tasks of each profile that have arrived at each point, in the mean over some orders.
+    """Count the tasks of each profile that have arrived at each point, in the mean over some orders: (X, M).
 
     Parameters
     ----------
-    tasks : TaskTable
-        The list; its profiles are counted.
     orders : sequence of (A,) int
         Positions of the arriving tasks in the list.
     grid : (X,) float
         GPU asked for so far, as a part of the capacity. At a point, as many tasks have arrived as ask for no
         more than that, and none at 0.
-    capacity_milli : int
-        Thousandths of a GPU in the cluster.
-
-    Returns
-    -------
-    (X, M) float
     """
     profiles, profile_of = tasks.profiles
     asked = np.floor(np.asarray(grid, dtype=np.float64) * capacity_milli + 1e-3)
@@ -62,18 +54,14 @@ def mean_arrived(
 
 @dataclass(frozen=True)
 class Distances:
-    """Bounds on the grid of the curves, means over the same seeds.
+    """Bounds on the grid of the curves, means over the same seeds, as arrays of shape (X,).
 
     Parameters
     ----------
-    arrived : (X,) float
-        GPU asked for so far, as a part of the capacity.
-    allocated_pct : (X,) float
-        Most GPU that any placement can allocate, percent of the capacity.
-    eopc_w : (X,) float
-        Least power of any placement that hosts all that arrived; infinite where none can.
-    floor_w : mapping of str to (X,) float
-        Per policy, least power of any placement that hosts as much as the policy does.
+    arrived : GPU asked for so far, as a part of the capacity
+    allocated_pct : most GPU that any placement can allocate, percent of the capacity
+    eopc_w : least power of any placement that hosts all that arrived; infinite where none can
+    floor_w : by policy, least power of any placement that hosts as much as the policy does
     """
 
     arrived: FloatArray
@@ -82,7 +70,7 @@ class Distances:
     floor_w: Mapping[str, FloatArray]
 
     def above_pct(self, policy: str, curves: Curves) -> FloatArray:
-        """Power of a policy above its floor, percent of the floor, shape (X,)."""
+        """Power of a policy above its floor, in percent of the floor."""
         return np.asarray(100 * (curves.eopc_w / self.floor_w[policy] - 1))
 
 
@@ -100,10 +88,8 @@ def distances(
 
     Parameters
     ----------
-    experiment : Experiment
     curves : mapping of str to Curves
         Mean curves of policies over these seeds, on one grid.
-    seeds : sequence of int
     gap : float
         How far from the bound's own optimum the LPs may stop: smaller is tighter and slower.
     every : int, optional

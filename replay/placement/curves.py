@@ -40,7 +40,7 @@ class Curves:
         return self.eopc_cpu_w + self.eopc_gpu_w
 
     def at(self, arrived: float) -> int:
-        """Position of the grid point that is closest to this part of the capacity."""
+        """Index of the grid point that is closest to this part of the capacity."""
         return int(np.abs(self.arrived - arrived).argmin())
 
 
@@ -65,17 +65,7 @@ class Recorder:
         self._points: list[tuple[float, ...]] = []
 
     def record(self, state: ClusterState, arrived: float, asked_milli: int, failed: int) -> None:
-        """Measure now.
-
-        Parameters
-        ----------
-        arrived : float
-            The point of the grid.
-        asked_milli : int
-            Thousandths of a GPU that tasks asked for so far.
-        failed : int
-            Tasks that found no place so far.
-        """
+        """Measure the state at a point of the grid, after tasks asked for so much and some found no place."""
         allocated_milli = self._capacity_milli - int(state.gpu_free_milli.sum())
         fragments = self._fragmentation.milli(state.nodes.model, state.cpu_free_milli, state.gpu_free_milli)
         self._points.append(

@@ -22,7 +22,14 @@ from typing import Any
 import numpy as np
 
 from wattsched.executors import Executor, SerialExecutor, in_order
-from wattsched.formulations.placement.state import ClusterState, Factory, PolicyContext, requests_of, serve
+from wattsched.formulations.placement.state import (
+    ClusterState,
+    Factory,
+    Policy,
+    PolicyContext,
+    requests_of,
+    serve,
+)
 from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable, target_workload
 from wattsched.interrupts import later_interrupts
@@ -46,8 +53,6 @@ class Experiment:
 
     Parameters
     ----------
-    nodes : NodeTable
-        The cluster.
     tasks : TaskTable
         The list that arrivals are drawn from, and whose frequent classes are the target workload.
     arrivals : float
@@ -108,8 +113,7 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     ValueError
         If there is no such policy, the power of a GPU model is unknown or no task asks for a GPU.
     """
-    context = experiment.context(seed)
-    placer = (policy_factory(policy) if isinstance(policy, str) else policy)(context)
+    context, placer = _prepared(experiment, policy, seed)
     state, recorder = ClusterState(context.nodes), Recorder(context)
     order = experiment.arriving(seed)
     asked_milli = np.concatenate([[0], np.cumsum(experiment.tasks.demand_milli[order])])
@@ -126,13 +130,17 @@ def run(experiment: Experiment, policy: str | Factory, seed: int) -> Curves:
     return recorder.curves()
 
 
+def _prepared(experiment: Experiment, policy: str | Factory, seed: int) -> tuple[PolicyContext, Policy]:
+    context = experiment.context(seed)
+    return context, (policy_factory(policy) if isinstance(policy, str) else policy)(context)
+
+
 def _grid(experiment: Experiment, asked_milli: IntArray) -> list[int]:
     """Tasks that arrived until each point: none at 0, then as many as ask for no more than the point."""
     points = np.arange(1 + int(STEPS * experiment.arrivals + 1e-6)) * experiment.nodes.gpu_capacity_milli
     until = np.searchsorted(STEPS * asked_milli, points, side="right") - 1
     until[0] = 0
-    counts: list[int] = until.tolist()
-    return counts
+    return list(until.tolist())
 
 
 def run_all(
@@ -202,22 +210,11 @@ def _begin(ending: Connection) -> None:
 
 
 def window_at(experiment: Experiment, policy: str | Factory, seed: int, tasks: int) -> PlacementInstance:
-    """Submit the arrivals of a seed to a policy; the cluster as it is then takes the tasks that come next.
+    """Submit the arrivals of a seed to a policy; the cluster as it is then takes the next tasks.
 
-    Parameters
-    ----------
-    policy : str or callable
-        Name of a policy, or how to make one.
-    tasks : int
-        Tasks of the window.
-
-    Raises
-    ------
-    ValueError
-        As of `run`.
+    Parameters and errors are those of `run`.
     """
-    context = experiment.context(seed)
-    placer = (policy_factory(policy) if isinstance(policy, str) else policy)(context)
+    context, placer = _prepared(experiment, policy, seed)
     state, requests = ClusterState(context.nodes), requests_of(experiment.tasks)
     order, done = _order_beyond(experiment, seed, tasks)
     for profile in experiment.tasks.profiles[1][order[:done]]:
@@ -285,12 +282,8 @@ def arrival_order(tasks: TaskTable, demand_milli: float, seed: int) -> IntArray:
 
     Parameters
     ----------
-    tasks : TaskTable
-        The list as it was recorded.
     demand_milli : float
         Thousandths of a GPU to ask for; the last task reaches it or steps over it.
-    seed : int
-        Same seed, same order.
 
     Returns
     -------

@@ -19,13 +19,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from wattsched.formulations.sharing import rules
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.replay.sharing.sets import Classes, Sets
-from wattsched.replay.sharing.stream import Policy, State, Units
+from wattsched.replay.sharing.stream import Classes, Policy, Sets, State, Units
 
 Decide = Callable[[SharingInstance], SharingDecision | None]
 
@@ -66,7 +64,6 @@ class _Packing:
         self.units = {unit: list(members) for unit, members in running.items()}
         self._state, self._slack, self._free = state, slack, state.free_units(running)
         self._single: defaultdict[int, list[int]] = defaultdict(list)
-        self._utilisation: dict[int, float] = {}
 
     def start(self, job: int) -> bool:
         """Give a job the next free unit to itself."""
@@ -77,12 +74,9 @@ class _Packing:
 
     def join_fullest(self, job: int) -> bool:
         """Let a job join the most utilised set in which all keep their deadlines."""
-        for unit in self.units.keys() - self._utilisation.keys():
-            self._utilisation[unit] = self._utilisation_of(unit)
-        for unit in sorted(self.units, key=lambda unit: (-self._utilisation[unit], unit)):
+        for unit in sorted(self.units, key=lambda unit: (-self._utilisation_pct(unit), unit)):
             if keeps(self._state, [*self.units[unit], job], self._slack):
                 self.units[unit].append(job)
-                self._utilisation[unit] = self._utilisation_of(unit)
                 return True
         return False
 
@@ -99,7 +93,7 @@ class _Packing:
         self.units[self._single[best].pop()].append(job)
         return True
 
-    def _utilisation_of(self, unit: int) -> float:
+    def _utilisation_pct(self, unit: int) -> float:
         return self._state.sets.of(self._state.classes(self.units[unit])).utilisation_pct
 
     def _throughput(self, one: int, other: int) -> float:
@@ -199,12 +193,12 @@ class LeastCost:
 
     def __init__(self, value_w: float, slack: float = math.inf, horizon_s: float = 3600.0):
         self._value_w, self._slack, self._horizon_s = value_w, slack, horizon_s
-        self._costs: _Costs | None = None
+        self._sets: Sets | None = None
 
     def __call__(self, state: State) -> Units:
         """Decide."""
-        if self._costs is None or self._costs.sets is not state.sets:
-            self._costs = _Costs.of(state.sets, self._value_w)
+        if self._sets is not state.sets:
+            self._sets, self._costs = state.sets, _Costs(state.sets, self._value_w)
         moves = _Moves(state, self._costs, self._slack)
         for j in state.waiting():
             if (unit := moves.cheapest(j)) is not None:
@@ -214,28 +208,23 @@ class LeastCost:
         return moves.units
 
 
-class _Costs(NamedTuple):
-    """Watts that sets cost, 0 for no jobs, and what a job adds to them, infinite where it is not admitted."""
+class _Costs:
+    """Watts that sets cost at a value of a job's time."""
 
-    sets: Sets
-    set_w: Callable[[Classes], float]
-    added_w: Callable[[Classes, int], float]
+    def __init__(self, sets: Sets, value_w: float):
+        self._sets, self._value_w = sets, value_w
+        self.set_w, self.added_w = cache(self._set_w), cache(self._added_w)
 
-    @classmethod
-    def of(cls, sets: Sets, value_w: float) -> _Costs:
-        """Costs at the value of a job's time."""
+    def _set_w(self, classes: Classes) -> float:
+        if not classes:
+            return 0.0
+        together = self._sets.of(classes)
+        return together.slowdown * (together.power_w + self._value_w * len(classes))
 
-        @cache
-        def set_w(classes: Classes) -> float:
-            together = sets.of(classes) if classes else None
-            return together.slowdown * (together.power_w + value_w * len(classes)) if together else 0.0
-
-        @cache
-        def added_w(classes: Classes, own: int) -> float:
-            larger = tuple(sorted((*classes, own)))
-            return set_w(larger) - set_w(classes) if sets.of(larger).admitted else math.inf
-
-        return cls(sets, set_w, added_w)
+    def _added_w(self, classes: Classes, own: int) -> float:
+        """Watts that a job of a class adds to a set, infinite where it is not admitted."""
+        larger = tuple(sorted((*classes, own)))
+        return self.set_w(larger) - self.set_w(classes) if self._sets.of(larger).admitted else math.inf
 
 
 class _Moves:
@@ -292,7 +281,7 @@ class _Moves:
         return found
 
     def _saved_j(self, job: int, net_w: float, classes: Classes, horizon_s: float) -> float:
-        """Return the joules that a move saves while it lasts, less those of the work that the job repeats."""
+        """Joules that a move saves while it lasts, less those of the work that the job repeats."""
         state = self._state
         lasts_s = min(horizon_s, float(state.left[job]) * state.epoch_s[job])
         repeated_s = state.repeated_epochs(job) * state.epoch_s[job]

@@ -10,19 +10,78 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, pairwise
 
 import numpy as np
 
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.replay.sharing.sets import Classes, Sets
 from wattsched.topology.arrays import FloatArray
+from wattsched.verification.sharing.checker import Outcomes
+
+Classes = tuple[int, ...]
+"""Numbers of classes in ascending order, one per job."""
 
 Units = dict[int, list[int]]
 """Numbers of the jobs that share a unit, by the unit's number."""
 
 DONE = 1e-9
 """Part of an epoch that counts as nothing."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Speed of the jobs of one set, and power and utilisation of their unit.
+
+    Attributes
+    ----------
+    epoch_s : dict of int to float
+        Seconds per epoch by class.
+    slowdown : float
+        Mean over the jobs of the epoch time over that alone.
+    admitted : bool
+        True if the instance's limits let the set be formed. What is left of one when a job is complete goes
+        on in any case.
+    """
+
+    power_w: float
+    utilisation_pct: float
+    epoch_s: dict[int, float]
+    slowdown: float
+    admitted: bool
+
+
+class Sets:
+    """The sets of an instance with units of one type; `of` says how jobs of some classes run together.
+
+    Raises
+    ------
+    ValueError
+        If there are several types of units.
+    """
+
+    def __init__(self, instance: SharingInstance):
+        if len(instance.unit_types) != 1:
+            raise ValueError(f"unit_types: a stream needs units of one type, got {len(instance.unit_types)}")
+        self._unit = instance.unit_types[0].name
+        self._names = [job_class.name for job_class in instance.classes]
+        self._outcomes = Outcomes(instance)
+        self.classes = range(len(self._names))
+        self.of: Callable[[Classes], Together] = cache(self._find)
+
+    def _find(self, classes: Classes) -> Together:
+        outcome = self._outcomes.of(self._unit, tuple(self._names[c] for c in classes))
+        epoch_s = dict(zip(classes, outcome.epoch_s, strict=True))
+        slower = [
+            epoch_s[c] / (epoch_s[c] if len(classes) == 1 else self.of((c,)).epoch_s[c]) for c in classes
+        ]
+        return Together(
+            power_w=outcome.power_w,
+            utilisation_pct=outcome.utilisation_pct,
+            epoch_s=epoch_s,
+            slowdown=sum(slower) / len(classes),
+            admitted=not outcome.refused,
+        )
 
 
 @dataclass
@@ -127,7 +186,6 @@ def replay(
         With units of one type. Its jobs are the stream, and have no deadlines.
     arrival_s : sequence of float
         When each job arrives, ascending.
-    policy : callable
     repeat_epochs : bool
         Whether a job that moves to another unit repeats the epoch that it had begun, as there are checkpoints
         at the ends of epochs only. By default it moves without cost.

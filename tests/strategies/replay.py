@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,8 +14,11 @@ from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.accounts import Sleep
 from wattsched.replay.jobs.bound.clairvoyant import bound_of, parts_of
 from wattsched.replay.jobs.budget import Budget
+from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policies.rounds import RoundOptions
-from wattsched.replay.jobs.policy import State
+from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
+from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
@@ -60,6 +64,32 @@ def clairvoyant(
 ) -> ClairvoyantBound:
     """Bound of a trace."""
     return bound_of(parts_of(trace, budget, sleep, energy=len(completion_s) > 0), completion_s)
+
+
+def replayed(trace: Trace, name: str, round_s: float = 0.0, **more: Any) -> Outcome:
+    """Outcome of a policy whose restarts take 5 s in a pod, and 20 s of a pod."""
+    policy = policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0), round_s))
+    return simulate(trace, policy, name=name, round_s=round_s, **more)
+
+
+class Watched:
+    """A policy whose states and decisions are kept."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.restart_s = policy.restart_s
+        self.seen: list[tuple[State, Decision]] = []
+
+    def decide(self, state: State) -> Decision:
+        decision = self._policy.decide(state)
+        self.seen.append((state, decision))
+        return decision
+
+
+def watched(trace: Trace, name: str) -> tuple[Outcome, list[tuple[State, Decision]]]:
+    """Outcome as `replayed`, with all states and decisions."""
+    policy = Watched(policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0))))
+    return simulate(trace, policy, name=name), policy.seen
 
 
 def options_of(trace: Trace, time_s: float, remaining: np.ndarray) -> RoundOptions:

@@ -81,13 +81,6 @@ def random_round(rng: random.Random, pool: Pool, growth: float, full: bool) -> t
     return usable, requests
 
 
-def assert_disjoint(requests: list[Asked], result: Allocation) -> None:
-    starts, sizes = result.start, np.array([r.size for r in requests])
-    order = np.argsort(starts)
-    assert (starts % sizes == 0).all()
-    assert (starts[order][1:] >= (starts + sizes)[order][:-1]).all()
-
-
 def assert_valid(pool: Pool, usable: np.ndarray, requests: list[Asked], result: Allocation) -> None:
     assert len(result.start) == len(requests)
     taken = ~usable
@@ -148,7 +141,7 @@ def test_migrations_are_close_to_the_least(
     random_cluster: ClusterMaker, growth: float, full: bool, share: float
 ) -> None:
     rng = random.Random(f"allocation {growth} {full}")
-    rounds = optimal = ours_total = least_total = 0
+    rounds = optimal = 0
     while rounds < 200:
         (pool,) = pools_of(random_cluster(rng, 64 if full else 40))
         if full and pool.n_gpus < 12:
@@ -164,11 +157,6 @@ def test_migrations_are_close_to_the_least(
             assert ours == least, "all jobs that can stay do stay"
         rounds += 1
         optimal += ours == least
-        ours_total += ours
-        least_total += least
-    print(
-        f"growth {growth}, full {full}: {optimal}/{rounds} optimal, {ours_total} against {least_total} moves"
-    )
     assert optimal >= share * rounds
 
 
@@ -178,14 +166,6 @@ def test_growing_and_shrinking_jobs_keep_their_gpus() -> None:
     result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
     assert result.migrated.tolist() == []
     assert positions_of(requests, result) == [[0, 1, 2, 3], [8, 9], [4, 5, 6]]
-
-
-def test_new_jobs_take_the_smallest_free_block() -> None:
-    (pool,) = pools_of(one_rack(nodes=2, gpus=8))
-    free = np.ones(16, dtype=bool)
-    free[[8, 12, 13]] = False
-    result = allocate(pool, Occupancy(pool.blocks, free), Requests.of([1, 1, 2], [1, 1, 2]))
-    assert result.start.tolist() == [9, 14, 10]
 
 
 def test_jobs_that_start_are_placed_if_and_only_if_they_fit(random_cluster: ClusterMaker) -> None:
@@ -255,5 +235,7 @@ def test_a_hundred_thousand_gpus_take_seconds() -> None:
     while not fits([r.size for r in requests] + [16_384], room):
         requests.pop(rng.randrange(len(requests)))
     requests.append(Asked(16_384, 16_384))
-    result = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests))
-    assert_disjoint(requests, result)
+    starts = allocate(pool, Occupancy(pool.blocks, pool.available), requests_of(requests)).start
+    sizes, order = np.array([r.size for r in requests]), np.argsort(starts)
+    assert (starts % sizes == 0).all()
+    assert (starts[order][1:] >= (starts + sizes)[order][:-1]).all()

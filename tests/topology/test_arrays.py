@@ -1,16 +1,22 @@
-"""Rows that equal those asked for, against a comparison of all with all."""
+"""Rows that equal others, numbers and names, and caches, against plain readings of them."""
 
 from __future__ import annotations
 
 import math
+import sys
+import weakref
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from wattsched.inputs import LONGEST_CELL
 from wattsched.topology import arrays
 from wattsched.topology.arrays import Rows, distinct, ranges, stable_order
+from wattsched.topology.fields import LONGEST_NAME, Name, shortened
+from wattsched.topology.remembered import remembered
 
 VALUES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, 1e300, math.nan, -1.0, math.inf])
 ROWS = st.lists(st.tuples(st.integers(-1, 2), VALUES, VALUES), max_size=12)
@@ -66,3 +72,60 @@ def test_ranges_are_one_after_the_other(parts, together):
 def test_equal_numbers_stay_in_order(numbers):
     expected = sorted(range(len(numbers)), key=numbers.__getitem__)
     assert stable_order(np.array(numbers, dtype=np.int64)).tolist() == expected
+
+
+def test_a_table_takes_names_as_long_as_a_document() -> None:
+    assert LONGEST_CELL == LONGEST_NAME
+
+
+@given(st.text(min_size=1, max_size=220), st.integers(1, 30))
+def test_names_fit_and_stay_apart(name: str, times: int) -> None:
+    long = name * times
+    names = [long, long + "a", long + "b", "a" + long]
+    kept = [shortened(one) for one in names]
+    assert len(set(kept)) == len(names)
+    for one, short in zip(names, kept, strict=True):
+        assert (short == one) == (len(one) <= LONGEST_NAME)
+        assert TypeAdapter(Name).validate_python(short) == short
+        assert shortened(short) == short
+
+
+class Thing:
+    """What a weak reference can point to."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def test_each_object_is_looked_at_once_and_forgotten_with_it() -> None:
+    seen: list[int] = []
+
+    @remembered
+    def value(thing: Thing) -> int:
+        seen.append(thing.value)
+        return thing.value
+
+    things = [Thing(number) for number in range(5)]
+    assert [value(thing) for thing in things * 2] == [*range(5), *range(5)]
+    assert seen == [*range(5)]
+    for number in range(200):  # in the place of the one before, as a rule
+        assert value(Thing(number)) == number
+
+
+def test_to_forget_runs_nothing_that_the_end_of_a_thread_could_interrupt() -> None:
+    """What is raised in a callback is lost: the thread would go on, and what it found would stay."""
+
+    @remembered
+    def value(thing: Thing) -> int:
+        return thing.value
+
+    thing, called = Thing(1), list[str]()
+    value(thing)
+    held = weakref.ref(thing)
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        del thing
+    finally:
+        sys.setprofile(None)
+    assert held() is None
+    assert called == []

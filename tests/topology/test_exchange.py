@@ -1,4 +1,4 @@
-"""Clusters in and out of other programs' files."""
+"""Clusters in and out of other programs' files: trees, node-link graphs, Slurm's switches and host lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,122 @@ import contextlib
 import json
 import random
 from collections.abc import Callable
+from typing import Any
 
+import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wattsched.topology.cluster import Cluster, GpuType, Group, Node
-from wattsched.topology.exchange import from_node_link, from_slurm, to_node_link, to_slurm
+from wattsched.topology.cluster import Cluster, GpuType, Group, Node, PowerDomain
+from wattsched.topology.exchange import compress, expand, from_node_link, from_slurm, to_node_link, to_slurm
 from wattsched.topology.pools import pools_of
+from wattsched.topology.tree import cluster_from_tree, tree
+
+ClusterMaker = Callable[[random.Random, int], Cluster]
+
+
+def site() -> Cluster:
+    return Cluster(
+        name="site-1",
+        gpu_types={
+            "A100": GpuType(idle_power_w=50.0, max_power_w=400.0, frequencies_mhz=[1410, 900]),
+            "T4": GpuType(idle_power_w=10.0),
+        },
+        groups=[
+            Group(name="r1", level="rack", parent="pod", bandwidth_gbps=400.0),
+            Group(name="pod", level="pod", bandwidth_gbps=1600.0),
+            Group(name="empty"),
+        ],
+        nodes=[
+            Node(name="b", gpu_type="T4", gpus=2, parent="r1", pool="old", bandwidth_gbps=25.0),
+            Node(name="a", gpu_type="A100", gpus=3, unavailable=[2, 0], bandwidth_gbps=10.0),
+            Node(name="c", gpu_type="A100", gpus=1, parent="pod", base_power_w=300.0, reserved_w=70.0),
+        ],
+        power_domains=[
+            PowerDomain(name="pdu", members=["r1", "a"], power_cap_w=5e3, reserved_w=40.0),
+            PowerDomain(name="hall", members=["pod"], power_cap_w=9e3),
+        ],
+    )
+
+
+def test_vertices_and_edges_say_what_the_cluster_says() -> None:
+    graph = tree(site())
+    assert nx.is_forest(graph)
+    assert graph.edges["pod", "r1"] == {"bandwidth_gbps": 400.0}
+    assert graph.edges["r1", "b"] == {"bandwidth_gbps": 25.0}
+    assert graph.edges["b", "b/1"] == graph.edges["pod", "c"] == {}
+    assert graph.nodes["r1"] == {"level": "rack", "power_domains": ["hall", "pdu"]}
+    assert graph.nodes["a/2"] == {
+        "level": "gpu", "gpu_type": "A100", "index": 2, "available": False, "power_domains": ["pdu"],
+        "idle_power_w": 50.0, "max_power_w": 400.0,
+    }  # fmt: skip
+    assert sum(level == "gpu" for _, level in graph.nodes(data="level")) == 6
+
+
+def test_a_tree_needs_few_attributes() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph(gpu_types={"A100": {"idle_power_w": 50.0}})
+    graph.add_node("rack", level="rack")
+    for node in ("n0", "n1"):
+        graph.add_node(node, level="node")
+        graph.add_edge("rack", node)
+        for gpu in range(4):
+            graph.add_node(f"{node}:{gpu}", level="gpu", gpu_type="A100")
+            graph.add_edge(node, f"{node}:{gpu}")
+    assert cluster_from_tree(graph) == Cluster(
+        gpu_types={"A100": GpuType(idle_power_w=50.0)},
+        groups=[Group(name="rack", level="rack")],
+        nodes=[Node(name=name, gpu_type="A100", gpus=4, parent="rack") for name in ("n0", "n1")],
+    )
+
+
+def cycle(graph: Any) -> None:
+    graph.remove_edge("pod", "r1")
+    graph.add_edges_from([("pod", "r1"), ("r1", "pod")])
+
+
+def rename_type(graph: Any) -> None:
+    graph.nodes["c"]["gpu_type"] = "H100"
+    graph.nodes["c/0"].clear()
+    graph.nodes["c/0"].update(level="gpu", gpu_type="H100")
+
+
+FAULTS: dict[str, Callable[[Any], object]] = {
+    "cycle: pod -> r1 -> pod|cycle: r1 -> pod -> r1": cycle,
+    "'b' has several parents: r1, pod": lambda g: g.add_edge("pod", "b"),
+    "vertex 'r1' lacks the attribute 'level'": lambda g: g.nodes["r1"].pop("level"),
+    "'a/0' lacks the attribute 'gpu_type'": lambda g: g.nodes["a/0"].pop("gpu_type"),
+    "lacks the attribute 'gpu_types'": lambda g: g.graph.pop("gpu_types"),
+    "'level' of vertex 'r1' must be text, not 3": lambda g: g.nodes["r1"].update(level=3),
+    "unknown gpu_type 'H100'": rename_type,
+    "node 'a' has several GPU types: A100, T4": lambda g: g.nodes["a"].update(gpu_type="T4"),
+    "node 'c' has no GPUs": lambda g: g.remove_node("c/0"),
+    "GPU 'c/0' is not below a node": lambda g: (
+        g.remove_edge("c", "c/0") or g.add_edge("pod", "c/0") or g.remove_node("c")
+    ),
+    "'r1' is below 'c', which is no group": lambda g: g.remove_edge("pod", "r1") or g.add_edge("c", "r1"),
+    "numbered from 0 to 2": lambda g: g.nodes["a/0"].update(index=1),
+    "GPU 'a/0' has idle_power_w 60, its type 'A100' has 50": lambda g: g.nodes["a/0"].update(idle_power_w=60),
+    "vertex 'b' has the power_domains \\[\\], not": lambda g: g.nodes["b"].update(power_domains=[]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_faulty_trees_are_told(message: str) -> None:
+    graph = tree(site())
+    FAULTS[message](graph)
+    with pytest.raises(ValueError, match=message):
+        cluster_from_tree(graph)
+
+
+def test_names_and_levels_that_a_tree_cannot_have() -> None:
+    types = {"A100": GpuType(idle_power_w=50.0)}
+    nodes = [Node(name="n", gpu_type="A100", gpus=2)]
+    with pytest.raises(ValueError, match="group 'g' has the level 'node'"):
+        tree(Cluster(gpu_types=types, nodes=nodes, groups=[Group(name="g", level="node")]))
+    with pytest.raises(ValueError, match="the name 'n/1' is needed for GPU 1 of node 'n'"):
+        tree(Cluster(gpu_types=types, nodes=nodes, groups=[Group(name="n/1")]))
+
 
 ClusterMaker = Callable[[random.Random, int], Cluster]
 
@@ -27,17 +137,15 @@ SWITCHNAME=spine Switches=s[0-1]
 
 def test_node_link_reads_back_exactly(random_cluster: ClusterMaker) -> None:
     rng = random.Random("node-link")
-    for _ in range(50):
-        cluster = random_cluster(rng, 40)
+    for cluster in [site(), *(random_cluster(rng, 40) for _ in range(50))]:
         text = to_node_link(cluster)
-        assert from_node_link(text) == cluster
-        assert to_node_link(from_node_link(text)) == text
+        assert from_node_link(json.loads(text)) == cluster
+        assert to_node_link(from_node_link(json.loads(text))) == text
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON"),
         ("[]", "must be an object"),
         ('{"directed": true, "edges": []}', "the list 'nodes' is missing"),
         ('{"directed": true, "nodes": []}', "the list 'links' is missing"),
@@ -53,7 +161,7 @@ def test_node_link_reads_back_exactly(random_cluster: ClusterMaker) -> None:
 )
 def test_faulty_node_link_is_told(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        from_node_link(text)
+        from_node_link(json.loads(text))
 
 
 def test_damaged_node_link_never_crashes(random_cluster: ClusterMaker) -> None:
@@ -66,7 +174,7 @@ def test_damaged_node_link_never_crashes(random_cluster: ClusterMaker) -> None:
         key = rng.choice(list(spot))
         spot[key] = rng.choice([None, 3, -1.5, "x", [], ["x"], [[]], {}, {"x": 1}, True])
         with contextlib.suppress(ValueError):
-            assert from_node_link(json.dumps(data)).nodes
+            assert from_node_link(data).nodes
 
 
 def test_slurm_switches_become_groups() -> None:
@@ -81,12 +189,6 @@ def test_slurm_switches_become_groups() -> None:
     assert list(parents.values()) == ["s0"] * 4 + ["s1"] * 3
     (pool,) = pools_of(cluster)
     assert pool.blocks[:, 1].tolist() == [32, 16, 8]
-
-
-def test_slurm_nodes_may_differ_in_gpus() -> None:
-    counts = {"n0": 4, "n1": 4, "n2": 4, "n3": 4, "n04": 4, "n05": 4, "login": 1}
-    cluster = from_slurm(CONF, gpu_type="T4", gpus_per_node=counts, idle_power_w=9.0)
-    assert [pool.name for pool in pools_of(cluster)] == ["T4x4", "T4x1"]
 
 
 def test_slurm_reads_back() -> None:
@@ -149,11 +251,6 @@ def test_faulty_slurm_files_are_told(text: str, message: str) -> None:
         from_slurm(text, gpu_type="A100", gpus_per_node=8, idle_power_w=50.0)
 
 
-def test_gpu_counts_by_node_must_be_complete() -> None:
-    with pytest.raises(ValueError, match="line 1: no GPU count is given for node 'n1'"):
-        from_slurm("SwitchName=a Nodes=n[0-1]", gpu_type="A100", gpus_per_node={"n0": 8}, idle_power_w=50.0)
-
-
 def test_clusters_that_slurm_cannot_describe() -> None:
     def export(groups: list[Group], *places: tuple[str, str | None]) -> None:
         nodes = [Node(name=name, gpu_type="A100", gpus=8, parent=parent) for name, parent in places]
@@ -165,3 +262,66 @@ def test_clusters_that_slurm_cannot_describe() -> None:
         export([Group(name="a"), Group(name="b", parent="a")], ("n", "a"), ("m", "b"))
     with pytest.raises(ValueError, match="the name 'n 1' cannot be written"):
         export([Group(name="a")], ("n 1", "a"))
+
+
+NAME = st.from_regex(r"[a-z]{0,2}[0-9]{0,3}[a-z-]{0,2}[0-9]{1,3}[a-z.]{0,1}", fullmatch=True)
+
+
+@given(st.lists(NAME, min_size=1, max_size=12))
+def test_compression_is_undone_by_expansion(names: list[str]) -> None:
+    assert expand(compress(names)) == names
+
+
+@given(st.sampled_from(["n", "rack1-n"]), st.integers(0, 995), st.integers(1, 300), st.integers(1, 4))
+def test_a_run_of_numbers_takes_one_range(prefix: str, first: int, count: int, width: int) -> None:
+    names = [f"{prefix}{i:0{width}d}" for i in range(first, first + count)]
+    text = compress(names)
+    assert expand(text) == names
+    assert text.count("-") - prefix.count("-") == (count > 1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("a", ["a"]),
+        ("n[0-3]", ["n0", "n1", "n2", "n3"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("n[3,0-1,007]x,login", ["n3x", "n0x", "n1x", "n007x", "login"]),
+        ("r[0-1]n[1-2]", ["r0n1", "r0n2", "r1n1", "r1n2"]),
+        ("[1-2]", ["1", "2"]),
+    ],
+)
+def test_expansion(expression: str, names: list[str]) -> None:
+    assert expand(expression) == names
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("", "malformed host list '' at character 1"),
+        ("a,", "at character 3"),
+        ("a,,b", "at character 3"),
+        ("a[1", "at character 2"),
+        ("a]", "at character 2"),
+        ("a[[1]]", "at character 2"),
+        ("a[]", "'' is no number or range"),
+        ("a[1-]", "'1-' is no number or range"),
+        ("a[x-z]", "'x-z' is no number or range"),
+        ("a[3-1]", "runs backwards"),
+        ("a[0-9999999]", "too many names"),
+        ("a[0-999]b[0-999]c[0-9]", "too many names"),
+        ("a[0-99999],b[0-99999],c", "too many names"),
+        ("a" * 201, "names of more than 200 characters"),
+        ("a" * 199 + "[08-11]", "names of more than 200 characters"),
+        ("a[0" + "0" * 30 + "-1]", "is no number or range"),
+    ],
+)
+def test_malformed_expressions_are_told(expression: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        expand(expression)
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "a[0]"])
+def test_names_that_cannot_be_written(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be written in a host list"):
+        compress([name])

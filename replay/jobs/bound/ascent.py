@@ -63,11 +63,11 @@ def bounded(
     joule_price : float
         Seconds of completion time, summed over jobs, that a joule counts for.
     start : Bounded, optional
-        Of another price of a joule; its slots are kept, and its prices are the first.
+        Bound at another price of a joule, whose slots are kept, and whose prices are the first.
     until : float
-        Of `time.monotonic`, when it ends with what it has.
+        Time of `time.monotonic` at which the best so far is returned.
     progress : callable
-        Told of the best value after every step, and of the number of slots.
+        Called with the best value after every step, and the number of slots.
     """
     climb = _Climb(workload, until, progress)
     workload = workload.efficient(watts=joule_price > 0 or workload.budget is not None)
@@ -157,7 +157,7 @@ class _Direction(NamedTuple):
 
 
 def _first_edges(workload: Workload) -> FloatArray:
-    """Slots of one length from the first arrival to when all jobs should be through, cut by periods."""
+    """Slots of one length from the first arrival to when all jobs should be complete, cut by periods."""
     begin_s, last_s = float(workload.arrival_s.min()), float(workload.arrival_s.max())
     least_gpu_s = least_j = alone_s = 0.0
     for kind in workload.kinds:

@@ -9,22 +9,12 @@ import numpy as np
 
 from wattsched.instances.clairvoyant import PeriodBudget, RunOptions, TraceJobs
 from wattsched.solvers.greedy import efficient_columns
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, alike
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Jobs that may run as the same.
-
-    Attributes
-    ----------
-    name : str
-    pool : int array, shape (n_rows,)
-    gpus, rate, power_w : float arrays, shape (n_rows,)
-        As `RunOptions` has them.
-    jobs : int array
-        Their numbers.
-    """
+    """Jobs, by number, that have the same options: arrays of shape (n_rows,), as `RunOptions`."""
 
     name: str
     pool: IntArray
@@ -39,10 +29,7 @@ class Kind:
         Those are below a mixture of doing nothing and of others: of the same pool by their GPUs, or of the
         same pool and GPU count by their watts.
         """
-        if watts:
-            group = np.unique(np.stack([self.pool, self.gpus]), axis=1, return_inverse=True)[1].reshape(-1)
-        else:
-            group = self.pool
+        group = alike([self.pool, self.gpus])[1] if watts else self.pool
         use, every = self.power_w if watts else self.gpus, np.ones(len(self.rate), dtype=bool)
         rows = efficient_columns(use, self.rate, group, every)
         power_w = self.power_w[rows] if watts else np.zeros(len(rows))
@@ -55,13 +42,10 @@ class Workload:
 
     Attributes
     ----------
-    pools : tuple of str
     gpus : float array, shape (n_pools,)
     arrival_s, work : float arrays, shape (n_jobs,)
-    kinds : tuple of Kind
     standing_w : float
         Least draw of the cluster besides its jobs.
-    budget : PeriodBudget, optional
     """
 
     pools: tuple[str, ...]
@@ -73,7 +57,7 @@ class Workload:
     budget: PeriodBudget | None = None
 
     def efficient(self, *, watts: bool) -> Workload:
-        """Leave out rows of all kinds that never earn most (`Kind.efficient`)."""
+        """Return the workload with the rows of `Kind.efficient` alone."""
         return replace(self, kinds=tuple(kind.efficient(watts=watts) for kind in self.kinds))
 
     @classmethod

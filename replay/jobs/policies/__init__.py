@@ -7,7 +7,7 @@ from dataclasses import replace
 from pkgutil import resolve_name
 
 from wattsched.inputs import meant
-from wattsched.replay.jobs.policies.zeus import SUFFIX, Tuned, tuned
+from wattsched.replay.jobs.policies.wrappers import SUFFIX, Capped, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 
 POLICIES = {
@@ -18,7 +18,7 @@ POLICIES = {
     "elastic-progress": "elastic:progress",
     "elastic-completion": "elastic:completion",
     "fifo": "requests:fifo",
-    "backfill": "backfill:backfill",
+    "backfill": "requests:backfill",
     "sidecar": "growth:sidecar",
     "termination": "growth:termination",
     "srtf": "requests:srtf",
@@ -29,8 +29,8 @@ POLICIES = {
     "sia": "sia:Sia",
     "gandiva": "packing:Gandiva",
     "eaco": "packing:Eaco",
-    "powerflow": "powerflow:PowerFlow",
-    "greenflow": "powerflow:greenflow",
+    "powerflow": "sizing:PowerFlow",
+    "greenflow": "sizing:greenflow",
 }
 """Name to what makes the policy from a `PolicyContext`: ``file:callable`` in this folder.
 
@@ -80,7 +80,7 @@ def require_policy(name: str) -> None:
 def policy_of(name: str, context: PolicyContext) -> Policy:
     """Make a policy; with `+zeus` behind its name it has its jobs tuned.
 
-    Under a budget, one that knows of none is kept within it (`capped.Capped`).
+    Under a budget, one that knows of none is kept within it (`wrappers.Capped`).
 
     Raises
     ------
@@ -90,12 +90,8 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     require_policy(name)
     plain = base_of(name)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
-    policy = _make(POLICIES[plain])(replace(context, trace=trace))
+    make: Callable[[PolicyContext], Policy] = resolve_name(f"{__name__}.{POLICIES[plain]}")
+    policy = make(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:
-        policy = _make("capped:Capped")(policy, context)
+        policy = Capped(policy, context)
     return policy if trace is context.trace else Tuned(policy, trace)
-
-
-def _make(place: str) -> Callable[..., Policy]:
-    make: Callable[..., Policy] = resolve_name(f"{__name__}.{place}")
-    return make

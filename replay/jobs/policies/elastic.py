@@ -95,13 +95,7 @@ def horizon_s(options: RoundOptions) -> float:
 
 
 class Elastic:
-    """Chooses every job's GPU count anew, at default batch size, clock and power limit.
-
-    Parameters
-    ----------
-    cost : callable
-        What a round minimises.
-    """
+    """Chooses every job's GPU count anew at least cost, at default batch size, clock and power limit."""
 
     def __init__(self, context: PolicyContext, cost: Cost = rank) -> None:
         self.restart_s = context.restarts.process_s

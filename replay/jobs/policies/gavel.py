@@ -17,8 +17,6 @@ that the shares leave in a round is given to those left over, in the order of ar
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from wattsched.formulations.sizing.configurations import WAIT
@@ -35,13 +33,7 @@ MEMORY_ROUNDS = 10.0
 
 
 class FixedRounds:
-    """Rounds of a fixed length; between them everything stays as it is.
-
-    Attributes
-    ----------
-    next_s : float
-        Time of the next round.
-    """
+    """Rounds of a fixed length, the next at `next_s`; between them everything stays as it is."""
 
     def __init__(self, round_s: float) -> None:
         self._round_s = round_s
@@ -67,19 +59,14 @@ class Turns:
         self._since_s = 0.0
 
     def rows(self, state: State, takers: IntArray, target: FloatArray) -> IntArray:
-        """Give this round to those that have had least of their shares, and what is left in their order.
+        """Rows of the jobs when this round goes to those that have had least of their target shares.
 
         Parameters
         ----------
         takers : int array, shape (m,)
-            Index of jobs in the state.
+            Indices of the jobs that take part, to whom room that is left goes in this order.
         target : float array, shape (m, n_pools)
             Share of time that each should have.
-
-        Returns
-        -------
-        int array, shape (n,)
-            Row of every job of the state, -1 of those that are no takers or have no room.
         """
         received = self._received(state)[takers]
         room, of = FreeGpus(state.trace.free_gpus), state.configurations
@@ -109,10 +96,6 @@ def by_priority(target: FloatArray, received: FloatArray) -> list[tuple[int, int
 
     Those that have received nothing come before all others, the largest share first. Shares of zero are left
     out.
-
-    Parameters
-    ----------
-    target, received : float arrays, shape (n, n_pools)
     """
     job, pool = np.nonzero(target > 1e-9)
     wanted, had = target[job, pool], received[job, pool]
@@ -153,7 +136,7 @@ def shares(state: State) -> FloatArray:
 
 
 def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray) -> FloatArray:
-    """Maximise the least of the sums of ``value * x`` over the rows.
+    """Maximise the least of the sums of ``value * x`` over the rows, by a linear program.
 
     Parameters
     ----------
@@ -167,30 +150,21 @@ def max_min(value: FloatArray, use: FloatArray | IntArray, capacity: FloatArray)
     -------
     float array, shape (n, n_pools)
         x, at least 0, its rows with sums of at most 1.
-
-    Raises
-    ------
-    RuntimeError
-        If the LP is not solved.
     """
     from scipy.optimize import linprog
-    from scipy.sparse import csr_array
 
     n, pools = value.shape
-    row, pool = np.nonzero(value > 0)
-    k, every, one = np.arange(len(row)), np.arange(n), np.ones(n)
+    of_row = np.repeat(np.eye(n), pools, axis=1)
     # The least sum is below each, the shares of a row sum to at most 1, and pools have room.
-    entries = np.concatenate([-value[row, pool], one, np.ones(len(row)), use[row, pool]])
-    at = np.concatenate([row, every, n + row, 2 * n + pool]), np.concatenate([k, len(row) + 0 * every, k, k])
-    rows: Any = csr_array((entries, at), shape=(2 * n + pools, len(row) + 1))
+    least = np.append(np.ones(n), np.zeros(n + pools))[:, None]
+    rows = np.vstack([-of_row * value.ravel(), of_row, np.tile(np.eye(pools), n) * use.ravel()])
     answer = linprog(
-        np.append(np.zeros(len(row)), -1.0),
-        A_ub=rows,
-        b_ub=np.concatenate([0.0 * one, one, capacity]),
+        np.append(np.zeros(n * pools), -1.0),
+        A_ub=np.hstack([rows, least]),
+        b_ub=np.concatenate([np.zeros(n), np.ones(n), capacity]),
+        bounds=[*((0.0, float(able)) for able in value.ravel() > 0), (0.0, None)],
         method="highs",
     )
     if answer.x is None:
         raise RuntimeError(f"the LP of shares was not solved: {answer.message}")
-    x = np.zeros((n, pools))
-    x[row, pool] = np.clip(answer.x[:-1], 0.0, 1.0)
-    return x
+    return np.clip(answer.x[:-1], 0.0, 1.0).reshape(n, pools)

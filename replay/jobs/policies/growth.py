@@ -43,8 +43,8 @@ from wattsched.topology.arrays import IntArray
 class Kind:
     """Configurations of a kind of job by pool, small ones first.
 
-    `place` has the place of each by pool and GPU count, `smallest` those of the smallest of each pool, the
-    fastest first; `least_gpu_s` is what a unit of work takes in the most efficient one.
+    `place` has the index of each by pool and GPU count, `smallest` those of the smallest of each pool, the
+    fastest first; `least_gpu_s` are the GPU seconds of a unit of work in the most efficient one.
     """
 
     row: list[int]
@@ -59,7 +59,7 @@ class Kind:
 
     @classmethod
     def of(cls, of: Configurations, rows: IntArray) -> Kind:
-        """Take rows over."""
+        """Make the kind of rows of the configurations."""
         rows = rows[np.lexsort((of.block[rows], of.pool[rows]))]
         pool, rate = of.pool[rows], of.rate[rows]
         first = np.unique(pool, return_index=True)[1]
@@ -74,16 +74,10 @@ class Kind:
 
 @dataclass
 class Snapshot:
-    """Jobs present at a moment; of each its number, kind, and what a state knows of it.
+    """Jobs present at a moment, as lists.
 
-    Attributes
-    ----------
-    held : list of int
-        Configuration by its place in the kind, -1 for a job that waits.
-    rate_asked : list of float
-        Work per second in the configuration that the user asked for.
-    free : sequence of int arrays
-        Free GPUs of each pool by level, were nobody running (`topology.buddy`).
+    `held` has configurations by their index in the kind, -1 for jobs that wait; `rate_asked` the work per
+    second in the requested ones; `free` the GPUs of each pool by level, were nobody running.
     """
 
     job: list[int]
@@ -107,22 +101,19 @@ class Snapshot:
         return delays
 
     def keep(self, who: Sequence[int]) -> None:
-        """Let all others go."""
+        """Drop all other jobs."""
         for name in ("job", "kind", "work", "rate_asked", "held", "ran", "delay_s"):
             values = getattr(self, name)
             setattr(self, name, [values[j] for j in who])
 
     def decision(self, chosen: Sequence[int]) -> Decision:
-        """Rows of chosen configurations."""
+        """Decision of chosen configurations."""
         row = [WAIT if k == WAIT else kind.row[k] for kind, k in zip(self.kind, chosen, strict=True)]
         return Decision(np.array(row, dtype=np.int64))
 
 
 class Snapshots:
-    """Takes the jobs of states over, as far as rules of growth choose from: standard rows of all GPU counts.
-
-    Counts with which a job is no faster than with fewer are left out.
-    """
+    """Makes snapshots of states, with the standard rows that are faster than those of fewer GPUs."""
 
     def __init__(self, trace: Trace) -> None:
         rows, of = fastest(trace, trace.standard), trace.configurations
@@ -130,7 +121,7 @@ class Snapshots:
         self._kinds = [Kind.of(of, span) for span in spans]
 
     def of(self, state: State) -> Snapshot:
-        """Take the jobs of a state over."""
+        """Make the snapshot of a state."""
         of = state.configurations
         mine = [self._kinds[kind] for kind in state.kind.tolist()]
         held = [
@@ -195,14 +186,9 @@ elasticflow = partial(Growth, rule=throughput_gained)
 
 
 def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]]) -> list[int]:
-    """Choose configurations by marginal value per GPU, see the head of this file.
+    """Choose configurations by marginal value per GPU; waiting is worth nothing.
 
-    Parameters
-    ----------
-    admitted : sequence of int
-        Jobs that get their smallest configuration first, in this order, as far as there is room.
-    value : sequence of float sequences
-        Of each job's configurations; waiting is worth nothing.
+    The `admitted` jobs get their smallest configuration first, in this order, as far as there is room.
     """
     room, chosen = FreeGpus(now.free), [WAIT] * len(now)
     for j in admitted:

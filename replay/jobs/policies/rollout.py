@@ -70,7 +70,7 @@ class Rollout:
         return now.decision(self._plan(state, now, min(TRIES, tries)).first)
 
     def _plan(self, state: State, now: Snapshot, tries: int) -> Projection:
-        """Raise the weight of the last job, from two beginnings; the best that is found."""
+        """Best plan found by raising the weight of the last job, from two beginnings."""
         base, former = project(now, seconds_saved), project(now, ranked(self._weights))
         makespan_s, total_s = self._promised(state, base)
         # Moves, which no simulation knows, may have broken the promise.
@@ -90,7 +90,7 @@ class Rollout:
         return found
 
     def _promised(self, state: State, base: Projection) -> tuple[float, float]:
-        """Seconds until the last job ends, and the sum over all, from now."""
+        """Seconds until the last job ends, and sum over all jobs, as the rule promised."""
         passed_s, self._time_s = state.time_s - self._time_s, state.time_s
         self._makespan_s -= passed_s
         self._total_s -= passed_s * self._present
@@ -120,25 +120,14 @@ def ranked(weights: Mapping[int, float]) -> Rule:
 
 @cache
 def _shares(n: int) -> tuple[float, ...]:
-    """Weights of n jobs by heSRPT, the largest first."""
+    """HeSRPT's weights of n jobs, the largest job first."""
     return tuple(rank_weights(np.arange(n, 0.0, -1.0)).tolist())
 
 
 class Projection:
-    """Outcome of a simulated rule.
+    """First decision of a simulated rule, and seconds until each job ends, infinite if it never does.
 
-    Attributes
-    ----------
-    first : list of int
-        Its first decision.
-    end_s : dict of int to float
-        Seconds until each job ends; endless if it never does.
-    last : int
-        The job that ends last.
-    makespan_s, total_s : float
-        Largest and sum of the seconds.
-    score : float
-        Product of the sum and a power of the largest; plans with less are better.
+    `last` is the job that ends last; of `score`, plans with less are better.
     """
 
     def __init__(self, first: list[int], end_s: dict[int, float]) -> None:
@@ -178,7 +167,7 @@ def project(of: Snapshot, rule: Rule) -> Projection:
 
 
 def _settle(now: Snapshot, chosen: list[int]) -> float:
-    """Give the jobs their configurations; seconds until the first of them ends."""
+    """Give the jobs their configurations, and return the seconds until the first of them ends."""
     step_s = math.inf
     for j, k in enumerate(chosen):
         if k == WAIT:

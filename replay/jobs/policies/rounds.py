@@ -20,7 +20,7 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.solvers.greedy import efficient_columns
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import Limits, Solution, Start, Termination, relative_gap
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, alike
 
 QUICK, EXACT = "greedy", "auto"
 """Solver that is asked first, as it starts from last round's prices and its answer has a bound; and then."""
@@ -43,8 +43,7 @@ class RoundOptions:
     job, row, gpus : int arrays, shape (n_options,)
         Index of the job in the state, its configuration (-1 for waiting), and GPUs.
     rate, busy_w, lost_s : float arrays, shape (n_options,)
-        Work per second, draw above that of the GPUs when idle, and seconds before the job works; 0 for
-        waiting.
+        Work per second, draw above idle, and seconds before the job works; 0 for waiting.
     completion_s : float array, shape (n_options,)
         Seconds to completion; for waiting `round_s` plus the best completion from a standing start.
     """
@@ -62,7 +61,7 @@ class RoundOptions:
 
     @classmethod
     def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
-        """Lay out what the jobs may do, of some rows of the configurations in ascending order."""
+        """Options of some rows of the configurations, in ascending order, and of waiting."""
         of, trace = state.configurations, state.trace
         start, job, row = of.laid_out(state.kind, rows)
         waits = row == WAIT
@@ -76,7 +75,7 @@ class RoundOptions:
         return cls(state, round_s, start, job, row, gpus, rate, busy_w, lost_s, completion_s)
 
     def only(self, keep: BoolArray) -> RoundOptions:
-        """Leave options out; those of waiting stay."""
+        """Keep some of the options, and those of waiting."""
         keep = keep | self.waiting
         start = np.append(0, np.cumsum(np.add.reduceat(keep, self.start[:-1], dtype=np.int64)))
         names = ("job", "row", "gpus", "rate", "busy_w", "lost_s", "completion_s")
@@ -132,14 +131,14 @@ class RoundOptions:
         return np.asarray(np.maximum.reduceat(np.where(fewest, self.rate, 0.0), self.start[:-1]))
 
     def program(self, cost: FloatArray, *, worst: bool = False, most_w: float = np.inf) -> Program:
-        """Choose one option of every job at least cost, so that all fit into the pools' blocks.
+        """Program that chooses one option of every job at least cost, so that all fit into the pools' blocks.
 
         Parameters
         ----------
         worst : bool
-            Whether the largest cost of a job counts, not their sum.
+            Count the largest cost of a job, not their sum.
         most_w : float
-            Most that the cluster may draw; if finite, the last row says so of the draw above the idle one.
+            Most that the cluster may draw; if finite, the last row limits the draw above the idle one.
         """
         rows, trace, of = ProgramBuilder(), self.state.trace, self.state.configurations
         block = np.where(self.waiting, 0, of.block[self.row])
@@ -166,12 +165,7 @@ class RoundOptions:
 
 
 class RoundSolver:
-    """A quick solver, and an exact one that closes the gap where the quick one leaves more than asked for.
-
-    Parameters
-    ----------
-    policy : str
-        For messages.
+    """A quick solver, and an exact one that closes the gap where the quick one leaves more than requested.
 
     Attributes
     ----------
@@ -190,13 +184,7 @@ class RoundSolver:
         self._last_prices: dict[str, float] = {}
 
     def decide(self, options: RoundOptions, program: Program, again_s: float = np.inf) -> Decision:
-        """Solve a round.
-
-        Raises
-        ------
-        ValueError
-            When no decision is found.
-        """
+        """Solve a round; a ValueError when no decision is found."""
         solution = _unhindered(program) or self._solve(program)
         if solution.x is None or solution.objective is None:
             raise ValueError(f"policy '{self._policy}': no decision found: {solution.termination.detail}")
@@ -241,7 +229,7 @@ def efficient(trace: Trace) -> IntArray:
     Whatever a joule costs, the best row of a block is one of them. Only rows whose rates compare take part.
     """
     of = trace.configurations
-    group = np.unique(np.stack([of.kind, of.pool, of.block]), axis=1, return_inverse=True)[1].reshape(-1)
+    group = alike([of.kind, of.pool, of.block])[1]
     return efficient_columns(trace.busy_w, of.rate, group, trace.comparable)
 
 

@@ -1,6 +1,7 @@
-r"""`sizing`: the sizing program over every configuration of every job, at the price of the budget.
+r"""`sizing`, `powerflow` and `greenflow`: every GPU count, batch size and clock of jobs, within a budget.
 
-A round maximises the value of the work done per second (`values`) less what it costs,
+`sizing` solves the sizing program over every configuration of every job, at the price of the budget. A round
+maximises the value of the work done per second (`values`) less what it costs,
 
 .. math:: \sum_j v_j s_j(c_j) - \sum_j \left(\lambda P_j(c_j) - \bar\lambda e_j s_j(c_j)\right)
           - \sum_{j\ \text{stops}} \min(1, \kappa / T_j)\, v_j s_j^{now},
@@ -13,20 +14,29 @@ cheapest one is a cost. What a budget leaves limits the draw, and the price of t
 budget that may be spent ahead of time the limit is looser, and :math:`\lambda` is learned (`LearnedPrice`).
 Without a budget both are `PolicyContext.least_price`. To stop a job costs :math:`\kappa` seconds of its work
 (`STOP_S`), spread over the time :math:`T_j` that it still takes, so that none is stopped for little.
+
+`powerflow` and `greenflow` apply PowerFlow's ratio rule to the same program (`solvers.powerflow`): jobs
+change by relative time saved per relative energy spent, until the GPUs or the round's budget are used up. How
+the publications (Gu et al., arXiv 2304.06381, 2023; Gu et al., IEEE TPDS 36(2), 2025) spread a budget over
+time is not known. Here `powerflow` spends what is left evenly in watts, and `greenflow` in proportion to
+time, so that its watts follow the price or the carbon intensity of the moment.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from wattsched.formulations.sizing.objectives import work_values
+from wattsched.formulations.timer import Timer
 from wattsched.replay.jobs.budget import Allowance
 from wattsched.replay.jobs.policies.elastic import useful
 from wattsched.replay.jobs.policies.rounds import RoundOptions, RoundSolver, efficient, fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
+from wattsched.solvers.powerflow import choose
 from wattsched.topology.arrays import FloatArray
 
 CYCLE_S = 86_400.0
@@ -63,10 +73,7 @@ light, and lose all of it where one long job could take what a small cluster has
 class Price:
     """Value of a unit of the budget, in the value of a round's program.
 
-    Attributes
-    ----------
-    later : float
-        Mean of the prices seen, the last period's above all.
+    `later` is the mean of the prices seen, the last period's above all.
     """
 
     def __init__(self, context: PolicyContext) -> None:
@@ -126,13 +133,7 @@ class LearnedPrice(Price):
 
 
 class Sizing:
-    """Every configuration of every job, each round solved to a certified gap.
-
-    Attributes
-    ----------
-    price : Price
-        Of the budget, in units of the rounds' values.
-    """
+    """Every configuration of every job, each round solved to a certified gap at the `price` of the budget."""
 
     def __init__(self, context: PolicyContext) -> None:
         trace = context.trace
@@ -190,3 +191,27 @@ def values(options: RoundOptions) -> FloatArray:
     completion_s = state.time_s - state.trace.arrival_s[state.jobs] + options.best_s
     weight = (completion_s / completion_s.mean()) ** TAIL
     return work_values(options.work * per_work, weight) * per_work
+
+
+class PowerFlow:
+    """Relative time saved per relative energy spent, within a limit that `Allowance` has under that name."""
+
+    def __init__(self, context: PolicyContext, name: str = "powerflow", within: str = "even_w") -> None:
+        self.restart_s = context.restarts.process_s
+        self._rows = efficient(context.trace)
+        self._context, self._name, self._within = context, name, within
+
+    def decide(self, state: State) -> Decision:
+        """Apply the rule."""
+        options = RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
+        most_w, again_s = np.inf, np.inf
+        if state.allowance is not None:
+            most_w = getattr(state.allowance, self._within)
+            again_s = self._context.next_review_s(state.time_s)
+        point, detail, _ = choose(options.program(options.completion_s, most_w=most_w), Timer(None))
+        if point is None:
+            raise ValueError(f"policy '{self._name}': {detail}")
+        return Decision(options.chosen(point), again_s=again_s)
+
+
+greenflow = partial(PowerFlow, name="greenflow", within="in_proportion_w")

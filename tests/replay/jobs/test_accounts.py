@@ -28,10 +28,6 @@ def test_grams_are_the_integral_of_the_intensity(
     assert grams == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-def test_a_kilowatt_hour() -> None:
-    assert 1000 * float(Carbon.constant(400.0).per_watt(0.0, 3600.0)) == pytest.approx(400.0)
-
-
 @pytest.mark.parametrize(
     ("times", "intensities", "fault"),
     [

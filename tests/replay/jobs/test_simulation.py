@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,18 +64,21 @@ def replay(trace: Trace, name: str, round_s: float = 0.0, sleep: Sleep | None = 
 
 
 @pytest.mark.parametrize("name", names())
-@settings(max_examples=examples(12))
-@given(traces(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
-def test_nothing_is_lost(name: str, trace: Trace, round_s: float, sleep: Sleep | None) -> None:
-    check_sums(replay(trace, name, round_s, sleep))
+@pytest.mark.parametrize("nodes", [[(2,), (4,), (4, 4), (8, 8), (3, 3)], [(4, 2), (2, 8, 8)]])
+@settings(max_examples=examples(10))
+@given(st.data(), st.sampled_from([0.0, 60.0]), st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]))
+def test_nothing_is_lost(
+    name: str, nodes: list[tuple[int, ...]], data: st.DataObject, round_s: float, sleep: Sleep | None
+) -> None:
+    """In one pool and in two."""
+    check_sums(replay(data.draw(traces(nodes)), name, round_s, sleep))
 
 
-@pytest.mark.parametrize("name", names())
-@settings(max_examples=examples(8))
-@given(traces([(4, 2), (2, 8, 8)]), st.sampled_from([0.0, 60.0]))
-def test_nothing_is_lost_in_two_pools(name: str, trace: Trace, round_s: float) -> None:
-    assert len(trace.pools) == 2
-    check_sums(replay(trace, name, round_s, Sleep(30.0, 5.0, 7.0)))
+class Scripted:
+    """A function of states as a policy."""
+
+    def __init__(self, decide: Callable[[State], Decision], restart_s: float = 0.0) -> None:
+        self.decide, self.restart_s = decide, restart_s
 
 
 class AtRandom:
@@ -197,56 +200,30 @@ def test_nodes_sleep_and_wake() -> None:
 def test_a_job_that_must_make_room_pays_a_restart() -> None:
     """Two jobs of one GPU end up in different halves of the node; one moves for a job of two GPUs."""
 
-    class Repacking:
-        restart_s = 10.0
-
-        def decide(self, state: State) -> Decision:
-            return Decision(state.request[:, 0].copy())
-
     one = {1: 1.0}
     trace = trace_by_hand(
         cluster_of(4), (0.0, 40.0, 2, {2: 1.0}), (0.0, 100.0, 1, one), (0.0, 60.0, 1, one),
         (50.0, 10.0, 1, one), (60.0, 10.0, 2, {2: 1.0}),
     )  # fmt: skip
-    outcome = simulate(trace, Repacking())
+    outcome = simulate(trace, Scripted(lambda state: Decision(state.request[:, 0].copy()), 10.0))
     assert outcome.jobs.migrations.sum() + outcome.jobs.restarts.sum() == 0
 
     trace = trace_by_hand(
         cluster_of(4), (0.0, 100.0, 1, one), (0.0, 20.0, 1, one), (0.0, 100.0, 1, one), (0.0, 20.0, 1, one),
         (50.0, 10.0, 2, {2: 1.0}),
     )  # fmt: skip
-    outcome = simulate(trace, Repacking())
+    outcome = simulate(trace, Scripted(lambda state: Decision(state.request[:, 0].copy()), 10.0))
     assert outcome.jobs.migrations.sum() == 1
     assert sorted(outcome.jobs.end_s.tolist()) == pytest.approx([20.0, 20.0, 60.0, 100.0, 110.0])
-
-
-def test_policies_that_go_wrong() -> None:
-    trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)), (0.0, 1.0, 1, {1: 3.0}))
-
-    class Fixed:
-        restart_s = 0.0
-
-        def __init__(self, *row: int) -> None:
-            self._row = np.array(row)
-
-        def decide(self, state: State) -> Decision:
-            return Decision(self._row)
-
-    with pytest.raises(ValueError, match="leaves job 'a' waiting for ever"):
-        simulate(trace, Fixed(-1, -1))
-    with pytest.raises(ValueError, match="gives job 'b' a row of another kind"):
-        simulate(trace, Fixed(-1, 0))
-    with pytest.raises(ValueError, match=r"gives \(3,\) rows for 2 jobs"):
-        simulate(trace, Fixed(0, 0, 0))
-    with pytest.raises(ValueError, match=r"policy 'policy' at 0 s: pool 'G': .* 2 are free"):
-        simulate(trace, Fixed(1, 2))
-    with pytest.raises(ValueError, match="round_s must be at least 0, got -1"):
-        simulate(trace, Fixed(), round_s=-1.0)
 
 
 @pytest.mark.parametrize(
     ("decided", "message"),
     [
+        (Decision(np.array([-1, -1])), "leaves job 'a' waiting for ever"),
+        (Decision(np.array([-1, 0])), "gives job 'b' a row of another kind"),
+        (Decision(np.array([0, 0, 0])), r"gives \(3,\) rows for 2 jobs"),
+        (Decision(np.array([1, 2])), "at 0 s: pool 'G': .* 2 are free"),
         (None, "decides NoneType, not a Decision"),
         (Decision(A_LIST), "row must be an array of whole numbers"),
         (Decision(np.array([0.0, np.nan])), "row must be an array of whole numbers"),
@@ -255,31 +232,17 @@ def test_policies_that_go_wrong() -> None:
         (Decision(np.array([0, -1]), again_s=np.nan), "again_s must be a time"),
     ],
 )
-def test_decisions_of_wrong_kinds_are_named(decided: Decision, message: str) -> None:
-    class Odd:
-        restart_s = 0.0
-
-        def decide(self, state: State) -> Decision:
-            return decided
-
+def test_decisions_that_are_none_are_named(decided: Decision, message: str) -> None:
     trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)), (0.0, 1.0, 1, {1: 3.0}))
     with pytest.raises(ValueError, match=f"policy 'odd'.*{message}"):
-        simulate(trace, Odd(), name="odd")
+        simulate(trace, Scripted(lambda state: decided), name="odd")
 
 
-@pytest.mark.parametrize("restart_s", [-1.0, np.nan, np.inf])
-def test_restarts_take_some_seconds(restart_s: float) -> None:
+@pytest.mark.parametrize("seconds", [-1.0, np.nan, np.inf])
+def test_restarts_and_rounds_take_some_seconds(seconds: float) -> None:
     trace = trace_by_hand(cluster_of(2), (0.0, 1.0, 1, linear(2)))
-    policy = policy_of("fifo", PolicyContext(trace))
-    policy.restart_s = restart_s
-    with pytest.raises(ValueError, match="policy 'fifo': restart_s must be at least 0"):
-        simulate(trace, policy, name="fifo")
-
-
-def test_records_do_not_depend_on_watching() -> None:
-    trace = trace_by_hand(cluster_of(4), *((5.0 * i, 50.0, 2, linear(4)) for i in range(5)))
-    policy = policy_of("elastic", PolicyContext(trace, Restarts(5.0, 20.0)))
-    plain = simulate(trace, policy, name="elastic", carbon=CARBON)
-    watched = replay(trace, "elastic")
-    assert np.array_equal(plain.jobs.end_s, watched.jobs.end_s)
-    assert replace(plain.meter) == watched.meter
+    idle = Scripted(lambda state: Decision(state.row), seconds)
+    with pytest.raises(ValueError, match="policy 'idle': restart_s must be at least 0"):
+        simulate(trace, idle, name="idle")
+    with pytest.raises(ValueError, match="round_s must be at least 0"):
+        simulate(trace, idle, round_s=seconds)

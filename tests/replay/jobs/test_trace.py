@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import cluster_of, linear, poisson_jobs, trace_by_hand
+from tests.strategies.replay import cluster_of, linear, poisson_jobs, replayed, trace_by_hand
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.instances.traces.job_lists import read_itp
@@ -23,18 +22,6 @@ from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import trace_of, trace_of_durations
 from wattsched.topology.cluster import Node
-
-
-@pytest.mark.parametrize("gpu_type", ["A100", "V100", "T4"])
-def test_jobs_alone_take_as_long_as_recorded(gpu_type: str) -> None:
-    recorded = poisson_jobs(30, seed=3, gap_s=1e7)
-    trace = trace_of_durations(homogeneous_cluster(2, 8, gpu_type), recorded, seed=5)
-    assert trace.requested_gpus.tolist() == [job.gpus for job in recorded]
-    durations = np.array([job.duration_s for job in recorded])
-    assert trace.work / trace.requested_rate == pytest.approx(durations)
-    outcome = simulate(trace, policy_of("fifo", PolicyContext(trace)))
-    assert outcome.jobs.end_s - trace.arrival_s == pytest.approx(durations)
-
 
 RECORDED = st.builds(
     TraceJob,
@@ -62,6 +49,7 @@ def test_profiles_keep_gpus_and_duration(job: TraceJob, gpu_type: str, per_node:
     assert trace.configurations.gpus[row] == asked
     assert trace.standard[row]
     assert trace.work[0] / trace.configurations.rate[row] == pytest.approx(job.duration_s, rel=1e-12)
+    assert simulate(trace, policy_of("fifo", PolicyContext(trace))).end_s == pytest.approx(job.duration_s)
 
 
 @given(
@@ -130,8 +118,7 @@ def test_half_a_day_of_a_real_cluster(data_dir: Path) -> None:
     trace = trace_of_durations(homogeneous_cluster(16, 8), day, seed=0)
     found = {}
     for name in ("fifo", "elastic"):
-        context = PolicyContext(trace, round_s=60.0, gap=5e-3)
-        outcome = simulate(trace, policy_of(name, context), name=name, round_s=60.0)
+        outcome = replayed(trace, name, 60.0)
         found[name] = summary(outcome)
         books_j = outcome.jobs.energy_j.sum() + outcome.meter.idle_j + outcome.meter.base_j
         assert books_j == pytest.approx(outcome.meter.energy_j, rel=1e-9)

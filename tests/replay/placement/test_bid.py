@@ -13,7 +13,7 @@ from wattsched.formulations.placement.capacity import CapacityPrices, UsableCapa
 from wattsched.formulations.placement.node_values import NodeValues, Worth
 from wattsched.formulations.placement.state import ClusterState, Placement, PolicyContext, Request, serve
 from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
-from wattsched.replay.placement.bid import (
+from wattsched.replay.placement.policies import (
     AMPLE,
     HORIZON,
     HOSTS_ALL,
@@ -25,8 +25,8 @@ from wattsched.replay.placement.bid import (
     TRUST,
     Bid,
     Shadow,
+    policy_factory,
 )
-from wattsched.replay.placement.policies import policy_factory
 from wattsched.replay.placement.stream import requests_of
 
 

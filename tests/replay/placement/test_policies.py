@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +13,7 @@ from hypothesis import strategies as st
 
 from tests.strategies.placement import node_tables, task_tables
 from tests.strategies.placement_cases import context_of, nodes_of, share, state_with, tasks_of, whole
-from wattsched.formulations.placement.heuristics import (
-    BestFit,
-    DotProduct,
-    Fgd,
-    GpuClustering,
-    GpuPacking,
-    Pwr,
-    Rule,
-    stretched,
-)
+from wattsched.formulations.placement.heuristics import RULES, Fgd, GpuClustering, Rule, stretched
 from wattsched.formulations.placement.state import ClusterState, Placement, Policy, Request
 from wattsched.instances.placement.tables import NodeTable, TaskTable, target_workload
 from wattsched.replay.placement.policies import policy_factory
@@ -33,93 +25,90 @@ POLICIES = (
 )
 
 
+T4, G2 = "T4", "G2"
+# Half of the target workload asks for 500 thousandths, half for a GPU, all of them for a vCPU.
+HALVES = nodes_of((8, 2, T4), (8, 2, T4), (2, 1, T4)), {1: [500, 1000]}, {2: 1.5}
+FRAGMENTS = nodes_of((8, 4, T4)), {0: [400, 300, 300, 1000]}
+AWAKE = nodes_of(*[(32, 2, T4)] * 2, *[(32, 2, G2)] * 2), {1: [900, 1000], 3: [50, 1000]}, {1: 31, 3: 30}
+EMPTY = nodes_of((64, 4, T4), (128, 8, T4), (96, 6, T4)), {}
+PACKED = nodes_of(*[(8, 2, T4)] * 3, (8, 20, T4), (8, 2, T4)), {0: [350, 1000], 1: [200, 1000], 4: [999, 350]}
+
+
 def scores(rule: Rule, request: Request, state: ClusterState) -> list[int]:
     nodes = np.flatnonzero(state.fits(request))
     assert len(nodes) == len(state.nodes)
     return [int(score) for score in rule.score(request, state, nodes)]
 
 
-def test_fgd() -> None:
-    # Half of the target workload asks for 500 thousandths, half for a GPU, all of them for a vCPU.
-    nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"), (2, 1, "T4"))
-    state = state_with(nodes, {1: [500, 1000]}, cpu_free={2: 1.5})
-    rule = Fgd(context_of(nodes))
-    # Fragments: 0 -> 250; 250 -> 0 on the first GPU, -> 500 on the second; 0 -> 500 for lack of CPU.
-    by_gpus = [-0.25, 0.25, -0.5]
-    assert scores(rule, share(500), state) == [int(100 / (1 + math.exp(-gpus))) for gpus in by_gpus]
-    assert scores(rule, share(500), state) == [43, 56, 37]
-    assert [rule.gpu(share(500), state, node) for node in (0, 1)] == [0, 0]
-    # A GPU: no fragments in what is left of the first; 250 -> 250; 0 -> 0. Without CPU that is left: 0 -> 1.
-    assert scores(rule, whole(1), state) == [50, 50, 50]
-    assert scores(rule, whole(0), state) == [50, 50, 26]
+@pytest.mark.parametrize(
+    ("name", "cluster", "target", "request_", "points"),
+    [
+        # Fragments: 0 -> 250; 250 -> 0 on the first GPU, -> 500 on the second; 0 -> 500 for lack of CPU.
+        ("fgd", HALVES, (), share(500), [int(100 / (1 + math.exp(-gpus))) for gpus in (-0.25, 0.25, -0.5)]),
+        # A GPU: no fragments are left of the first; 250 -> 250; 0 -> 0. Without CPU that is left: 0 -> 1.
+        ("fgd", HALVES, (), whole(1), [50, 50, 50]),
+        ("fgd", HALVES, (), whole(0), [50, 50, 26]),
+        # 300 is a fragment, so it costs nothing.
+        ("fgd", FRAGMENTS, [share(400)], share(300), [int(100 / (1 + math.exp(-0.3)))]),
+        # The T4 is a fragment as a whole, so using it is a gain of one GPU.
+        (
+            "fgd",
+            (nodes_of((8, 1, T4), (8, 1, G2)), {}),
+            [whole(1, models=frozenset({G2}))],
+            whole(1),
+            [73, 50],
+        ),
+        # A package and a GPU wake, nothing does, both do, a GPU does.
+        ("pwr", AWAKE, (), share(100), [-(105 + 60), 0, -(105 + 120), -120]),
+        ("pwr", AWAKE, (), whole(1), [-165, -60, -225, -120]),
+        ("pwr", AWAKE, (), whole(0), [-105, 0, -105, 0]),
+        # Left over: a quarter and 3 of 8 GPUs, three quarters and 7, a half and 5.
+        ("best-fit", EMPTY, (), whole(1, vcpus=32), [68, 18, 43]),
+        # (1/2 * 1/4 + 1/2 * 1/4) / 2 and (1 * 1/4 + 1 * 1/4) / 2.
+        ("dot-product", (nodes_of((64, 4, T4), (128, 8, T4)), {}), (), whole(2, vcpus=32), [87, 75]),
+        ("gpu-packing", PACKED, (), share(300), [97, 49, 31, 20, 97]),
+        ("gpu-packing", PACKED, (), whole(0), [0] * 5),
+        ("gpu-packing", (nodes_of((8, 8, T4), (8, 32, T4)), {0: [0], 1: [1]}), (), whole(7), [43, 43]),
+        ("gpu-packing", (nodes_of((8, 32, T4)), {0: [0]}), (), whole(20), [33]),
+    ],
+)
+def test_scores(name: str, cluster: Any, target: Any, request_: Request, points: list[int]) -> None:
+    nodes, *used = cluster
+    context = context_of(nodes, target_workload(tasks_of(*target)) if target else None)
+    assert scores(RULES[name](context), request_, state_with(nodes, *used)) == points
 
 
-def test_fgd_takes_the_best_gpu_and_the_first_of_equal_ones() -> None:
-    nodes = nodes_of((8, 4, "T4"))
-    state = state_with(nodes, {0: [400, 300, 300, 1000]})
-    rule = Fgd(context_of(nodes, target_workload(tasks_of(share(400)))))
-    # 300 is a fragment, so it costs nothing; 400 is none.
-    assert rule.gpu(share(300), state, 0) == 1
-    assert scores(rule, share(300), state) == [int(100 / (1 + math.exp(-0.3)))]
+@pytest.mark.parametrize(
+    ("name", "cluster", "gpu_of"),
+    [
+        ("fgd", HALVES, {500: 0}),
+        # 400 is no fragment; of equal ones it is the first.
+        ("fgd", FRAGMENTS, {300: 1}),
+        # The first busy one with room.
+        ("pwr", (nodes_of((32, 4, T4)), {0: [1000, 300, 1000, 500]}), {300: 1, 500: 3, 501: 0}),
+        # The fullest one with room.
+        ("best-fit", (nodes_of((8, 4, T4)), {0: [300, 1000, 500, 500]}), {300: 0, 301: 2, 501: 1}),
+    ],
+)
+def test_gpus_of_shares(name: str, cluster: Any, gpu_of: dict[int, int]) -> None:
+    nodes, *used = cluster
+    target = target_workload(tasks_of(share(400))) if cluster is FRAGMENTS else None
+    rule, state = RULES[name](context_of(nodes, target)), state_with(nodes, *used)
+    assert {milli: rule.gpu(share(milli), state, 0) for milli in gpu_of} == gpu_of
 
 
-def test_fgd_knows_the_models_that_classes_need() -> None:
-    nodes = nodes_of((8, 1, "T4"), (8, 1, "G2"))
-    target = target_workload(tasks_of(whole(1, models=frozenset({"G2"}))))
-    # The T4 is a fragment as a whole, so using it is a gain of one GPU.
-    assert scores(Fgd(context_of(nodes, target)), whole(1), ClusterState(nodes)) == [73, 50]
-
-
-def test_pwr() -> None:
-    nodes = nodes_of((32, 2, "T4"), (32, 2, "T4"), (32, 2, "G2"), (32, 2, "G2"))
-    state = state_with(nodes, {1: [900, 1000], 3: [50, 1000]}, cpu_free={1: 31, 3: 30})
-    rule = Pwr(context_of(nodes))
-    # A package and a GPU wake, nothing does, both do, a GPU does.
-    watts = scores(rule, share(100), state)
-    assert watts == [-(105 + 60), 0, -(105 + 120), -120]
-    assert list(rule.normalise(np.array(watts))) == [26, 100, 0, 46]
-    assert list(rule.normalise(np.array([-5, -5]))) == [100, 100]
-    assert scores(rule, whole(1), state) == [-165, -60, -225, -120]
-    assert scores(rule, whole(0), state) == [-105, 0, -105, 0]
-
-
-def test_pwr_takes_the_first_busy_gpu_with_room() -> None:
-    nodes = nodes_of((32, 4, "T4"))
-    state = state_with(nodes, {0: [1000, 300, 1000, 500]})
-    rule = Pwr(context_of(nodes))
-    assert [rule.gpu(share(milli), state, 0) for milli in (300, 500, 501)] == [1, 3, 0]
-
-
-def test_best_fit() -> None:
-    nodes = nodes_of((64, 4, "T4"), (128, 8, "T4"), (96, 6, "T4"))
-    state = ClusterState(nodes)
-    # Left over: a quarter and 3 of 8 GPUs, three quarters and 7, a half and 5.
-    points = scores(BestFit(), whole(1, vcpus=32), state)
-    assert points == [68, 18, 43]
-    assert list(BestFit().normalise(np.array(points))) == [100, 0, 50]
-    assert list(BestFit().normalise(np.array([7, 7]))) == [0, 0]
-
-
-def test_baselines_take_the_fullest_gpu_with_room() -> None:
-    state = state_with(nodes_of((8, 4, "T4")), {0: [300, 1000, 500, 500]})
-    assert [BestFit().gpu(share(milli), state, 0) for milli in (300, 301, 501)] == [0, 2, 1]
-
-
-def test_dot_product() -> None:
-    state = ClusterState(nodes_of((64, 4, "T4"), (128, 8, "T4")))
-    # (1/2 * 1/4 + 1/2 * 1/4) / 2 and (1 * 1/4 + 1 * 1/4) / 2.
-    assert scores(DotProduct(), whole(2, vcpus=32), state) == [87, 75]
-
-
-def test_gpu_packing() -> None:
-    nodes = nodes_of((8, 2, "T4"), (8, 2, "T4"), (8, 2, "T4"), (8, 20, "T4"), (8, 2, "T4"))
-    state = state_with(nodes, {0: [350, 1000], 1: [200, 1000], 4: [999, 350]})
-    assert scores(GpuPacking(), share(300), state) == [97, 49, 31, 20, 97]
-    assert scores(GpuPacking(), whole(0), state) == [0] * 5
-    state = state_with(nodes_of((8, 8, "T4"), (8, 32, "T4")), {0: [0], 1: [1]})
-    assert scores(GpuPacking(), whole(7), state) == [43, 43]
-    state = state_with(nodes_of((8, 32, "T4")), {0: [0]})
-    assert scores(GpuPacking(), whole(20), state) == [33]
+@pytest.mark.parametrize(
+    ("name", "points", "normalised"),
+    [
+        ("pwr", [-165, 0, -225, -120], [26, 100, 0, 46]),
+        ("pwr", [-5, -5], [100, 100]),
+        ("best-fit", [68, 18, 43], [100, 0, 50]),
+        ("best-fit", [7, 7], [0, 0]),
+    ],
+)
+def test_normalised_scores(name: str, points: list[int], normalised: list[int]) -> None:
+    rule = RULES[name](context_of(nodes_of((32, 2, T4))))
+    assert list(rule.normalise(np.array(points))) == normalised
 
 
 def test_gpu_clustering() -> None:

@@ -14,30 +14,24 @@ from wattsched.instances.sharing.instance import Job, SharingInstance
 
 __all__ = ["load_script"]
 
-Streams = Callable[[int, int], tuple[SharingInstance, list[float]]]
+
+def _stream(nodes: int, seed: int) -> tuple[SharingInstance, list[float]]:
+    rng = np.random.default_rng(seed)
+    classes = eaco_classes()
+    jobs = []
+    for j in range(40):
+        name = classes[rng.integers(len(classes))].name
+        jobs.append(Job(name=f"j{j}", job_class=name, remaining_epochs=float(rng.uniform(0.5, 30))))
+    instance = SharingInstance(
+        problem="sharing", unit_types=[eaco_node(nodes)], classes=classes, sets=eaco_sets(), jobs=jobs
+    )
+    return instance, np.cumsum(rng.exponential(2500.0, len(jobs))).tolist()
 
 
 @pytest.fixture(scope="session")
-def eaco_stream() -> Streams:
+def eaco_stream() -> Callable[[int, int], tuple[SharingInstance, list[float]]]:
     """Stream of 40 jobs by the number of nodes and the seed."""
-
-    def stream(nodes: int, seed: int) -> tuple[SharingInstance, list[float]]:
-        rng = np.random.default_rng(seed)
-        classes = eaco_classes()
-        jobs = [
-            Job(
-                name=f"j{j}",
-                job_class=classes[rng.integers(len(classes))].name,
-                remaining_epochs=float(rng.uniform(0.5, 30)),
-            )
-            for j in range(40)
-        ]
-        instance = SharingInstance(
-            problem="sharing", unit_types=[eaco_node(nodes)], classes=classes, sets=eaco_sets(), jobs=jobs
-        )
-        return instance, np.cumsum(rng.exponential(2500.0, len(jobs))).tolist()
-
-    return stream
+    return _stream
 
 
 @pytest.fixture(scope="session")

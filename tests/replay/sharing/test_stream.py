@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from wattsched.formulations.sharing.data import patterns_of
@@ -9,7 +12,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
 from wattsched.problems import problem
 from wattsched.replay.sharing.policies import anew
-from wattsched.replay.sharing.stream import Outcome, State, replay
+from wattsched.replay.sharing.stream import Outcome, Sets, State, replay
 
 ARRIVALS = [0.0, 0.0, 50.0, 1000.0]
 
@@ -58,15 +61,29 @@ def test_sharing() -> None:
     assert done.started_s.tolist() == pytest.approx([0.0, 0.0, 120.0, 1000.0])
 
 
-def test_what_cannot_be_replayed_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 numbers for 4 jobs"):
-        replay(stream(1), ARRIVALS[:3], lambda state: {})
-    with pytest.raises(ValueError, match="ascending"):
-        replay(stream(1), ARRIVALS[::-1], lambda state: {})
-    with pytest.raises(ValueError, match="deadline"):
-        replay(stream(1, deadline_s=5.0), ARRIVALS, lambda state: {})
-    with pytest.raises(ValueError, match="no job runs"):
-        replay(stream(1), ARRIVALS, lambda state: {})
+TWO_TYPES = stream(1).model_copy(
+    update={"unit_types": [*stream(1).unit_types, stream(1).unit_types[0].model_copy(update={"name": "v"})]}
+)
+
+
+@pytest.mark.parametrize(
+    ("instance", "arrival_s", "units", "told"),
+    [
+        (stream(1), ARRIVALS[:3], {}, "3 numbers for 4 jobs"),
+        (stream(1), ARRIVALS[::-1], {}, "ascending"),
+        (stream(1, deadline_s=5.0), ARRIVALS, {}, "deadline"),
+        (stream(1, exclusive=True), ARRIVALS, {}, "exclusive"),
+        (stream(1), ARRIVALS, {}, "no job runs"),
+        (stream(2), ARRIVALS, {0: [3]}, "runs twice or is not there"),
+        (stream(2), ARRIVALS, {0: [0], 1: [0]}, "runs twice or is not there"),
+        (TWO_TYPES, ARRIVALS, {}, "units of one type, got 2"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(
+    instance: SharingInstance, arrival_s: list[float], units: dict[int, list[int]], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        replay(instance, arrival_s, lambda state: units)
 
 
 def test_more_sets_than_units_take_turns() -> None:
@@ -95,16 +112,28 @@ def test_a_move_repeats_the_epoch(repeats: bool, ends_s: float) -> None:
     assert done.completed_s[0] == pytest.approx(ends_s + 0.4)
 
 
-def test_jobs_that_are_not_there_are_refused() -> None:
-    for units in ({0: [3]}, {0: [0], 1: [0]}):
-        with pytest.raises(ValueError, match="runs twice or is not there"):
-            replay(stream(2), ARRIVALS, lambda state, units=units: units)
-    with pytest.raises(ValueError, match="exclusive"):
-        replay(stream(1, exclusive=True), ARRIVALS, lambda state: {})
+def test_sets_are_the_patterns_of_the_instance(bound: Any, eaco_stream: Any) -> None:
+    instance, _ = eaco_stream(5, 0)
+    sets, patterns = Sets(instance), patterns_of(instance)
+    numbers = {classes: p for (_, classes), p in patterns.numbers.items()}
+    assert set(bound.admitted(sets)) == set(numbers)
+    for classes, p in numbers.items():
+        together = sets.of(classes)
+        slots = slice(int(patterns.start[p]), int(patterns.start[p + 1]))
+        assert together.power_w == pytest.approx(patterns.power_w[p])
+        assert together.utilisation_pct == pytest.approx(patterns.utilisation_pct[p])
+        found = [together.epoch_s[c] for c in patterns.job_class[slots].tolist()]
+        assert found == pytest.approx(patterns.epoch_s[slots].tolist())
+        assert together.slowdown >= 1
 
 
-def test_units_are_of_one_type() -> None:
-    instance = stream(1)
-    two = [instance.unit_types[0], instance.unit_types[0].model_copy(update={"name": "v"})]
-    with pytest.raises(ValueError, match="units of one type, got 2"):
-        replay(instance.model_copy(update={"unit_types": two}), ARRIVALS, lambda state: {})
+def test_what_is_left_of_sets_is_reachable(bound: Any, eaco_stream: Any) -> None:
+    sets = Sets(eaco_stream(5, 0)[0])
+    reachable = set(bound.reachable(sets))
+    assert (1, 2, 3) in reachable
+    assert not sets.of((1, 2, 3)).admitted
+    for classes in reachable:
+        for c in Counter(classes):
+            rest = list(classes)
+            rest.remove(c)
+            assert not rest or tuple(rest) in reachable

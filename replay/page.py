@@ -1,25 +1,28 @@
-"""The report of replays: their figures, and the watts and GPUs of one seed over time."""
+"""Reports of replays: figures, watts and GPUs of jobs over time; curves of arriving tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
+from wattsched.replay.placement.curves import Curves
 from wattsched.report.html.chart import Series, chart
 from wattsched.report.html.page import Lines, Page, Part, Picture, text_table
 from wattsched.report.replays import Summaries, tables_of
 from wattsched.report.terminal import Told
 from wattsched.report.wording import duration, energy
+from wattsched.topology.arrays import FloatArray
 
+ARRIVED = "GPU asked for so far, % of the capacity"
 _POINTS = 400
 """Points of a line: more cannot be told apart."""
 
 
-def page_of(
+def jobs_page(
     title: str,
     about: str,
     found: Summaries,
@@ -31,7 +34,6 @@ def page_of(
 
     Parameters
     ----------
-    title, about : str
     found : mapping of str to sequence of Summary
         By policy, seed by seed.
     drawn : sequence of Outcome
@@ -84,3 +86,35 @@ def _series(outcome: Outcome, log: StepLog, factor: float) -> Series:
     edges, means = log.means(outcome.begin_s, outcome.end_s, width_s)
     middle_h = ((edges[:-1] + edges[1:]) / 2 - outcome.begin_s) / S_PER_H
     return Series(outcome.policy, middle_h.tolist(), (factor * means).tolist())
+
+
+def placement_page(
+    about: str,
+    curves: Mapping[str, Curves],
+    measures: Sequence[tuple[str, str, Callable[[Curves], FloatArray], str]],
+    bound: FloatArray | None = None,
+) -> Page:
+    """Report of curves of placement policies.
+
+    Parameters
+    ----------
+    measures : sequence of tuple
+        Title, unit, from curves to an array, and a form of its numbers.
+    bound : float array, optional
+        Most of the capacity that any placement can allocate, in percent, of the first measure.
+    """
+    arrived = [100.0 * value for value in next(iter(curves.values())).arrived.tolist()]
+    parts: list[Part] = []
+    for k, (title, unit, measure, _) in enumerate(measures):
+        series = [Series(policy, arrived, measure(of).tolist()) for policy, of in curves.items()]
+        if k == 0 and bound is not None:
+            series.append(Series("most of any placement", arrived, bound.tolist()))
+        parts.append(Picture(title, chart(series, ARRIVED, unit)))
+    most = {policy: float(of.allocated_pct[-1]) for policy, of in curves.items()}
+    best = max(most, key=lambda policy: most[policy])
+    return Page(
+        title="Placement",
+        about=about,
+        verdict=f"Most allocated at the end by {best}: {most[best]:.2f} % of the capacity",
+        parts=parts,
+    )
