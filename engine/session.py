@@ -351,8 +351,7 @@ class Session:
             instance, last = self.to_instance(), self._last
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
-            call = Call(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
-            result = answered(call, stop)
+            result = answered(Call(instance, names, limits, last, stop, prove_s, of_session=True))
             self._last = result if result.solved else last
         return decision_of(instance, result)
 

@@ -332,7 +332,7 @@ def test_a_killed_solver_process_leaves_the_greedy_decision(monkeypatch: pytest.
 
     monkeypatch.setattr(worker_module, "Worker", stopped_worker)
     monkeypatch.setattr(worker_module, "_standing", [])
-    monkeypatch.setattr(steps, "IN_THREAD", 0)
+    monkeypatch.setattr(steps, "SMALL", 0)
     instance = generate("hetero", jobs=30, seed=2)
     begin = time.perf_counter()
     result = wattsched.solve(instance, solver="price", gap=0.0, time_limit=60.0)
