@@ -18,8 +18,8 @@ from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, literal, points_per_unit
-from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend
+from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, points_per_unit
+from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend, literal
 from wattsched.result import Result
 
 SIZE_IN = (7.2, 4.6)
