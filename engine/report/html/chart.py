@@ -14,6 +14,8 @@ from markupsafe import Markup
 from wattsched.report.wording import printable
 
 _SIZE_IN = (8.0, 3.6)
+_INK = "#010101"
+"""Black that is written down, as black itself is not: both become the colour of the page's text."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,12 @@ def chart(
     axes = style.axes_for(None, _SIZE_IN)
     marker = "o" if points else None
     for number, one in enumerate(series):
-        look = style.Look.of(number)._asdict()
-        axes.plot(one.x, one.y, label=style.literal(one.name), marker=marker, markersize=4, **look)
+        color, pattern = style.Look.of(number)
+        look = {"color": _INK if color == style.BLACK else color, "linestyle": pattern, "marker": marker}
+        axes.plot(one.x, one.y, label=style.literal(one.name), markersize=4, **look)
     if mark is not None:
         x, y, name = mark
-        axes.plot([x], [y], "x", color=style.BLACK, label=style.literal(name))
+        axes.plot([x], [y], "x", color=_INK, label=style.literal(name))
     style.finished(axes, x_label, y_label)
     label = f"{y_label} against {x_label}: {', '.join(one.name for one in series)}"
     drawn = Markup('<div class="chart" role="img" aria-label="{}" tabindex="0">{}</div>')
@@ -74,5 +77,6 @@ def chart(
 def _inline(svg: str) -> Markup:
     """An SVG file as an element of a page, as wide as that, with names that no other picture has."""
     element = re.sub(r' (width|height)="[\d.]+pt"', "", svg[svg.index("<svg") :], count=2)
+    element = re.sub(f"#000000|{_INK}", "currentColor", element)
     own = hashlib.sha256(element.encode()).hexdigest()[:12]
     return Markup(re.sub(r'(id="|url\(#|href="#)', rf"\g<1>c{own}-", element))
