@@ -30,7 +30,6 @@ from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
-from wattsched.session_applied import held_after
 from wattsched.session_columns import (
     TABLE,
     KnownTables,
@@ -42,7 +41,7 @@ from wattsched.session_columns import (
     plain,
     rows_of_columns,
 )
-from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.session_decision import SessionDecision, decision_of, held_after
 from wattsched.session_round import (
     LIMITS,
     SAME,
