@@ -184,19 +184,6 @@ def test_an_instance_made_in_python_is_refused_for_all_that_a_file_is(entry: str
         ask(made.model_copy(update={"jobs": [made.jobs[1], made.jobs[1]], "sets": []}))
 
 
-def test_a_job_whose_gpu_broke_goes_on_elsewhere() -> None:
-    node = {**NODE, "unavailable": [0]}
-    held = {"gpus": 1, "pool": "A", "nodes": {"n": [0]}}
-    result = wattsched.solve(
-        small(
-            cluster={"gpu_types": {"A": {"idle_power_w": 50.0}}, "nodes": [node]},
-            jobs=[{"name": "a", "options": ROW, "current": held, "can_wait": False}],
-        )
-    )
-    assert result.decision is not None
-    assert result.decision.jobs[0].nodes["n"] != [0]
-
-
 @pytest.mark.parametrize("solver", ["highs", "cpsat", "greedy", "powerflow"])
 def test_same_seed_same_answer(solver: str) -> None:
     instance = generate("hetero", jobs=12, seed=3)
