@@ -264,20 +264,20 @@ class Answer:
         call, ended = self.call, self.solution.termination
         if failed:
             ended = Termination("error", detail=failed[0])
-            return call.result(ended, faults=failed, solver_answer=self._own(), size=self.size)
-        told = ""
+            return self._ended(ended, faults=failed)
+        reason = ""
         if _whole(self.model) and ended.reason == "infeasible":
-            told = f"{call.solver} proved that no decision exists"
+            reason = f"{call.solver} proved that no decision exists"
             call.partial_result = partial(
-                self._infeasible, told
+                self._infeasible, reason
             )  # to explain and to certify it may take too long
         try:
-            told = "; ".join(self._reasons() if _whole(self.model) else []) or told
+            reason = "; ".join(self._reasons() if _whole(self.model) else []) or reason
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
-        if told:
-            call.partial_result = partial(self._infeasible, told)
-            return self._infeasible(told, no_decision(call, self._named))
+        if reason:
+            call.partial_result = partial(self._infeasible, reason)
+            return self._infeasible(reason, no_decision(call, self._named))
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:
@@ -286,24 +286,23 @@ class Answer:
             # That a program of some of the columns is infeasible says nothing of the instance.
             said = "" if ended.reason == "infeasible" else ended.detail
             ended = Termination("no_solution", self._limit, said or "no decision was found")
-        return call.result(
-            ended,
-            bound=None if certificate is None else certificate.bound,
-            certificate=certificate,
-            solver_answer=self._own(),
-            unsupported=self._unsupported,
-            size=self.size,
-        )
+        bound = None if certificate is None else certificate.bound
+        return self._ended(ended, bound=bound, certificate=certificate, unsupported=self._unsupported)
 
-    def _infeasible(self, told: str, certificate: Certificate | None = None) -> Result:
-        ended = Termination("infeasible", detail=told)
-        return self.call.result(ended, certificate=certificate, solver_answer=self._own(), size=self.size)
+    def _infeasible(self, reason: str, certificate: Certificate | None = None) -> Result:
+        ended = Termination("infeasible", detail=reason)
+        return self._ended(ended, certificate=certificate)
+
+    def _ended(self, ended: Termination, **values: Any) -> Result:
+        """Result without a decision."""
+        return self.call.result(ended, solver_answer=self._own(), size=self.size, **values)
 
     @property
     def size(self) -> Size:
         """Size of the program."""
-        program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
-        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=program.nonzeros, **told)
+        program, options, dropped = self.model.program, self.model.options, self.model.dropped
+        sizes = {"columns": program.n_columns, "rows": program.n_rows, "nonzeros": program.nonzeros}
+        return Size(**sizes, options=options, dropped=dropped)
 
     @property
     def _unsupported(self) -> str:

@@ -330,8 +330,8 @@ class Call:
         ended = latest.termination
         # Nothing limits what is known to be optimal or infeasible: only its proof was given up.
         if ended.reason == "feasible":
-            told = "; ".join(words for words in (why, ended.detail) if words)
-            ended = self._ended(Termination("feasible", limit, told))
+            detail = "; ".join(text for text in (why, ended.detail) if text)
+            ended = self._ended(Termination("feasible", limit, detail))
         return latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
 
     def _unread(self) -> Result:

@@ -316,10 +316,10 @@ def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
         if not isinstance(node.split, Choices):
             nodes.append(Node(prices=model.named_prices(node.prices)))
             continue
-        told = model.split(node.split.columns, node.split.others)
-        if told is None:
+        named = model.split(node.split.columns, node.split.others)
+        if named is None:
             return []
-        split, swapped = told
+        split, swapped = named
         inside, outside = (node.outside, node.inside) if swapped else (node.inside, node.outside)
         nodes.append(Node(split=split, inside=inside, outside=outside))
     return nodes

@@ -53,7 +53,7 @@ def on_time(
     otherwise: Callable[[], U],
     stop: Event | None = None,
     afterwards: Callable[[], None] = nothing,
-    told: Callable[[], None] = nothing,
+    on_stop: Callable[[], None] = nothing,
     stopping_s: float = 0.0,
 ) -> T | U:
     """Do some work, but for no longer than this.
@@ -70,7 +70,7 @@ def on_time(
         Ends the wait, too, a moment after it is set.
     afterwards : callable
         What is then to be done besides, in another thread.
-    told : callable
+    on_stop : callable
         Tells the work to end by itself in that moment.
     stopping_s : float
         How long that is.
@@ -93,7 +93,7 @@ def on_time(
     try:
         _wait(thread.done, end, stop)
         if may_end and stop is not None and stop.is_set() and not thread.done.is_set():
-            told()
+            on_stop()
             moment = time.monotonic() + stopping_s
             _wait(thread.done, moment if end is None else min(end, moment), None)
     except BaseException:  # Ctrl-C
@@ -153,11 +153,11 @@ class _Worker(Thread, Generic[T]):
 
     def tell_later(self) -> None:
         """Tell the work as soon as it imports nothing."""
-        end, told = time.monotonic() + _IMPORT_S, False
-        while not told:
+        end, reached = time.monotonic() + _IMPORT_S, False
+        while not reached:
             self.done.wait(_GLANCE_S)
             with starting:
-                told = self.tell(at_once=time.monotonic() > end)
+                reached = self.tell(at_once=time.monotonic() > end)
 
     def tell(self, *, at_once: bool = False) -> bool:
         """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
@@ -166,8 +166,8 @@ class _Worker(Thread, Generic[T]):
                 return True
             if not at_once and _imports(self.ident):
                 return False
-            ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
+            ident, error = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
             return True
 
 
@@ -193,9 +193,9 @@ def _end_works() -> None:
         moment, worker, afterwards = _endings.get()
         worker.done.wait(max(0.0, moment - time.monotonic()))
         with starting:
-            told = worker.tell()
+            reached = worker.tell()
         afterwards()
-        if not told:
+        if not reached:
             begin(Thread(target=worker.tell_later, daemon=True))
 
 

@@ -182,8 +182,8 @@ def _in_shards(executor: Executor, model: Model[Any]) -> Model[Any]:
     """The model, whose groups an executor holds in shards."""
     program = model.program
     if isinstance(program, Program):
-        told = "large rounds of sizing, by 'mckp' and a solver that takes jobs by kind"
-        raise ClusterError(f"this cannot be spread over a cluster: only {told}, can")
+        message = "large rounds of sizing, by 'mckp' and a solver that takes jobs by kind"
+        raise ClusterError(f"this cannot be spread over a cluster: only {message}, can")
     shards = program.shards(_SHARDS * executor.workers())
     return replace(model, program=replace(program, spread=executor.kept(shards)))
 

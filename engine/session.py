@@ -222,8 +222,8 @@ class Session:
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
-            told = self.told if given is None and "preemptible" not in fields else self.told | touched
-            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, told
+            reported = self.told if given is None and "preemptible" not in fields else self.told | touched
+            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, reported
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -291,8 +291,8 @@ class Session:
             With every fault; then nothing is changed.
         """
         given = {**locals(), "tenants": plain(tenants)}
-        told = {name: given[name] for name in LIMITS if given[name] is not SAME}
-        told |= {name: given[name] for name in STATED if given[name] is not None}
+        stated = {name: given[name] for name in LIMITS if given[name] is not SAME}
+        stated |= {name: given[name] for name in STATED if given[name] is not None}
         gone, back = named("down", () if down is None else down), named("up", () if up is None else up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
@@ -303,9 +303,9 @@ class Session:
             changes, site, faults = dict[str, Any](), self._site, list[str]()
             with gathered(faults):
                 if objective is not None:
-                    told["objective"] = require_names(problem("sizing"), *self._names, objective)
+                    stated["objective"] = require_names(problem("sizing"), *self._names, objective)
             with gathered(faults):
-                changes = changed_fields(self._round, told)
+                changes = changed_fields(self._round, stated)
                 faults += tenant_faults(changes["tenants"], self._jobs)
             with gathered(faults):
                 if cluster is not None:
@@ -437,8 +437,8 @@ class Session:
         if not isinstance(options.values, OptionTables):
             strange = options.where(lambda name: isinstance(name, str) and name not in self._round.tables)
             if where := np.flatnonzero(strange).tolist():
-                told = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
-                raise InputError([f"{one} is no table of the session" for one in told])
+                jobs = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
+                raise InputError([f"{job} is no table of the session" for job in jobs])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:

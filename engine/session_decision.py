@@ -214,7 +214,7 @@ def _running(assignments: AssignmentColumns) -> dict[str, tuple[int, frozenset[t
 
 
 def held_after(
-    decision: SessionDecision, jobs: JobColumns, held: AssignmentColumns, told: Collection[str]
+    decision: SessionDecision, jobs: JobColumns, held: AssignmentColumns, reported: Collection[str]
 ) -> AssignmentColumns:
     """GPUs of all jobs once a decision is done: what it does not know keeps what it holds.
 
@@ -225,8 +225,8 @@ def held_after(
         As they are now.
     held : AssignmentColumns
         What they hold now.
-    told : collection of str
-        Jobs of which somebody has said what they hold, or whether they may stop, since the last decision
+    reported : collection of str
+        Jobs of which the caller has said what they hold, or whether they may stop, since the last decision
         was done.
 
     Raises
@@ -241,7 +241,7 @@ def held_after(
         given, _ = divided(given, jobs.place)
         held, others = divided(held, known.place)
     moved = set[str]()
-    if doubtful := [known.place[name] for name in told if name in known.place]:
+    if doubtful := [known.place[name] for name in reported if name in known.place]:
         now = _by_job(known, held)
         moved = _otherwise(known, doubtful, now, _by_job(known, given))
         was = known.running, known.holdings.take(known.current.codes[known.running])

@@ -90,8 +90,8 @@ def cluster_map(
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
     if not isinstance(instance, Instance | PlacementInstance):
-        told = getattr(instance, "problem", type(instance).__name__)
-        raise ValueError(f"instance: must be of the problem sizing or placement, got {told}")
+        message = getattr(instance, "problem", type(instance).__name__)
+        raise ValueError(f"instance: must be of the problem sizing or placement, got {message}")
     decision = _decision(answer, instance.problem)
     nodes, broken = _nodes(instance)
     held = list(_held(decision))

@@ -96,8 +96,8 @@ def axes_for(ax: Axes | None, size_in: tuple[float, float] = SIZE_IN) -> Axes:
     TypeError
         When `ax` is anything else than axes or None.
     """
-    if told := missing("plot"):
-        raise ImportError(f"plots need {told}")
+    if message := missing("plot"):
+        raise ImportError(f"plots need {message}")
     from matplotlib import axes
     from matplotlib.figure import Figure
 

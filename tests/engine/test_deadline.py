@@ -284,19 +284,3 @@ def test_what_a_formulation_raises_besides_is_not_taken_for_a_lack_of_memory(
     monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
     with pytest.raises(RuntimeError, match="broken"):
         wattsched.solve(generate("uniform", jobs=5, seed=1))
-
-
-@pytest.mark.slow
-def test_the_points_of_a_frontier_share_one_limit() -> None:
-    limits: list[float] = []
-
-    def solve(instance: object, *, time_limit: float) -> wattsched.Result:
-        limits.append(time_limit)
-        return wattsched.solve(instance, time_limit=60.0)
-
-    found = wattsched.pareto(generate("shifting", jobs=2, seed=1), 4, time_limit=1000.0, solve=solve)
-    assert found.points
-    assert len(limits) == 8  # two for each point
-    assert limits == sorted(limits)  # what one leaves, the others share
-    assert limits[0] <= 125.0
-    assert limits[-1] <= 1000.0

@@ -65,18 +65,6 @@ def test_replays_are_those_of_the_command() -> None:
         assert figures(summary(outcome).as_dict()) == figures(shown[outcome.policy][0])
 
 
-def test_a_public_trace_is_read_once_and_differs_with_the_seed() -> None:
-    cluster = homogeneous_cluster(2, 8, "A100")
-    traces = wattsched.JobSource("itp.csv", form="itp").traces(cluster, seeds=(1, 2))
-    outcomes = list(wattsched.replay_jobs(traces, ["fifo"]))
-    assert [seed for seed, _ in outcomes] == [1, 2]
-    shown = json.loads(
-        printed("replay", "itp.csv", "--format", "itp", "--policy", "fifo", "--seeds", "1-2", "--json")
-    )
-    for (_, outcome), run in zip(outcomes, shown["policies"]["fifo"], strict=True):
-        assert figures(summary(outcome).as_dict()) == figures(run)
-
-
 def test_a_journal_goes_on_and_refuses_other_settings() -> None:
     traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
     first = [
