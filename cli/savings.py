@@ -134,7 +134,7 @@ def command(
             planned=planned,
         )
     cluster.tell()
-    write_page(report, late("report.html.saved:page_of"), found)
+    write_page(report, late("report.savings:page_of"), found)
     if as_json:
         write_json(found.as_dict())
     else:

@@ -1,4 +1,4 @@
-"""The answer that follows from what is known: the best decision that holds, with the best bound."""
+"""Results of calls: the best decision that holds, with the best bound and as much proof as time allows."""
 
 from __future__ import annotations
 
@@ -26,48 +26,46 @@ _EXPLAINED = 3_000_000
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """State of a call when the solver has ended, from which its result is built.
+class Answer:
+    """Builds the result of a call from all that was found when the solver has ended.
 
     Attributes
     ----------
     call : Call
     model : Model
-        Of the asked formulation.
-    asked : Solution
-        The solver's answer to the model's program.
-    known : list of Candidate
-        What was found besides.
+        Of the requested formulation.
+    solution : Solution
+        The solver's, of the model's program.
+    found : list of Candidate
+        Decisions and points of others.
     """
 
     call: Call
     model: Model[Any]
-    asked: Solution
-    known: list[Candidate]
+    solution: Solution
+    found: list[Candidate]
 
     @property
     def certificate(self) -> Certificate | None:
-        """Best bound that named row prices prove: those of the asked formulation, else of the default one."""
+        """Best bound that named row prices prove, of the requested formulation or else of the default one."""
         return None if self.priced is None else self.priced.certificate
 
     @cached_property
     def priced(self) -> Priced | None:
         """The prices of the certificate."""
         named = self._named
-        if named is None or named.named_prices is None:
-            return (
-                None
-                if named is None or named.prices is None
-                else Priced.proven(self.call, named, named.prices)
-            )
-        known = self._prices_of(named)
+        if named is None:
+            return None
+        if named.named_prices is None:
+            return None if named.prices is None else Priced.proven(self.call, named, named.prices)
+        prices = self._prices_of(named)
         if named.lagrangian:
-            return Priced.best(self.call, named, known)
-        return Priced.proven(self.call, named, named.named_prices(known[-1])) if known else None
+            return Priced.best(self.call, named, prices)
+        return Priced.proven(self.call, named, named.named_prices(prices[-1])) if prices else None
 
     @cached_property
     def _named(self) -> Model[Any] | None:
-        """Model with prices that have names: of the asked formulation, else of the default one."""
+        """Model with prices that have names: of the requested formulation, else of the default one."""
         if self.model.named_prices is not None or self.model.prices is not None:
             return self.model
         try:
@@ -76,32 +74,32 @@ class Evidence:
             return None
 
     def _prices_of(self, named: Model[Any]) -> list[FloatArray]:
-        """Row prices of a model that are known, or are found now."""
+        """Row prices of a model that solvers have found, or are computed now."""
         call, program = self.call, named.program
-        found = [c.solution.prices for c in self.known if c.model is named and c.solution is not None]
+        found = [c.solution.prices for c in self.found if c.model is named and c.solution is not None]
         # Of a bottleneck prices of thresholds, as the net has, prove more than those of the LP relaxation.
         enough = program.bottleneck is None or any(y is not None for y in found)
-        found += [self.asked.prices] if named is self.model else []
+        found += [self.solution.prices] if named is self.model else []
         priced = [y for y in found if y is not None]
         if not priced or not enough:
             from wattsched.solvers.dual import dual_prices
 
             start = priced[-1] if priced else None
-            known = min([math.inf, *(c.cost for c in self.candidates)])
+            least = min([math.inf, *(c.cost for c in self.candidates)])
             with call.timer.phase("prove"):
                 left_s = call.timer.remaining_s()
-                priced.append(dual_prices(program, left_s, start=start, enough=known)[0])
+                priced.append(dual_prices(program, left_s, start=start, enough=least)[0])
         return priced
 
     @cached_property
     def candidates(self) -> list[Candidate]:
         """Decisions and points, the cheapest first; of equals the solver's own."""
-        own = [one for one in self.known if one.solution is self.asked]
-        own = own or self.call.of_solution(self.call.solver, self.model, self.asked)
-        found = [*own, *(one for one in self.known if one.solution is not self.asked)]
+        own = [one for one in self.found if one.solution is self.solution]
+        own = own or self.call.of_solution(self.call.solver, self.model, self.solution)
+        found = [*own, *(one for one in self.found if one.solution is not self.solution)]
         return sorted(found, key=lambda candidate: candidate.cost)
 
-    def answer(self) -> Result:
+    def result(self) -> Result:
         """Decode and check the candidates until one holds, and state the best bound of all."""
         failed: list[str] = []
         for candidate in self.candidates:
@@ -109,15 +107,15 @@ class Evidence:
             if decision is not None and not report.faults and report.objective is not None:
                 return self._with_decision(*self._best(candidate, decision, report), failed[:1])
             # An earlier decision that is no longer possible says nothing of this instance.
-            failed += _failed(candidate.of, report) if candidate.of != EARLIER else []
+            failed += _failed(candidate.source, report) if candidate.source != EARLIER else []
         return self._without_decision(failed[:1])
 
     def _best(self, candidate: Candidate, decision: Any, report: Report) -> tuple[Candidate, Any, Report]:
         """A checked decision, or a better one that was checked before: no program says what moves cost."""
-        held, cost = self.call.held, self.call.sign * (report.objective or 0.0)
-        if held is None or held.report is None or cost <= _highest(held.cost):
+        best, cost = self.call.incumbent, self.call.sign * (report.objective or 0.0)
+        if best is None or best.report is None or cost <= _highest(best.cost):
             return candidate, decision, report
-        return held, held.decision, held.report
+        return best, best.decision, best.report
 
     def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
         """State what the solvers have found, and prove as much of it as time allows."""
@@ -140,12 +138,12 @@ class Evidence:
             certificate = self.priced.proven_further(cost, bound) or certificate
         return self._stated(chosen, decision, report, failed, bounds, certificate)
 
-    def _keep(self, *known: Any) -> None:
-        """Have an answer at hand, should the call be given up before more of it is proven."""
+    def _keep(self, *stated: Any) -> None:
+        """Have a result at hand, should the call be given up before more of it is proven."""
         if self.call.watched:
-            # Bounds that are found later are none of this answer.
-            kept: list[Any] = [list(one) if isinstance(one, list) else one for one in known]
-            self.call.latest = partial(self._stated, *kept)
+            # Bounds that are found later are none of this result.
+            kept: list[Any] = [list(one) if isinstance(one, list) else one for one in stated]
+            self.call.partial_result = partial(self._stated, *kept)
 
     def _stated(
         self,
@@ -156,7 +154,7 @@ class Evidence:
         bounds: list[float],
         certificate: Certificate | None,
     ) -> Result:
-        """Answer of a decision, the bounds that are known and a certificate."""
+        """Result of a decision, the bounds so far and a certificate."""
         call, objective = self.call, report.objective or 0.0
         cost = call.sign * objective
         for b in bounds:
@@ -179,15 +177,16 @@ class Evidence:
             bound = proven if enough else max(bound, proven)
         bound = call.rounded(cost, bound)
         gap = relative_gap(cost, bound) if math.isfinite(bound) else None
-        known = [] if call.brief else self.known  # nobody is told there what the last decision lacks
-        earlier = [fault for one in known if one.of == EARLIER for fault in _failed(EARLIER, one.report)]
+        # Nobody is told in a session what the last decision lacks.
+        before = [] if call.of_session else [one for one in self.found if one.source == EARLIER]
+        earlier = [fault for one in before for fault in _failed(EARLIER, one.report)]
         return call.result(
             self._termination(chosen, gap, failed),
             objective=objective,
             bound=call.sign * bound if math.isfinite(bound) else None,
             gap=gap,
-            decided_by="" if chosen.of == call.solver else chosen.of,
-            solver_answer=self._own(cost if chosen.of == call.solver else None),
+            decided_by="" if chosen.source == call.solver else chosen.source,
+            solver_answer=self._own(cost if chosen.source == call.solver else None),
             unsupported=self._unsupported,
             faults=list(dict.fromkeys([*failed, *earlier])),
             checked=True,
@@ -199,11 +198,11 @@ class Evidence:
 
     def _own(self, cost: float | None = None) -> SolverAnswer:
         """Summarise the requested solver's own answer; `cost` is its decision's, where that was checked."""
-        call, asked, bound = self.call, self.asked, self._own_bound
+        call, own, bound = self.call, self.solution, self._own_bound
         if cost is None:
-            found = (one.cost for one in self.candidates if one.solution is asked)
+            found = (one.cost for one in self.candidates if one.solution is own)
             cost = next(filter(math.isfinite, found), None)
-        reason, gap = asked.termination.reason, None
+        reason, gap = own.termination.reason, None
         if cost is not None:
             bound = call.rounded(cost, min(bound, cost)) if bound <= _highest(cost) else -math.inf
             gap = relative_gap(cost, bound) if math.isfinite(bound) else None
@@ -213,7 +212,7 @@ class Evidence:
         return SolverAnswer(
             reason=reason,
             limit=None if reason in ("optimal", "infeasible") else self._own_limit,
-            detail=asked.termination.detail,
+            detail=own.termination.detail,
             objective=None if cost is None else call.sign * cost,
             bound=call.sign * bound if math.isfinite(bound) else None,
             gap=gap,
@@ -221,8 +220,8 @@ class Evidence:
 
     @property
     def _own_bound(self) -> float:
-        """Lower bound on the cost of every decision, as the solver asked for found it."""
-        return min(self.asked.bound, self.model.outside)
+        """Lower bound on the cost of every decision, as the requested solver found it."""
+        return min(self.solution.bound, self.model.outside)
 
     def _closed(self, gap: float | None) -> bool:
         # Asked for no gap at all, the last digits still differ.
@@ -231,20 +230,20 @@ class Evidence:
     def _solver_bounds(self) -> Iterator[float]:
         """Lower bounds on the cost of every decision, as solvers found them."""
         yield self._own_bound
-        for candidate in self.known:
+        for candidate in self.found:
             if candidate.model is not None and candidate.solution is not None:
                 yield min(candidate.solution.bound, candidate.model.outside)
 
     def _termination(self, chosen: Candidate, gap: float | None, wrong: list[str]) -> Termination:
-        call, ended = self.call, self.asked.termination
+        call, ended = self.call, self.solution.termination
         detail = wrong[0] if wrong else ended.detail
-        if chosen.of != call.solver and not wrong:
-            lost = self.asked.x is None and not call.by_heuristic
+        if chosen.source != call.solver and not wrong:
+            lost = self.solution.x is None and not call.by_heuristic
             why = f"{call.solver}: {detail or 'no decision in time'}; " if lost else ""
-            detail = f"{why}this is the decision of '{chosen.of}'"
+            detail = f"{why}this is the decision of '{chosen.source}'"
         if self._closed(gap):
             return Termination("optimal", None, detail)
-        if any(one.of == IN_PLACE for one in self.known):
+        if any(one.source == IN_PLACE for one in self.found):
             detail = "; ".join([*([detail] if detail else []), "the bound leaves out what moves cost"])
         if not detail and ended.reason == "optimal" and not _whole(self.model):
             detail = "the best of the columns generated; others may be better"
@@ -258,25 +257,27 @@ class Evidence:
     @property
     def _own_limit(self) -> Limit | None:
         """Limit that stopped the solver, or the formulation before it."""
-        return self.asked.termination.limit or ("time" if self.model.cut else None)
+        return self.solution.termination.limit or ("time" if self.model.cut else None)
 
     def _without_decision(self, failed: list[str]) -> Result:
         """No decision holds: infeasible if that can be shown, otherwise as the solver said."""
-        call, ended = self.call, self.asked.termination
+        call, ended = self.call, self.solution.termination
         if failed:
             ended = Termination("error", detail=failed[0])
-            return call.result(ended, faults=failed, solver_answer=self._own(), size=self.size)
-        told = ""
+            return self._ended(ended, faults=failed)
+        reason = ""
         if _whole(self.model) and ended.reason == "infeasible":
-            told = f"{call.solver} proved that no decision exists"
-            call.latest = partial(self._infeasible, told)  # to explain and to certify it may take too long
+            reason = f"{call.solver} proved that no decision exists"
+            call.partial_result = partial(
+                self._infeasible, reason
+            )  # to explain and to certify it may take too long
         try:
-            told = "; ".join(self._reasons() if _whole(self.model) else []) or told
+            reason = "; ".join(self._reasons() if _whole(self.model) else []) or reason
         except InfeasibleError as error:  # the default formulation proves it while it is built
             return refuted(call, error)
-        if told:
-            call.latest = partial(self._infeasible, told)
-            return self._infeasible(told, no_decision(call, self._named))
+        if reason:
+            call.partial_result = partial(self._infeasible, reason)
+            return self._infeasible(reason, no_decision(call, self._named))
         certificate = self.certificate
         proof = None if certificate is None else call.problem.refute(call.data, certificate.prices)
         if proof is not None:
@@ -285,28 +286,27 @@ class Evidence:
             # That a program of some of the columns is infeasible says nothing of the instance.
             said = "" if ended.reason == "infeasible" else ended.detail
             ended = Termination("no_solution", self._limit, said or "no decision was found")
-        return call.result(
-            ended,
-            bound=None if certificate is None else certificate.bound,
-            certificate=certificate,
-            solver_answer=self._own(),
-            unsupported=self._unsupported,
-            size=self.size,
-        )
+        bound = None if certificate is None else certificate.bound
+        return self._ended(ended, bound=bound, certificate=certificate, unsupported=self._unsupported)
 
-    def _infeasible(self, told: str, certificate: Certificate | None = None) -> Result:
-        ended = Termination("infeasible", detail=told)
-        return self.call.result(ended, certificate=certificate, solver_answer=self._own(), size=self.size)
+    def _infeasible(self, reason: str, certificate: Certificate | None = None) -> Result:
+        ended = Termination("infeasible", detail=reason)
+        return self._ended(ended, certificate=certificate)
+
+    def _ended(self, ended: Termination, **values: Any) -> Result:
+        """Result without a decision."""
+        return self.call.result(ended, solver_answer=self._own(), size=self.size, **values)
 
     @property
     def size(self) -> Size:
         """Size of the program."""
-        program, told = self.model.program, {"options": self.model.options, "dropped": self.model.dropped}
-        return Size(columns=program.n_columns, rows=program.n_rows, nonzeros=program.nonzeros, **told)
+        program, options, dropped = self.model.program, self.model.options, self.model.dropped
+        sizes = {"columns": program.n_columns, "rows": program.n_rows, "nonzeros": program.nonzeros}
+        return Size(**sizes, options=options, dropped=dropped)
 
     @property
     def _unsupported(self) -> str:
-        return self.asked.termination.detail if self.asked.termination.reason == "error" else ""
+        return self.solution.termination.detail if self.solution.termination.reason == "error" else ""
 
     def _reasons(self) -> list[str]:
         """Describe which limits are short, and by how much; empty when that cannot be shown."""
@@ -344,9 +344,9 @@ def _best_bound(cost: float, bounds: list[float]) -> float:
 
 def refuted(call: Call, error: InfeasibleError) -> Result:
     """Answer that a formulation proved while it was built."""
-    if call.held is not None:
-        wrong = f"a decision of {call.sign * call.held.cost:g} exists, but infeasibility was proved"
-        return call.in_hand(wrong).model_copy(update={"faults": [wrong]})
+    if call.incumbent is not None:
+        wrong = f"a decision of {call.sign * call.incumbent.cost:g} exists, but infeasibility was proved"
+        return call.result_now(wrong).model_copy(update={"faults": [wrong]})
     return _infeasible(call, error.proof or InfeasibilityProof({}, math.inf, error.detail))
 
 
@@ -358,6 +358,6 @@ def _infeasible(call: Call, proof: InfeasibilityProof, **values: object) -> Resu
     return call.result(ended, certificate=certificate, **values)
 
 
-def _failed(of: str, report: Report | None) -> list[str]:
+def _failed(source: str, report: Report | None) -> list[str]:
     faults = [] if report is None else report.faults[:1]
-    return [f"the decision of '{of}' failed its check: {fault}" for fault in faults]
+    return [f"the decision of '{source}' failed its check: {fault}" for fault in faults]

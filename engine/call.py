@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.infeasibility import InfeasibleError
@@ -47,7 +47,7 @@ IN_PLACE = "in place"
 ROUNDING = 1e-6
 """A bound may be so much beyond a decision's cost, relative to it, by rounding."""
 
-UNCHECKED: dict[Limit | None, str] = {
+UNCHECKED = {
     "time": "no decision was checked in time",
     "stopped": "no decision was checked before the call was stopped",
 }
@@ -70,17 +70,17 @@ class StoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A decision that is known: as a point of a model's program, or spelled out and checked.
+    """A decision that was found: as a point of a model's program, or spelled out and checked.
 
     Attributes
     ----------
-    of : str
-        Who made it.
+    source : str
+        Name of the solver or heuristic that produced it.
     cost : float
         As claimed, to be minimised.
     """
 
-    of: str
+    source: str
     cost: float
     model: Model[Any] | None = None
     solution: Solution | None = None
@@ -103,24 +103,22 @@ class Call:
     instance : object
         As it was given, and sound once the call has begun.
     names : tuple of str
-        Formulation, solver and objective that are asked for; None for the usual ones.
-    watched : bool
-        Whether the call may be given up at any moment.
+        Requested formulation, solver and objective; None for the default.
+    stop : threading.Event, optional
+        Ends the call when it is set.
     prove_s : float, optional
-        What proving case by case may take.
+        Seconds for a certificate tree.
     spread : callable, optional
         A model to the same with passes over its program done elsewhere.
-    brief : bool
-        Whether the instance is known to be sound, and the caller sees to what takes time without being needed
-        for the decision, such as the digest.
+    of_session : bool
+        Whether the instance is known to be sound, and the caller adds what is not needed for the decision,
+        such as the digest.
     log : callable, optional
         Reads what is done, and what solvers say, line by line.
     answer : Result, optional
-        Once it is known.
-    problem : Problem
-        Once the call has begun.
-    prices : mapping of str to float
-        Certificate prices of an earlier answer.
+        Result of the call, once it is complete.
+    begun : bool
+        Whether the instance was read: `problem`, `formulation` and the earlier answer's `prices` are set.
     data : object
         The instance in arrays, as the problem expands it.
     timer : Timer
@@ -129,14 +127,14 @@ class Call:
         By formulation; each is built once.
     bound : float
         Best lower bound on the cost that solvers have found so far.
-    held : Candidate, optional
-        Best checked decision so far.
+    incumbent : Candidate, optional
+        Best decision that the checker has accepted.
     unchecked : list of Candidate
-        Others that are known, and are quickly checked.
+        Others that were found, and are quickly checked.
     certificate : Certificate, optional
         What is proven so far, by the prices of the safety net.
-    latest : callable, optional
-        Makes what would be answered now, once a solver has ended.
+    partial_result : callable, optional
+        Builds the result to return if the call is stopped now, once a solver has ended.
     digest : str
         Of the instance, once that is computed.
     """
@@ -145,24 +143,24 @@ class Call:
     names: tuple[str | None, str, str | None]
     limits: Limits
     initial_solution: Any = None
-    watched: bool = False
+    stop: Event | None = None
     prove_s: float | None = None
     spread: Callable[[Model[Any]], Model[Any]] | None = None
-    brief: bool = False
+    of_session: bool = False
     log: Callable[[str], None] | None = None
     answer: Result | None = None
+    begun: bool = False
     problem: Problem[Any, Any, Any] = field(init=False)
     prices: Mapping[str, float] = field(default_factory=dict)
     data: Any = None
     models: dict[str, Model[Any]] = field(default_factory=dict)
     bound: float = -math.inf
-    held: Candidate | None = None
+    incumbent: Candidate | None = None
     unchecked: list[Candidate] = field(default_factory=list)
     certificate: Certificate | None = None
-    latest: Callable[[], Result] | None = None
+    partial_result: Callable[[], Result] | None = None
     digest: str = ""
-    _begun: bool = False
-    _next_told: float = math.inf
+    _least_logged: float = math.inf
     _open: ExitStack = field(default_factory=ExitStack)
     _worker: Worker | None = None
     _closing: Lock = field(default_factory=Lock)
@@ -175,12 +173,17 @@ class Call:
         """Begin with a sound instance, and the prices of an earlier answer."""
         self.instance, self.problem, self.prices = instance, problem, prices
         self.formulation = self.names[0] or problem.default
-        self._begun = True
+        self.begun = True
 
     def give_up(self) -> None:
         """End whatever still runs."""
         self.timer.stop()
         self.close()
+
+    @property
+    def watched(self) -> bool:
+        """True if the call may be given up at any moment."""
+        return self.limits.time_s is not None or self.stop is not None
 
     @property
     def sign(self) -> float:
@@ -192,21 +195,21 @@ class Call:
         """Function that proves certificates of the instance."""
         return self.problem.prover(self.instance)
 
-    def say(self, told: str) -> None:
+    def say(self, line: str) -> None:
         """Log what is done, and when."""
         if self.log is not None:
-            self.log(f"{self.timer.elapsed_s():8.2f} s  {told}")
+            self.log(f"{self.timer.elapsed_s():8.2f} s  {line}")
 
     def hear(self, found: Solution) -> None:
         """Log a solver's decision if it is better than all before, with its gap."""
-        if self.log is None or found.objective is None or found.objective >= self._next_told:
+        if self.log is None or found.objective is None or found.objective >= self._least_logged:
             return
-        self._next_told = found.objective - _LAST_DIGITS * abs(found.objective)
+        self._least_logged = found.objective - _LAST_DIGITS * abs(found.objective)
         bound = max(self.bound, found.bound)
-        told = f"decision of {self.sign * found.objective:.9g}"
+        line = f"decision of {self.sign * found.objective:.9g}"
         if math.isfinite(bound):
-            told += f", bound {self.sign * bound:.9g}, gap {relative_gap(found.objective, bound):.2e}"
-        self.say(told)
+            line += f", bound {self.sign * bound:.9g}, gap {relative_gap(found.objective, bound):.2e}"
+        self.say(line)
 
     @property
     def by_heuristic(self) -> bool:
@@ -263,18 +266,18 @@ class Call:
             return self._built(self.problem.default, self.in_place)
         return None
 
-    def checked(self, of: str, decision: Any) -> Candidate:
+    def checked(self, source: str, decision: Any) -> Candidate:
         """Candidate of a decision, with what the checker says of it."""
         with self.timer.phase("check"):
             report = self.problem.check(self.instance, decision)
         valid = not report.faults and report.objective is not None
         cost = self.sign * (report.objective or 0.0) if valid else math.inf
-        found = Candidate(of, cost, decision=decision, report=report)
+        found = Candidate(source, cost, decision=decision, report=report)
         if self.log is not None:
-            told = f"{report.objective:.9g}" if valid else f"refused: {'; '.join(report.faults[:1])}"
-            self.say(f"decision of '{of}', checked: {told}")
-        if valid and (self.held is None or cost < self.held.cost):
-            self.held = found
+            value = f"{report.objective:.9g}" if valid else f"refused: {'; '.join(report.faults[:1])}"
+            self.say(f"decision of '{source}', checked: {value}")
+        if valid and (self.incumbent is None or cost < self.incumbent.cost):
+            self.incumbent = found
         return found
 
     def decided(self, candidate: Candidate) -> tuple[Any, Report]:
@@ -282,7 +285,7 @@ class Call:
         if candidate.report is not None:
             return candidate.decision, candidate.report
         if candidate.decision is not None:
-            return candidate.decision, self.checked(candidate.of, candidate.decision).report or Report([])
+            return candidate.decision, self.checked(candidate.source, candidate.decision).report or Report([])
         solution = candidate.solution
         if candidate.model is None or solution is None or solution.x is None:
             return None, Report([])
@@ -291,12 +294,12 @@ class Call:
                 decision = candidate.model.decode(solution.x, solution.starts)
         except ValueError as error:  # a formulation may let through what does not fit
             return None, Report([str(error)])
-        checked = self.checked(candidate.of, decision)
+        checked = self.checked(candidate.source, decision)
         return decision, checked.report or Report([])
 
-    def check_what_is_known(self) -> None:
-        """Check decisions that are known where none was checked yet."""
-        if self.held is None:
+    def check_candidates(self) -> None:
+        """Check what was found where there is no incumbent yet."""
+        if self.incumbent is None:
             for candidate in list(self.unchecked):
                 self.decided(candidate)
 
@@ -308,32 +311,35 @@ class Call:
         estimate_s = _MARGIN * known_s if known_s else expected_s
         self.timer.set_aside(max(estimate_s, _LEAST_SHARE * (self.limits.time_s or 0.0)))
 
-    def in_hand(self, why: str = "", limit: Limit | None = None) -> Result:
-        """Answer when the call cannot go on, and why: the best checked decision, or that there is none."""
+    def result_now(self, why: str = "", limit: Limit | None = None) -> Result:
+        """Result when the call cannot go on: the best checked decision, or that there is none."""
         if self.answer is not None:
             return self.answer
-        if not self._begun:
-            return self._unread(limit)
-        if self.latest is None:
-            self.check_what_is_known()
-        held, made = self.held, self.latest  # another thread may better them meanwhile
+        if not self.begun:
+            return self._unread()
+        if self.partial_result is None:
+            self.check_candidates()
+        incumbent, made = self.incumbent, self.partial_result  # another thread may better them meanwhile
         latest = None if made is None else made()
-        if held is not None and (latest is None or self.sign * (latest.objective or 0.0) > held.cost):
-            latest = self._stated(held)
+        if incumbent is not None and (
+            latest is None or self.sign * (latest.objective or 0.0) > incumbent.cost
+        ):
+            latest = self._of_incumbent(incumbent)
         if latest is None:
-            return self.result(Termination("no_solution", limit, why or UNCHECKED.get(limit, "")))
+            return self.result(Termination("no_solution", limit, why or (UNCHECKED["time"] if limit else "")))
         ended = latest.termination
         # Nothing limits what is known to be optimal or infeasible: only its proof was given up.
         if ended.reason == "feasible":
-            told = "; ".join(words for words in (why, ended.detail) if words)
-            ended = ended.model_copy(update={"limit": limit, "detail": told})
+            detail = "; ".join(text for text in (why, ended.detail) if text)
+            ended = self._ended(Termination("feasible", limit, detail))
         return latest.model_copy(update={"termination": ended, "time_s": self._time_s()})
 
-    def _unread(self, limit: Limit | None) -> Result:
-        """Answer of a call whose instance was not read, or not looked over."""
-        known, detail = self.instance, UNCHECKED[limit]
+    def _unread(self) -> Result:
+        """Result of a call whose instance was not read, or not looked over."""
+        known, ended = self.instance, self._ended(Termination("no_solution", "time", UNCHECKED["time"]))
         if isinstance(known, str | os.PathLike):
-            detail = detail.replace("no decision was checked", "the instance was not read")
+            detail = ended.detail.replace("no decision was checked", "the instance was not read")
+            ended = ended.model_copy(update={"detail": detail})
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
             digest="",
@@ -342,33 +348,33 @@ class Call:
             solver=self.solver,
             objective_name=str(self.names[2] or getattr(known, "objective", "")),
             sense="min",
-            termination=TerminationReport(reason="no_solution", limit=limit, detail=detail),
+            termination=ended,
             proven_gap=None,
             gap_asked=self.limits.gap,
             claimed=False,
             time_s={"total": self.timer.elapsed_s()},
         )
 
-    def _stated(self, held: Candidate) -> Result:
-        """Answer of a checked decision, with the best bound so far."""
-        assert held.report is not None
-        bound = min(held.cost, self.bound)
+    def _of_incumbent(self, best: Candidate) -> Result:
+        """Result of a checked decision, with the best bound so far."""
+        assert best.report is not None
+        bound = min(best.cost, self.bound)
         # A bound beyond the decision is wrong, and nothing of it is claimed.
-        known = math.isfinite(bound) and self.bound <= held.cost + ROUNDING * max(1.0, abs(held.cost))
-        bound = self.rounded(held.cost, bound)
-        gap = relative_gap(held.cost, bound) if known else None
+        known = math.isfinite(bound) and self.bound <= best.cost + ROUNDING * max(1.0, abs(best.cost))
+        bound = self.rounded(best.cost, bound)
+        gap = relative_gap(best.cost, bound) if known else None
         reason: Reason = "optimal" if gap is not None and gap <= self.limits.gap else "feasible"
-        own = held.of == self.solver
+        own = best.source == self.solver
         return self.result(
-            Termination(reason, None, "" if own else f"this is the decision of '{held.of}'"),
-            objective=held.report.objective,
+            Termination(reason, None, "" if own else f"this is the decision of '{best.source}'"),
+            objective=best.report.objective,
             bound=self.sign * bound if known else None,
             gap=gap,
-            decided_by="" if own else held.of,
+            decided_by="" if own else best.source,
             checked=True,
-            totals=held.report.totals,
+            totals=best.report.totals,
             certificate=self.certificate if known else None,
-            decision=held.decision,
+            decision=best.decision,
         )
 
     def rounded(self, cost: float, bound: float) -> float:
@@ -393,12 +399,12 @@ class Call:
         with self._closing:
             self._open.close()
 
-    def of_solution(self, of: str, model: Model[Any], solution: Solution) -> list[Candidate]:
+    def of_solution(self, source: str, model: Model[Any], solution: Solution) -> list[Candidate]:
         """Candidate of a solver's point, if it has one."""
         if solution.x is None:
             return []
         cost = model.program.objective(solution.x) if solution.objective is None else solution.objective
-        return [Candidate(of, cost, model, solution)]
+        return [Candidate(source, cost, model, solution)]
 
     def result(self, termination: Termination, **values: Any) -> Result:
         """Result with everything that is known from the start, and with what its certificate proves."""
@@ -416,9 +422,7 @@ class Call:
             solver=self.solver,
             objective_name=self.instance.objective,
             sense=sense,
-            termination=TerminationReport(
-                reason=termination.reason, limit=termination.limit, detail=termination.detail
-            ),
+            termination=self._ended(termination),
             proven_gap=None if objective is None or proven is None else relative_gap(objective, proven),
             gap_asked=self.limits.gap,
             claimed=claimed,
@@ -427,6 +431,16 @@ class Call:
             time_s=self._time_s(),
             **values,
         )
+
+    def _ended(self, ended: Termination) -> TerminationReport:
+        """Why the call ended; what a stop cut short has not reached its time limit."""
+        limit, detail = ended.limit, ended.detail
+        stopped = self.stop is not None and self.stop.is_set()
+        if stopped and (limit == "time" or ended.reason == "no_solution"):
+            limit, detail = "stopped", detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
+            # That its time is over at once HiGHS calls its limit.
+            detail = detail.replace("time limit reached", "stopped")
+        return TerminationReport(reason=ended.reason, limit=limit, detail=detail)
 
     def _worth(self, certificate: Certificate) -> dict[str, float]:
         """Improvement of the objective per unit, for the rows that are capacities."""

@@ -53,7 +53,7 @@ _SHARE = 0.8
 
 @dataclass(frozen=True)
 class Priced:
-    """The row prices that prove most of all that are known.
+    """The row prices that prove most of all that were found.
 
     Attributes
     ----------
@@ -118,25 +118,12 @@ class Priced:
             return Certificate(prices=known.prices, bound=by_prices.bound)
         # What is proven beyond the next step below is rounded to the cost.
         value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
-        if model.program.bottleneck is not None:
-            proof, nodes = _by_thresholds(call, model, value)
-            proven = proof.bound
-        elif model.counts is not None:
-            proof, nodes = _by_counts(call, model.counts(), value)
-            proven = proof.bound
-        elif model.split is not None:
-            timer, most = _limits(call, _USUAL_WORK, model.listed)
-            with call.timer.phase("prove"):
-                grown = tree.prove(model.listed, value, timer, prices=self.prices, nodes=most)
-                nodes = [] if np.isinf(grown.bound) else _nodes_of_splits(model, grown)
-            proven = model.program.reported(grown.bound)
-            if self.prices is None:  # the program's own bound is not what they prove
-                proven = _verified(call, nodes).bound
-        else:
+        proven, nodes = _by_tree(call, model, value, self.prices)
+        if not nodes or proven.bound is None:
             return None
-        if not nodes or proven is None or not call.sign * known.bound < call.sign * proven < np.inf:
+        if not call.sign * known.bound < call.sign * proven.bound < np.inf:
             return None
-        return Certificate(prices=known.prices, bound=proven, price_bound=known.bound, tree=nodes)
+        return Certificate(prices=known.prices, bound=proven.bound, price_bound=known.bound, tree=nodes)
 
 
 def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
@@ -152,16 +139,12 @@ def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
         return None
     dearest = call.sign * nothing.bound - nothing.excess
     value = dearest + _EXCESS * max(1.0, abs(dearest))
-    if model.program.by_kind:
+    proof, nodes = Proof(), list[Node]()
+    if model.program.by_kind or model.program.bottleneck is not None:
         proof, nodes = _by_prices(call, model)
-    elif model.program.bottleneck is not None:
-        proof, nodes = _by_prices(call, model)
-        if proof.excess <= 0:
-            proof, nodes = _by_thresholds(call, model, np.inf)
-    elif model.counts is not None:
-        proof, nodes = _by_counts(call, model.counts(), value)
-    else:
-        proof, nodes = _by_splits(call, model, value)
+    if not model.program.by_kind and proof.excess <= 0:
+        value = np.inf if model.program.bottleneck is not None else value
+        proof, nodes = _by_tree(call, model, value, root=call.prove_s == 0.0)
     if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
         return None
     if len(nodes) == 1:
@@ -235,8 +218,23 @@ def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
     return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
 
 
+def _by_tree(
+    call: Call, model: Model[Any], value: float, prices: FloatArray | None = None, *, root: bool = False
+) -> tuple[Proof, list[Node]]:
+    """Proof of a value by a tree, or of as much of it as time and nodes allow, and the tree's nodes.
+
+    Its root alone is prices; a formulation without trees has no nodes. `prices` are those that prove most
+    without a tree, where the program's own bound is what they prove.
+    """
+    if model.program.bottleneck is not None:
+        return _by_thresholds(call, model, value)
+    if model.counts is not None:
+        return _by_counts(call, model.counts(), value)
+    return (Proof(), []) if model.split is None else _by_splits(call, model, value, prices, root)
+
+
 def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree that counts; return the independent proof's result and the nodes."""
+    """Prove a value by a tree that counts."""
     timer, most = _limits(call, _USUAL_COUNTING, counts.program)
     if timer.over():
         return Proof(), []
@@ -252,17 +250,19 @@ def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[No
         return _verified(call, nodes), nodes
 
 
-def _by_splits(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
-    """Prove a value by a tree over choices; return the independent proof's result and the nodes.
-
-    Its root, which is prices alone, is tried even where there is to be no tree.
-    """
+def _by_splits(
+    call: Call, model: Model[Any], value: float, prices: FloatArray | None, root: bool
+) -> tuple[Proof, list[Node]]:
+    """Prove a value by a tree over choices."""
     timer, most = _limits(call, _USUAL_WORK, model.listed)
-    if call.prove_s == 0.0:
+    if root:
         timer, most = call.timer.share(_SHARE), _ROOT
     with call.timer.phase("prove"):
-        nodes = _nodes_of_splits(model, tree.prove(model.listed, value, timer, nodes=most))
-        return _verified(call, nodes), nodes
+        grown = tree.prove(model.listed, value, timer, prices=prices, nodes=most)
+        nodes = _nodes_of_splits(model, grown)
+        if prices is None:  # the program's own bound is not what they prove
+            return _verified(call, nodes), nodes
+        return Proof(bound=model.program.reported(grown.bound)), nodes
 
 
 def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
@@ -316,10 +316,10 @@ def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
         if not isinstance(node.split, Choices):
             nodes.append(Node(prices=model.named_prices(node.prices)))
             continue
-        told = model.split(node.split.columns, node.split.others)
-        if told is None:
+        named = model.split(node.split.columns, node.split.others)
+        if named is None:
             return []
-        split, swapped = told
+        split, swapped = named
         inside, outside = (node.outside, node.inside) if swapped else (node.inside, node.outside)
         nodes.append(Node(split=split, inside=inside, outside=outside))
     return nodes

@@ -63,8 +63,8 @@ def dask_executor(cluster: str | Cluster | Client = LOCAL) -> AbstractContextMan
         processes = require_address(cluster)
         return _with_scheduler(cluster) if processes is None else _with_processes(processes)
     if not hasattr(cluster, "scheduler_address"):
-        told = "an address, or a cluster or client of Dask"
-        raise TypeError(f"cluster must be {told}, got {type(cluster).__name__}")
+        message = "an address, or a cluster or client of Dask"
+        raise TypeError(f"cluster must be {message}, got {type(cluster).__name__}")
     return _with_client(cluster)
 
 

@@ -85,8 +85,8 @@ class DaskExecutor:
     def tell_without_workers(self) -> None:
         """Say what is waited for."""
         if not self._client.scheduler_info(n_workers=1)["workers"]:
-            told = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
-            warnings.warn(told, NoticeWarning, stacklevel=3)
+            message = f"the Dask cluster at {self._address} has no worker yet; waiting for one"
+            warnings.warn(message, NoticeWarning, stacklevel=3)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -97,15 +97,17 @@ class DaskExecutor:
             yield
         except KilledWorker as error:
             often, last = error.allowed_failures + 1, error.last_worker.address
-            told = f"a run lost its worker {often} times, the last time at {last}; did it run out of memory?"
-            raise ClusterError(told) from None
+            message = (
+                f"a run lost its worker {often} times, the last time at {last}; did it run out of memory?"
+            )
+            raise ClusterError(message) from None
         except ModuleNotFoundError as error:
             if error.name is None or not error.name.startswith("wattsched"):
                 raise
             raise ClusterError("a Dask worker has no wattsched, or an older one; install it there") from None
         except CancelledError:
-            told = f"the Dask scheduler at {self._address} is gone"
-            raise ClusterError(told) from None
+            message = f"the Dask scheduler at {self._address} is gone"
+            raise ClusterError(message) from None
 
 
 class _OnWorkers:
@@ -183,11 +185,11 @@ def do_packed(*packed: bytes, kept: tuple[Any, ...] = ()) -> Any:
     worker, needed = get_worker(), pickle.loads(packed[0])
     for name, wanted in needed.items():
         if (found := versions().get(name)) != wanted:
-            told = f"the Dask worker at {worker.address} has {name} {found}, and the client {wanted}"
-            raise ClusterError(f"{told}; install the same versions on both")
+            message = f"the Dask worker at {worker.address} has {name} {found}, and the client {wanted}"
+            raise ClusterError(f"{message}; install the same versions on both")
     if worker.state.nthreads > 1:
-        told = f"the Dask worker at {worker.address} has {worker.state.nthreads} threads, whose runs would"
-        raise ClusterError(f"{told} hold each other up; start workers of one thread (--nthreads 1)")
+        message = f"the Dask worker at {worker.address} has {worker.state.nthreads} threads, whose runs would"
+        raise ClusterError(f"{message} hold each other up; start workers of one thread (--nthreads 1)")
     function, *arguments = map(pickle.loads, packed[1:])
     with warnings.catch_warnings():
         # The client has said what is to be said of its inputs.

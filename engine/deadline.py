@@ -12,10 +12,8 @@ import gc
 import logging
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import Any, Generic, TypeVar
@@ -55,7 +53,7 @@ def on_time(
     otherwise: Callable[[], U],
     stop: Event | None = None,
     afterwards: Callable[[], None] = nothing,
-    told: Callable[[], None] = nothing,
+    on_stop: Callable[[], None] = nothing,
     stopping_s: float = 0.0,
 ) -> T | U:
     """Do some work, but for no longer than this.
@@ -72,7 +70,7 @@ def on_time(
         Ends the wait, too, a moment after it is set.
     afterwards : callable
         What is then to be done besides, in another thread.
-    told : callable
+    on_stop : callable
         Tells the work to end by itself in that moment.
     stopping_s : float
         How long that is.
@@ -88,14 +86,14 @@ def on_time(
     may_end = stop is not None and not stop.is_set()  # what is to stop before it begins has found nothing
     thread = _Worker(work)
     try:
-        _Afterwards.ready()
+        _have_reaper()
         begin(thread)
     except RuntimeError as error:  # what Python calls it when there is no room for a stack
         raise MemoryError(str(error)) from None
     try:
         _wait(thread.done, end, stop)
         if may_end and stop is not None and stop.is_set() and not thread.done.is_set():
-            told()
+            on_stop()
             moment = time.monotonic() + stopping_s
             _wait(thread.done, moment if end is None else min(end, moment), None)
     except BaseException:  # Ctrl-C
@@ -151,15 +149,15 @@ class _Worker(Thread, Generic[T]):
     def give_up(self, afterwards: Callable[[], None]) -> None:
         """Let another thread tell the work that its time is over, in a moment."""
         _given_up[:] = [*(one for one in _given_up if one.is_alive()), self]
-        _Afterwards.queue.put(_Ending(time.monotonic() + _NOTICE_S, self, afterwards))
+        _endings.put((time.monotonic() + _NOTICE_S, self, afterwards))
 
     def tell_later(self) -> None:
         """Tell the work as soon as it imports nothing."""
-        end, told = time.monotonic() + _IMPORT_S, False
-        while not told:
+        end, reached = time.monotonic() + _IMPORT_S, False
+        while not reached:
             self.done.wait(_GLANCE_S)
             with starting:
-                told = self.tell(at_once=time.monotonic() > end)
+                reached = self.tell(at_once=time.monotonic() > end)
 
     def tell(self, *, at_once: bool = False) -> bool:
         """Tell the work, unless it is importing: the half of a module would stay for everybody else."""
@@ -168,62 +166,37 @@ class _Worker(Thread, Generic[T]):
                 return True
             if not at_once and _imports(self.ident):
                 return False
-            ident, told = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, told)
+            ident, error = ctypes.c_ulong(self.ident), ctypes.py_object(GivenUp)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
             return True
 
 
-class _Afterwards:
-    """A thread for what is to be done when a call has returned; to start one then would take too long."""
-
-    queue: SimpleQueue[_Ending] = SimpleQueue()
-    thread: Thread | None = None
-    lock = Lock()
-
-    @classmethod
-    def ready(cls) -> None:
-        """Start it, if it does not run, as in a process that was forked."""
-        with cls.lock:
-            if cls.thread is None or not cls.thread.is_alive():
-                cls.thread = Thread(target=cls.run, daemon=True)
-                begin(cls.thread)
-
-    @classmethod
-    def run(cls) -> None:
-        """Tell all whose moment has come at once: among hundreds that spin, each turn takes long to get."""
-        waiting: deque[_Ending] = deque()
-        while True:
-            while not (waiting and cls.queue.empty()):
-                waiting.append(cls.queue.get())
-            waiting[0].worker.done.wait(max(0.0, waiting[0].moment - time.monotonic()))
-            _end(_due(waiting))
+_endings: SimpleQueue[tuple[float, _Worker[Any], Callable[[], None]]] = SimpleQueue()
+_reaping, _reaper = Lock(), Thread()
 
 
-@dataclass(frozen=True)
-class _Ending:
-    """A work that was given up, when it is told so, and what is done then."""
+def _have_reaper() -> None:
+    """Start the thread that ends works, if it does not run, as in a process that was forked.
 
-    moment: float
-    worker: _Worker[Any]
-    afterwards: Callable[[], None]
-
-
-def _due(waiting: deque[_Ending]) -> list[_Ending]:
-    """Take the first one, and all others whose moment has come."""
-    due = [waiting.popleft()]
-    while waiting and waiting[0].moment <= time.monotonic():
-        due.append(waiting.popleft())
-    return due
+    To start one when a call's time is over would take too long.
+    """
+    global _reaper
+    with _reaping:
+        if not _reaper.is_alive():
+            _reaper = Thread(target=_end_works, daemon=True)
+            begin(_reaper)
 
 
-def _end(due: list[_Ending]) -> None:
-    """Tell these, and do what is then to be done."""
-    with starting:
-        told = [ending.worker.tell() for ending in due]
-    for ending, knows in zip(due, told, strict=True):
-        ending.afterwards()
-        if not knows:
-            begin(Thread(target=ending.worker.tell_later, daemon=True))
+def _end_works() -> None:
+    """Tell works that were given up so, once their callers have returned, and do what is then to be done."""
+    while True:
+        moment, worker, afterwards = _endings.get()
+        worker.done.wait(max(0.0, moment - time.monotonic()))
+        with starting:
+            reached = worker.tell()
+        afterwards()
+        if not reached:
+            begin(Thread(target=worker.tell_later, daemon=True))
 
 
 def _imports(ident: int) -> bool:

@@ -100,8 +100,8 @@ def instance_of(document: Any, source: str = "") -> Any:
     """
     _require_object(document, source)
     if "format" not in document and document.keys() >= {"model", "gpu_type", "throughput"}:
-        told = "is a profile of a model, not an instance; an instance has it in 'profiles'"
-        raise InputError([told], source)
+        message = "is a profile of a model, not an instance; an instance has it in 'profiles'"
+        raise InputError([message], source)
     found = document.get("format", INSTANCE_FORMAT)
     if found != INSTANCE_FORMAT:
         raise InputError([f"format: expected '{INSTANCE_FORMAT}', found {shown(found)}"], source)
@@ -187,13 +187,13 @@ def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
     """
     from wattsched.problems import PROBLEMS
 
-    told: list[InputError] = []
+    message: list[InputError] = []
     for name in PROBLEMS:
         try:
             return name, validated(problem_of(name).decision, document, source)
         except InputError as error:
-            told.append(error)
-    raise told[0]
+            message.append(error)
+    raise message[0]
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.call import UNCHECKED, Call
+from wattsched.call import Call
 from wattsched.deadline import Uncollected, on_time
 from wattsched.documents import read_instance
 from wattsched.executors import ClusterError, Executor
@@ -125,104 +125,67 @@ def solve(
     if log is not None and not callable(log):
         raise TypeError(f"log must be a function of a line, got {type(log).__name__}")
     prove = proof_seconds(prove)
-    watched = limits.time_s is not None or stop is not None
     spread = None if executor is None else partial(_in_shards, executor)
     names = formulation, solver, objective
-    call = Call(instance, names, limits, initial_solution, watched, prove, spread, log=log)
-    return answered(call, stop)
+    hurried = limits.time_s is not None and limits.time_s < CALM_S
+    with Uncollected() if hurried else nullcontext():
+        result = answered(Call(instance, names, limits, initial_solution, stop, prove, spread, log=log))
+        listed = find_problem(result.problem).listed(result.decision)
+        return result if listed is result.decision else result.model_copy(update={"decision": listed})
 
 
-def answered(call: Call, stop: Event | None = None) -> Result:
-    """Answer a call in time, or when somebody says stop where it is watched; errors as of `solve`.
-
-    Where the call is brief, Python's search for garbage and a decision by column are left to the caller.
-    """
-    if call.brief:
-        return _watched(call, stop)
+def answered(call: Call) -> Result:
+    """Answer a call by its deadline, or soon after it is stopped; errors as of `solve`."""
     if not call.watched:
-        return _listed(_answered(call))
-    if call.limits.time_s is None or call.limits.time_s >= CALM_S:
-        return _listed(_watched(call, stop))
-    with Uncollected():
-        return _listed(_watched(call, stop))
+        return _decided(call)
+    if call.stop is not None and _polls_its_deadline(call):
+        call.timer.stopped = call.stop
+        return _decided(call)
+    time_s = call.limits.time_s
+    last_s = None if time_s is None else time_s + SLACK_S
+    work, otherwise = partial(_decided, call), partial(call.result_now, limit="time")
+    return on_time(work, last_s, otherwise, call.stop, call.give_up, call.timer.stop, _STOPPING_S)
 
 
-def _listed(answer: Result) -> Result:
-    """An answer with records of its decision as a list, where they are few."""
-    listed = find_problem(answer.problem).listed(answer.decision)
-    return answer if listed is answer.decision else answer.model_copy(update={"decision": listed})
+def _polls_its_deadline(call: Call) -> bool:
+    """True if a call checks its time limit and stop requests often enough to run without a watchdog.
+
+    Small rounds of a session do so, unless they have little time.
+    """
+    time_s = call.limits.time_s
+    ours = call.of_session and call.names[0] is None and (time_s is None or time_s >= _AMPLE_S)
+    return ours and find_problem(call.instance.problem).size(call.instance) <= CHECKED_AT_ONCE
+
+
+def _decided(call: Call) -> Result:
+    """Read what is asked for, decide it, and return the worker process."""
+    known, (formulation, solver, objective) = call.instance, call.names
+    try:
+        sound, problem = (known, find_problem(known.problem)) if call.of_session else sound_instance(known)
+        goal = require_names(
+            problem, formulation, solver, sound.objective if objective is None else objective
+        )
+        earlier, prices = _earlier(problem, call.initial_solution, goal)
+        call.begin(with_objective(problem, sound, goal), problem, prices)
+        with stoppable(call.timer.stopped) if call.watched else nullcontext():
+            call.answer = decide(call, earlier)
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        if not call.begun:
+            raise
+        call.answer = call.result_now(lacking(error))
+    finally:
+        call.close()
+    return call.answer
 
 
 def _in_shards(executor: Executor, model: Model[Any]) -> Model[Any]:
     """The model, whose groups an executor holds in shards."""
     program = model.program
     if isinstance(program, Program):
-        told = "large rounds of sizing, by 'mckp' and a solver that takes jobs by kind"
-        raise ClusterError(f"this cannot be spread over a cluster: only {told}, can")
+        message = "large rounds of sizing, by 'mckp' and a solver that takes jobs by kind"
+        raise ClusterError(f"this cannot be spread over a cluster: only {message}, can")
     shards = program.shards(_SHARDS * executor.workers())
     return replace(model, program=replace(program, spread=executor.kept(shards)))
-
-
-def _watched(call: Call, stop: Event | None) -> Result:
-    """Answer the call, or give it up when its time is over or somebody says stop."""
-    time_s = call.limits.time_s
-    last_s = None if time_s is None else time_s + SLACK_S
-
-    def is_stopped() -> bool:
-        return stop is not None and stop.is_set()
-
-    def answered() -> Result:
-        try:
-            answer = _answered(call)
-            call.answer = _stopped(answer) if is_stopped() else answer
-            return call.answer
-        finally:
-            call.close()
-
-    def in_hand() -> Result:
-        return call.in_hand(limit="stopped" if is_stopped() else "time")
-
-    if stop is not None and _ends_when_told(call):
-        call.timer.stopped = stop
-        return answered()
-    return on_time(answered, last_s, in_hand, stop, call.give_up, call.timer.stop, _STOPPING_S)
-
-
-def _ends_when_told(call: Call) -> bool:
-    """True if a call checks its time limit and stop requests often enough to run without a watchdog.
-
-    Small rounds of a session do so, unless they have little time.
-    """
-    time_s = call.limits.time_s
-    ours = call.brief and call.names[0] is None and (time_s is None or time_s >= _AMPLE_S)
-    return ours and find_problem(call.instance.problem).size(call.instance) <= CHECKED_AT_ONCE
-
-
-def _stopped(answer: Result) -> Result:
-    """An answer that would be another one, had nobody said stop."""
-    ended = answer.termination
-    if ended.reason != "no_solution" and ended.limit != "time":
-        return answer
-    detail = ended.detail.replace(UNCHECKED["time"], UNCHECKED["stopped"])
-    # That its time is over at once HiGHS calls its limit.
-    detail = detail.replace("time limit reached", "stopped")
-    stopped = ended.model_copy(update={"limit": "stopped", "detail": detail})
-    return answer.model_copy(update={"termination": stopped})
-
-
-def _answered(call: Call) -> Result:
-    """Look over what is asked for, unless that was done, and answer it."""
-    known, (formulation, solver, objective) = call.instance, call.names
-    sound, problem = (known, find_problem(known.problem)) if call.brief else sound_instance(known)
-    goal = require_names(problem, formulation, solver, sound.objective if objective is None else objective)
-    earlier, prices = _earlier(problem, call.initial_solution, goal)
-    sound = with_objective(problem, sound, goal)
-    call.begin(sound, problem, prices)
-    try:
-        with stoppable(call.timer.stopped) if call.watched else nullcontext():
-            return decide(call, earlier)
-    except (MemoryError, OSError, RuntimeError, ImportError) as error:
-        return call.in_hand(lacking(error))
 
 
 def with_objective(problem: Problem[Any, Any, Any], instance: Any, goal: str) -> Any:

@@ -197,7 +197,7 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         except UnreadableError:
             raise
         except InputError as error:
-            raise InputError([f"{told}; {CLUSTERS}" for told in error.faults], error.source) from None
+            raise InputError([f"{message}; {CLUSTERS}" for message in error.faults], error.source) from None
         if isinstance(document, dict) and "nodes" in document and "format" not in document:
             return from_node_link(document)
         return cluster_of(instance_of(document, source=name))
@@ -254,10 +254,10 @@ def export_program(
     text = write[form](model.listed)
     if model.outside == math.inf:
         return text
-    told = "the program holds generated columns only; others may have better decisions"
-    warnings.warn(f"{getattr(instance, 'name', instance)}: {told}", NoticeWarning, stacklevel=2)
+    message = "the program holds generated columns only; others may have better decisions"
+    warnings.warn(f"{getattr(instance, 'name', instance)}: {message}", NoticeWarning, stacklevel=2)
     # Who solves the file later does not see the warning.
-    return f"{_COMMENT[form]} {told}\n{text}"
+    return f"{_COMMENT[form]} {message}\n{text}"
 
 
 def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:

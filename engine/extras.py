@@ -13,7 +13,7 @@ EXTRAS = {
     "kubernetes": ("kubernetes",),
     "parquet": ("pyarrow",),
     "plot": ("matplotlib",),
-    "report": ("jinja2",),
+    "report": ("jinja2", "matplotlib"),
     "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
 """Extra -> the modules without which nothing works that needs it."""

@@ -56,8 +56,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 class TooLargeError(ValueError):
     """A file that would take more memory than it may."""
 
-    def __init__(self, told: str):
-        super().__init__(f"{told}; {MOST_MB_VARIABLE}={2 * most_mb()} would allow twice as much")
+    def __init__(self, message: str):
+        super().__init__(f"{message}; {MOST_MB_VARIABLE}={2 * most_mb()} would allow twice as much")
 
 
 def most_mb() -> int:
@@ -70,8 +70,8 @@ def most_mb() -> int:
     """
     asked = os.environ.get(MOST_MB_VARIABLE, str(MOST_MB))
     if not re.fullmatch("[0-9]{1,7}", asked) or not int(asked):
-        told = "must be a whole number of megabytes, from 1 to 9999999"
-        raise ValueError(f"the environment variable {MOST_MB_VARIABLE} {told}, got {echo(asked)}")
+        message = "must be a whole number of megabytes, from 1 to 9999999"
+        raise ValueError(f"the environment variable {MOST_MB_VARIABLE} {message}, got {echo(asked)}")
     return int(asked)
 
 
@@ -273,8 +273,8 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     try:
         yield from _csv_lines(read_bytes(path))
     except ValueError as error:
-        told = str(error)
-        raise ValueError(f"{path}{', ' if told.startswith('line ') else ': '}{told}") from None
+        message = str(error)
+        raise ValueError(f"{path}{', ' if message.startswith('line ') else ': '}{message}") from None
 
 
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -292,8 +292,8 @@ def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
                 cells, columns = [name.strip() for name in cells], len(cells)
                 _require_header(reader.line_num, cells)
             elif len(cells) != columns:
-                told = f"{len(cells):,} cells, the header has {columns:,} columns"
-                raise ValueError(f"line {reader.line_num}: {told}")
+                message = f"{len(cells):,} cells, the header has {columns:,} columns"
+                raise ValueError(f"line {reader.line_num}: {message}")
             elif not left:
                 raise TooLargeError(f"has more than {ROWS_PER_MB * most_mb():,} rows")
             else:
@@ -391,8 +391,8 @@ class Cells:
 
     def optional(self, column: str, read: Callable[[Row, str], ValueT]) -> ValueT | None:
         """Value of a cell that may be empty, or of a column that may be missing."""
-        told = self.row.cells.get(column, "").strip()
-        return self(column, lambda row, name: read(row, name) if told else None, None)
+        message = self.row.cells.get(column, "").strip()
+        return self(column, lambda row, name: read(row, name) if message else None, None)
 
     def fault(self, column: str, what: str) -> None:
         """Note what is wrong with a cell that can be read."""
@@ -432,9 +432,9 @@ def printable(text: str) -> str:
 
 def echo(text: object, quote: str = "'", most: int = 60) -> str:
     """Quote a text from a file in a message: printable, and cut to a length that can be read."""
-    told = str(text)
-    shown = printable(told[:most])
-    return f"{quote}{shown}{quote}" if len(told) <= most else f"{quote}{shown}{quote}..."
+    message = str(text)
+    shown = printable(message[:most])
+    return f"{quote}{shown}{quote}" if len(message) <= most else f"{quote}{shown}{quote}..."
 
 
 def meant(name: object, known: Iterable[str]) -> str:

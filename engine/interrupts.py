@@ -68,13 +68,13 @@ def ending_soon(end: Callable[[], None]) -> Iterator[None]:
         return
     over = threading.Event()
 
-    def told(number: int) -> None:
+    def end_in_time(number: int) -> None:
         end()
         if not over.wait(PATIENCE_S):
             os._exit(128 + number)
 
     def handle(number: int, _: FrameType | None) -> None:
-        threading.Thread(target=told, args=(number,), daemon=True).start()
+        threading.Thread(target=end_in_time, args=(number,), daemon=True).start()
 
     before = {one: signal.signal(one, handle) for one in (signal.SIGINT, signal.SIGTERM)}
     try:

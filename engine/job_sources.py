@@ -90,8 +90,8 @@ class JobSource:
             if name not in known:
                 raise ValueError(f"`{name}` does not go with the format {self.form}")
         if self.form != LIST and self.tables is not None:
-            told = "whose jobs train models of the catalogue"
-            raise ValueError(f"`tables` does not go with the format {self.form}, {told}")
+            message = "whose jobs train models of the catalogue"
+            raise ValueError(f"`tables` does not go with the format {self.form}, {message}")
 
     def traces(self, cluster: Cluster, seeds: Sequence[int] = (0,)) -> dict[int, Trace]:
         """Read the jobs: by seed, a trace in which they train the models that the file or the seed tells.
@@ -128,13 +128,13 @@ class JobSource:
         cut = [(asked[name], gpus) for name, gpus in given if gpus < asked[name].gpus]
         if cut:
             lost_h = sum((job.gpus - gpus) * job.duration_s for job, gpus in cut) / S_PER_H
-            told = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
+            message = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
             why = "the profile of their model or the largest block of the cluster has no more"
             job, gpus = max(cut, key=lambda one: one[0].gpus)
             most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
             lacking = _unmeasured(cut, profiles)
-            told = f"{told} ({lost_h:,.0f} GPU hours less; {most}): {why}{lacking}"
-            warnings.warn(f"{self.file}: assumed: {told}", NoticeWarning, stacklevel=3)
+            message = f"{message} ({lost_h:,.0f} GPU hours less; {most}): {why}{lacking}"
+            warnings.warn(f"{self.file}: assumed: {message}", NoticeWarning, stacklevel=3)
 
     @property
     def draws(self) -> bool:
@@ -145,8 +145,8 @@ class JobSource:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""
         most = self.elasticity
         gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
-        told = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
-        warnings.warn(told, NoticeWarning, stacklevel=3)
+        message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
+        warnings.warn(message, NoticeWarning, stacklevel=3)
 
     def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
         """Jobs of a list that tells their work."""
@@ -155,8 +155,8 @@ class JobSource:
                 "seeds: a csv list with work tells what every job runs, nothing is drawn; give one seed"
             )
         if (self.from_day, self.to_day) != (0.0, None):
-            told = "do not go with a csv list that tells work; leave the lines out of the file"
-            raise ValueError(f"`from_day` and `to_day` {told}")
+            message = "do not go with a csv list that tells work; leave the lines out of the file"
+            raise ValueError(f"`from_day` and `to_day` {message}")
         if self.elasticity != ELASTICITY:
             raise ValueError(
                 "`elasticity` does not go with a csv list that tells work; give min_gpus, max_gpus"
@@ -194,8 +194,8 @@ def _unmeasured(cut: Sequence[tuple[TraceJob, int]], profiles: Profiles) -> str:
     for job, gpus in cut:
         if job.model is not None and gpus == most.get(job.model):
             asked.setdefault(job.model, set()).add(job.gpus)
-    told = [
+    message = [
         f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(n)), '')}"
         for model, n in asked.items()
     ]
-    return "".join(f"; {line}" for line in told[:MOST_MODELS_TOLD])
+    return "".join(f"; {line}" for line in message[:MOST_MODELS_TOLD])

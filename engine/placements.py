@@ -59,10 +59,10 @@ def _tell_unknown_models(experiment: Experiment) -> None:
         return
     nowhere = [number for number, models in enumerate(tasks.specs) if models and not models & known]
     lost = sum(int((tasks.spec == number).sum()) for number in nowhere)
-    told = f"gpu_spec names models that no node has: {listed(unknown)}"
+    message = f"gpu_spec names models that no node has: {listed(unknown)}"
     if lost:
-        told += f"; {count(lost, 'task')} can go nowhere"
-    warnings.warn(told, NoticeWarning, stacklevel=3)
+        message += f"; {count(lost, 'task')} can go nowhere"
+    warnings.warn(message, NoticeWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
         if own is None or self.adapt is None:
             known = self.formulation_names()
             near = meant(name, known)
-            told = f"unknown formulation '{name}' of problem '{self.name}'{near}"
-            raise ValueError(f"{told}; known: {', '.join(known)}")
+            message = f"unknown formulation '{name}' of problem '{self.name}'{near}"
+            raise ValueError(f"{message}; known: {', '.join(known)}")
         return self.adapt(own)
 
     def formulation_names(self) -> list[str]:
@@ -154,8 +154,8 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
             warnings.warn(f"the objective '{name}' is called '{self.former[name]}' now", FormerNameWarning, 2)
             return self.former[name]
         if name not in self.objectives:
-            told = f"unknown objective '{name}' of problem '{self.name}'{meant(name, self.objectives)}"
-            raise ValueError(f"{told}; known: {', '.join(self.objectives)}")
+            message = f"unknown objective '{name}' of problem '{self.name}'{meant(name, self.objectives)}"
+            raise ValueError(f"{message}; known: {', '.join(self.objectives)}")
         return name
 
     def faults_in(self, instance: InstanceT, *, made: bool = False) -> list[str]:

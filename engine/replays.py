@@ -94,8 +94,8 @@ class Journal:
             If it is not there.
         """
         if not (self._checkpoints / OPTIONS).exists():
-            told = f"'{self.folder}' is not there on {platform.node()}"
-            raise ValueError(f"folder: {told}; all workers need to share it")
+            message = f"'{self.folder}' is not there on {platform.node()}"
+            raise ValueError(f"folder: {message}; all workers need to share it")
 
     def file(self, replay: Replay, seed: int, suffix: Literal["running", "done"]) -> Path:
         """Return the path of the file in which a replay is kept."""
@@ -248,8 +248,8 @@ def _blaming(kept: Path | None) -> Iterator[None]:
         if kept is None:
             raise
         why = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        told = f"cannot go on from it: {why}; delete it to begin that replay again"
-        raise ValueError(f"{kept}: {told}") from error
+        message = f"cannot go on from it: {why}; delete it to begin that replay again"
+        raise ValueError(f"{kept}: {message}") from error
 
 
 def _untold(replay: Replay, seed: int, resumed: bool) -> None:

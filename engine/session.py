@@ -30,7 +30,6 @@ from wattsched.instances.sizing.tenants import tenant_faults
 from wattsched.instances.sizing.validity import faults_of, sleep_faults
 from wattsched.problems import problem
 from wattsched.result import Result
-from wattsched.session_applied import held_after
 from wattsched.session_columns import (
     TABLE,
     KnownTables,
@@ -42,7 +41,7 @@ from wattsched.session_columns import (
     plain,
     rows_of_columns,
 )
-from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.session_decision import SessionDecision, decision_of, held_after
 from wattsched.session_round import (
     LIMITS,
     SAME,
@@ -223,8 +222,8 @@ class Session:
             jobs, holding = JobColumns.joined([others, changed]), AssignmentColumns.joined([theirs, own])
             suspects = touched if given is None else touched.union(holding.names)
             comparable_jobs(self._require_sound(self._round, jobs, holding, suspects))
-            told = self.told if given is None and "preemptible" not in fields else self.told | touched
-            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, told
+            reported = self.told if given is None and "preemptible" not in fields else self.told | touched
+            self._jobs, self._held, self._own, self.told = jobs, holding, own_tables, reported
             self._forget_tables()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -292,8 +291,8 @@ class Session:
             With every fault; then nothing is changed.
         """
         given = {**locals(), "tenants": plain(tenants)}
-        told = {name: given[name] for name in LIMITS if given[name] is not SAME}
-        told |= {name: given[name] for name in STATED if given[name] is not None}
+        stated = {name: given[name] for name in LIMITS if given[name] is not SAME}
+        stated |= {name: given[name] for name in STATED if given[name] is not None}
         gone, back = named("down", () if down is None else down), named("up", () if up is None else up)
         require("unavailable", unavailable, (Mapping, NoneType), "a mapping of nodes to GPUs")
         require("reserved_w", reserved_w, (Mapping, NoneType), "a mapping of names to watts")
@@ -304,9 +303,9 @@ class Session:
             changes, site, faults = dict[str, Any](), self._site, list[str]()
             with gathered(faults):
                 if objective is not None:
-                    told["objective"] = require_names(problem("sizing"), *self._names, objective)
+                    stated["objective"] = require_names(problem("sizing"), *self._names, objective)
             with gathered(faults):
-                changes = changed_fields(self._round, told)
+                changes = changed_fields(self._round, stated)
                 faults += tenant_faults(changes["tenants"], self._jobs)
             with gathered(faults):
                 if cluster is not None:
@@ -351,8 +350,7 @@ class Session:
             instance, last = self.to_instance(), self._last
             # What a session holds is sound, whoever changed it last.
             names = *self._names, None
-            call = Call(instance, names, limits, last, watched=True, prove_s=prove_s, brief=True)
-            result = answered(call, stop)
+            result = answered(Call(instance, names, limits, last, stop, prove_s, of_session=True))
             self._last = result if result.solved else last
         return decision_of(instance, result)
 
@@ -439,8 +437,8 @@ class Session:
         if not isinstance(options.values, OptionTables):
             strange = options.where(lambda name: isinstance(name, str) and name not in self._round.tables)
             if where := np.flatnonzero(strange).tolist():
-                told = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
-                raise InputError([f"{one} is no table of the session" for one in told])
+                jobs = (f"job '{names[j]}': options: '{options.at(j)}'" for j in where)
+                raise InputError([f"{job} is no table of the session" for job in jobs])
         return JobColumns({name: column for name, column in checked.columns.items() if name != "current"})
 
     def _forget_tables(self) -> None:

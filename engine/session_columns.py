@@ -162,8 +162,8 @@ def rows_of_columns(
     if not isinstance(bounds, list) or not all(isinstance(end, int) for end in bounds):
         raise InputError([f"start: must be whole numbers, got {bounds!r:.80}"])
     if len(bounds) != len(names) + 1 or bounds[0] != 0 or bounds[-1] != n_rows or bounds != sorted(bounds):
-        told = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
-        raise InputError([f"start: must be {told}"])
+        message = f"{len(names) + 1} ascending numbers from 0 to {n_rows}, the number of rows"
+        raise InputError([f"start: must be {message}"])
     sound = _sound_rows(np.array(bounds, dtype=np.int64), listed)
     if sound is not None:
         return sound

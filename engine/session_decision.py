@@ -1,19 +1,23 @@
-"""Decisions of a session, in arrays."""
+"""Decisions of a session in arrays: what they change, and what jobs hold once they are applied."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
 from wattsched.instances.digest import digest_of
-from wattsched.instances.sizing.decision import AssignmentColumns
+from wattsched.instances.errors import InputError
+from wattsched.instances.sizing.decision import AssignmentColumns, Holdings
 from wattsched.instances.sizing.instance import Instance, content_of_kinds
+from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import SETTINGS, rows_of_kinds
 from wattsched.result import Result
-from wattsched.session_changes import Change, changes_of
-from wattsched.topology.arrays import IntArray, Rows
+from wattsched.session_columns import divided
+from wattsched.topology.arrays import IntArray, Rows, alike
 from wattsched.topology.pools import pools_of
 from wattsched.topology.remembered import Last
 
@@ -25,6 +29,12 @@ MODELLED = -2
 
 UNDECIDED = -3
 """Option of all jobs where there is no decision."""
+
+
+Change = Literal["start", "stop", "resize", "move", "setting"]
+"""Change of a job; a setting is its clock, power limit or batch, with the same GPUs."""
+
+_SETTINGS = ("frequency_mhz", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -162,3 +172,109 @@ class _Tables:
 
 
 _LAST = Last[_Tables]()
+
+
+def changes_of(instance: Instance, running: AssignmentColumns) -> dict[str, Change]:
+    """Jobs that assignments have do something else than what they do in the round, and what.
+
+    Jobs that hold the same GPUs with the same settings are left out.
+    """
+    jobs = instance.by_column()
+    now = {} if jobs.assigned is None else _running(jobs.assigned)
+    then = _running(running)
+    found = {name: _change(now.get(name), then.get(name)) for name in jobs.names}
+    return {name: change for name, change in found.items() if change is not None}
+
+
+def _change(before: tuple[Any, ...] | None, after: tuple[Any, ...] | None) -> Change | None:
+    if before == after:
+        return None
+    if before is None:
+        return "start"
+    if after is None:
+        return "stop"
+    if before[0] != after[0]:
+        return "resize"
+    return "move" if before[1] != after[1] else "setting"
+
+
+def _running(assignments: AssignmentColumns) -> dict[str, tuple[int, frozenset[tuple[str, int]], Any]]:
+    """GPU count, places and settings of each job that runs."""
+    node, gpu = assignments.coded("node").tolist(), assignments.gpu.tolist()
+    counts, start = assignments.counts("gpus").tolist(), assignments.start.tolist()
+    limits = assignments.numbers("power_limit_w")
+    settings = zip(*(assignments.counts(name).tolist() for name in _SETTINGS), strict=True)
+    limit_w = [None if limit != limit else limit for limit in limits.tolist()]
+    rows = zip(assignments.names, counts, start[:-1], start[1:], settings, limit_w, strict=True)
+    return {
+        name: (count, frozenset(zip(node[first:end], gpu[first:end], strict=True)), (*setting, limit))
+        for name, count, first, end, setting, limit in rows
+    }
+
+
+def held_after(
+    decision: SessionDecision, jobs: JobColumns, held: AssignmentColumns, reported: Collection[str]
+) -> AssignmentColumns:
+    """GPUs of all jobs once a decision is done: what it does not know keeps what it holds.
+
+    Parameters
+    ----------
+    decision : SessionDecision
+    jobs : JobColumns
+        As they are now.
+    held : AssignmentColumns
+        What they hold now.
+    reported : collection of str
+        Jobs of which the caller has said what they hold, or whether they may stop, since the last decision
+        was done.
+
+    Raises
+    ------
+    InputError
+        For jobs that were told to hold others than when the decision began, and than it gives them.
+    ValueError
+        For a job that may not stop or move now, and the decision has it do so.
+    """
+    known, given, others = decision.instance.by_column(), decision.assignments, None
+    if known.names is not jobs.names:
+        given, _ = divided(given, jobs.place)
+        held, others = divided(held, known.place)
+    moved = set[str]()
+    if doubtful := [known.place[name] for name in reported if name in known.place]:
+        now = _by_job(known, held)
+        moved = _otherwise(known, doubtful, now, _by_job(known, given))
+        was = known.running, known.holdings.take(known.current.codes[known.running])
+        if later := moved and moved & _otherwise(known, doubtful, now, was):
+            about = "what it holds was told after the decision was begun, which says otherwise"
+            raise InputError([f"job '{name}': {about}; decide again" for name in sorted(later)])
+    stays = [jobs.names[j] for j in np.flatnonzero(jobs.fixed).tolist()]
+    for name in sorted(name for name in stays if name in known.place):
+        if name not in given.place or name in moved:
+            does = "moves it" if name in given.place else "lets it wait"
+            raise ValueError(f"job '{name}' is not preemptible, and the decision {does}")
+    return AssignmentColumns.joined([given, others]) if others else given
+
+
+Held = tuple[IntArray, Holdings]
+"""Jobs by number, and what each holds."""
+
+
+def _by_job(jobs: JobColumns, held: AssignmentColumns) -> Held:
+    numbers = np.fromiter(map(jobs.place.__getitem__, held.names), np.int64, len(held))
+    return numbers, Holdings.of_assignments(held)
+
+
+def _otherwise(jobs: JobColumns, some: list[int], one: Held, other: Held) -> set[str]:
+    """Those of some jobs that hold other GPUs by one account than by another."""
+    node_of, rows = dict[str, int](), []
+    for numbers, held in (one, other):
+        owner = np.repeat(numbers, np.diff(held.start))
+        mine = np.isin(owner, some)
+        named = [node_of.setdefault(name, len(node_of)) for name in held.node.values]
+        node = np.array(named, dtype=np.int64)[held.node.codes[mine]]
+        rows.append((owner[mine], node, held.gpu[mine]))
+    owner, node, gpu = (np.concatenate(column) for column in zip(*rows, strict=True))
+    _, which = alike([owner, node, gpu])
+    # A GPU that only one of them has.
+    alone = np.bincount(which, minlength=1)[which] == 1
+    return {jobs.names[j] for j in np.unique(owner[alone]).tolist()}

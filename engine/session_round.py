@@ -39,7 +39,7 @@ SAME: Final = _Same()
 Limit = float | None | _Same
 
 
-def changed_fields(now: Instance, told: Mapping[str, Any]) -> dict[str, Any]:
+def changed_fields(now: Instance, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a round, its budgets among them, of which some are told.
 
     Raises
@@ -47,8 +47,8 @@ def changed_fields(now: Instance, told: Mapping[str, Any]) -> dict[str, Any]:
     InputError
         With every fault.
     """
-    budgets = {name: told.get(name, value) for name, value in now.budgets}
-    fields = {name: told.get(name, getattr(now, name)) for name in FIELDS}
+    budgets = {name: stated.get(name, value) for name, value in now.budgets}
+    fields = {name: stated.get(name, getattr(now, name)) for name in FIELDS}
     sound = validated(Instance, {**_SMALLEST, **fields, "budgets": budgets})
     return {name: getattr(sound, name) for name in ("budgets", *FIELDS)}
 
@@ -163,13 +163,13 @@ class Site:
 def _faults_of(name: str, numbers: Any, gpus: int) -> Iterator[str]:
     """Yield the faults of numbers that are to be the unavailable GPUs of a node."""
     listed = plain(numbers)
-    told = f"unavailable: node '{name}'"
+    stated = f"unavailable: node '{name}'"
     if not isinstance(listed, list) or not all(type(gpu) is int for gpu in listed):
-        yield f"{told} must have a list of numbers of GPUs, got {numbers!r:.80}"
+        yield f"{stated} must have a list of numbers of GPUs, got {numbers!r:.80}"
     elif strange := [gpu for gpu in listed if not 0 <= gpu < gpus]:
-        yield f"{told} has no GPU {strange[0]}, it has {gpus}"
+        yield f"{stated} has no GPU {strange[0]}, it has {gpus}"
     elif len(set(listed)) < len(listed):
-        yield f"{told} lists a GPU twice"
+        yield f"{stated} lists a GPU twice"
 
 
 def _loaded(place: PlaceT, reserved_w: Mapping[str, float], changes: dict[str, Any]) -> PlaceT:

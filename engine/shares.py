@@ -155,16 +155,16 @@ def shares_of(instance: TimeShareInstance, ties: Ties = "goodput") -> TimeShares
         if ties != "any" and served.any():
             share = _among_optima(instance, share, duals, ties)
     share, prices = repaired(instance, share[: instance.n_options]), prices_of(instance, duals)
-    told = check_shares(
+    message = check_shares(
         instance, share.tolist(), prices.progress.tolist(), prices.gpus.tolist(), prices.power_w
     )
-    if told.faults:
-        raise RuntimeError(f"the shares do not pass the checker: {told.faults[0]}")
-    if not abs(told.bound - told.objective) <= NEAR * abs(told.objective):
+    if message.faults:
+        raise RuntimeError(f"the shares do not pass the checker: {message.faults[0]}")
+    if not abs(message.bound - message.objective) <= NEAR * abs(message.objective):
         raise ValueError(_FAR)
     reason = "no option makes progress and fits the GPUs and the cap"
     dropped = {instance.jobs[j]: reason for j in np.flatnonzero(~served).tolist()}
-    return TimeShares(share, told.objective, told.bound, _named(instance, prices), dropped, instance)
+    return TimeShares(share, message.objective, message.bound, _named(instance, prices), dropped, instance)
 
 
 def _among_optima(

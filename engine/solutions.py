@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from wattsched.answer import Evidence
+from wattsched.answer import Answer
 from wattsched.call import Call
 from wattsched.engine import (
     limits_of,
@@ -104,7 +104,7 @@ def import_solution(
     cost = model.listed.objective(x)
     # As if its solver had said that it is optimal: as much of that is proven as can be, and no more is kept.
     said = Solution(Termination("feasible"), x, cost, bound=cost)
-    answer = Evidence(call, model, said, []).answer()
+    answer = Answer(call, model, said, []).result()
     if answer.decision is None:
         raise RefusedSolutionError([answer.termination.detail.replace(f"'{_BY}'", "the file")], str(file))
     listed: Any = problem.listed(answer.decision)

@@ -9,7 +9,7 @@ from wattsched.instances.sizing.job import Job, Placement
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.result import TerminationReport
 from wattsched.serve.rounds import RoundLine
-from wattsched.session_changes import Change
+from wattsched.session_decision import Change
 from wattsched.topology.fields import Strict
 
 SCHEMAS = "#/components/schemas/"

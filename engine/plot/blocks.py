@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.plot.style import FILLS, HATCHES, NEUTRAL, Axes, Fill, size_in
+from wattsched.plot.style import FILLS, HATCHES, NEUTRAL, Axes, Fill, literal, size_in
 from wattsched.topology.arrays import FloatArray, IntArray
 
 TITLES = {
@@ -173,11 +173,6 @@ def points_per_unit(axes: Axes, *, settled: bool = False) -> tuple[float, float]
 def shortened(name: str, most: int) -> str:
     """Name of at most so many characters."""
     return name if len(name) <= most else name[: most - 1] + "\u2026"
-
-
-def literal(name: str) -> str:
-    """Text in which matplotlib finds no formulas."""
-    return name.replace("$", r"\$")
 
 
 def name_rows(axes: Axes, middles: FloatArray, names: Sequence[str]) -> None:

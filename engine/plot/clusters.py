@@ -18,8 +18,8 @@ from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, literal, points_per_unit
-from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend
+from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, points_per_unit
+from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend, literal
 from wattsched.result import Result
 
 SIZE_IN = (7.2, 4.6)
@@ -90,8 +90,8 @@ def cluster_map(
     if isinstance(instance, str | Path):
         instance = read_instance(instance)
     if not isinstance(instance, Instance | PlacementInstance):
-        told = getattr(instance, "problem", type(instance).__name__)
-        raise ValueError(f"instance: must be of the problem sizing or placement, got {told}")
+        message = getattr(instance, "problem", type(instance).__name__)
+        raise ValueError(f"instance: must be of the problem sizing or placement, got {message}")
     decision = _decision(answer, instance.problem)
     nodes, broken = _nodes(instance)
     held = list(_held(decision))

@@ -71,8 +71,8 @@ def frontier(
         require_range(len(criteria) == 1, "found", "of one criterion", ", ".join(criteria) or "none")
         criterion = criteria[0]
         for name, result in results.items():
-            told = f"'{name}' without any" if name else "none"
-            require_range(bool(result.points), "found", "with points", told)
+            message = f"'{name}' without any" if name else "none"
+            require_range(bool(result.points), "found", "with points", message)
         unit = _draw_results(axes, results, criterion)
     else:
         require_range(len(found) > 0, "found", "one replay at least", "none")

@@ -137,12 +137,12 @@ class Segments:
         start_s, end_s = columns["start_s"], columns["end_s"]
         gpus, first = (columns[name].astype(np.int64) for name in ("gpus", "first_gpu"))
         for i in np.flatnonzero(~((start_s < end_s) & (gpus >= 1) & (first >= 0)))[:1].tolist():
-            told = f"segment {i + 1}, of job '{job[i]}',"
+            message = f"segment {i + 1}, of job '{job[i]}',"
             require_range(
-                bool(start_s[i] < end_s[i]), f"source: end_s of {told}", "after its start", end_s[i]
+                bool(start_s[i] < end_s[i]), f"source: end_s of {message}", "after its start", end_s[i]
             )
-            require_range(bool(gpus[i] >= 1), f"source: gpus of {told}", "at least 1", gpus[i])
-            require_range(bool(first[i] >= 0), f"source: first_gpu of {told}", "at least 0", first[i])
+            require_range(bool(gpus[i] >= 1), f"source: gpus of {message}", "at least 1", gpus[i])
+            require_range(bool(first[i] >= 0), f"source: first_gpu of {message}", "at least 0", first[i])
         if isinstance(source, Outcome):
             nodes, begin_s = {one.name: one.gpus for one in source.trace.cluster.nodes}, source.begin_s
         else:

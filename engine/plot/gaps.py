@@ -183,11 +183,11 @@ def _courses(found: Any) -> dict[str, tuple[FloatArray, FloatArray]]:
     courses = {}
     for name, course in found.items():
         if len(course) and all(isinstance(line, str) for line in course):
-            told = [(float(seen[1]), float(seen[2])) for line in course if (seen := LOGGED.match(line))]
+            message = [(float(seen[1]), float(seen[2])) for line in course if (seen := LOGGED.match(line))]
             require_range(
-                bool(told), f"found: lines of '{name}'", "of a decision with a gap at least", "none"
+                bool(message), f"found: lines of '{name}'", "of a decision with a gap at least", "none"
             )
-            course = [*zip(*told, strict=True)]
+            course = [*zip(*message, strict=True)]
         require_range(
             len(course) == 2, f"found: '{name}'", "lines, or seconds and gaps", f"{len(course)} parts"
         )

@@ -72,7 +72,7 @@ def price_history(
     for name in names:
         require_known("names", name, values)
     axes = axes_for(ax)
-    when, told = _times(time_s, len(rounds))
+    when, message = _times(time_s, len(rounds))
     for number, name in enumerate(names):
         largest = float(values[name][np.abs(values[name]).argmax()])
         shown = f"{scarce(name).label}: 100 % = {unit_price(name, largest, goal)}"
@@ -86,12 +86,12 @@ def price_history(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy(axes)
     if len(names) > 1:
-        label(axes, told, "price, % of its largest")
+        label(axes, message, "price, % of its largest")
         legend(axes)
     else:
         only = scarce(names[0])
         per = f" per {only.unit}" if only.unit else ""
-        label(axes, told, f"price of {only.label}, {goal.unit or goal.noun}{per}")
+        label(axes, message, f"price of {only.label}, {goal.unit or goal.noun}{per}")
     return axes
 
 
@@ -99,8 +99,8 @@ def _goal(rounds: Sequence[Result | SessionDecision | Mapping[str, float]]) -> G
     """Return the words for the objective that the prices are in, which all rounds have."""
     results = [one.result if isinstance(one, SessionDecision) else one for one in rounds]
     goals = {(r.problem, r.objective_name, r.sense) for r in results if isinstance(r, Result)}
-    told = ", ".join(sorted(name for _, name, _ in goals))
-    require_range(len(goals) <= 1, "rounds", "of one objective", told)
+    message = ", ".join(sorted(name for _, name, _ in goals))
+    require_range(len(goals) <= 1, "rounds", "of one objective", message)
     for problem, objective, sense in goals:
         return view(problem).goal(objective, sense)
     return Goal("objective")

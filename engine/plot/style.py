@@ -96,8 +96,8 @@ def axes_for(ax: Axes | None, size_in: tuple[float, float] = SIZE_IN) -> Axes:
     TypeError
         When `ax` is anything else than axes or None.
     """
-    if told := missing("plot"):
-        raise ImportError(f"plots need {told}")
+    if message := missing("plot"):
+        raise ImportError(f"plots need {message}")
     from matplotlib import axes
     from matplotlib.figure import Figure
 
@@ -218,7 +218,6 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
     require_types(save, {"path": path})
     axes_for(None)  # says what is missing
     from matplotlib import axes as axes_module
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     require("axes", axes, (axes_module.Axes, Figure), "axes or a figure of matplotlib")
@@ -228,12 +227,35 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
     known = sorted(figure.canvas.get_supported_filetypes())
     if kind not in known:
         raise ValueError(f"path: '{path}' must end in one of {', '.join(known)}")
+    write_atomically(path, _written(figure, kind))
+
+
+def inline_svg(axes: Axes) -> str:
+    """SVG of a plot for a page: its text is text, its paper is clear, and it says nothing of who made it."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.patch.set_visible(False)
+    axes.patch.set_visible(False)
+    unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    return _written(figure, "svg", unsaid, {"svg.fonttype": "none"}).decode()
+
+
+def _written(
+    figure: Figure, kind: str, metadata: dict[str, None] | None = None, rc: dict[str, str] | None = None
+) -> bytes:
+    """Content of a file of a plot; of SVG, which has the text of names, printable."""
+    from matplotlib import rc_context
+
     # No date, and no names at random, so that equal plots are equal files.
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     content = io.BytesIO()
-    with rc_context({"svg.hashsalt": "wattsched"}):
-        figure.savefig(content, format=kind, dpi=120, metadata=metadata)
-    data = content.getvalue()
-    if kind == "svg":  # which has the text of names, too
-        data = "\n".join(map(printable, data.decode().split("\n"))).encode()
-    write_atomically(path, data)
+    with rc_context({"svg.hashsalt": "wattsched", **(rc or {})}):
+        figure.savefig(content, format=kind, dpi=120, metadata=metadata or undated)
+    if kind != "svg":
+        return content.getvalue()
+    return "\n".join(map(printable, content.getvalue().decode().split("\n"))).encode()
+
+
+def literal(name: str) -> str:
+    """Text in which matplotlib finds no formulas."""
+    return name.replace("$", r"\$")

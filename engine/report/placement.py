@@ -61,8 +61,8 @@ def print_decision(
     on: dict[str, list[Any]] = {}
     for placed in decision.placed:
         on.setdefault(placed.node, []).append(placed)
-    told = f"{len(decision.placed):,} tasks on {count(len(on), 'node')}, {len(decision.waiting):,} wait"
-    heading(out, "Decision", told)
+    text = f"{len(decision.placed):,} tasks on {count(len(on), 'node')}, {len(decision.waiting):,} wait"
+    heading(out, "Decision", text)
     types = {} if instance is None else {node.name: node.gpu_type or "" for node in instance.nodes}
     rows = []
     for node, tasks in on.items():

@@ -25,13 +25,13 @@ def about(trace: Any, found: Summaries, round_s: float) -> str:
 
 def tables_of(found: Summaries) -> list[Told]:
     """Tables of completion times, of the cluster and of the decisions; of a budget where there is one."""
-    told = []
+    tables = []
     for (title, note), columns in TABLES.items():
         if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
             continue
         rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
-        told.append((title, note, ["policy", *(f">{column}" for column in columns)], rows))
-    return told
+        tables.append((title, note, ["policy", *(f">{column}" for column in columns)], rows))
+    return tables
 
 
 SHARES = "(its jobs share GPUs)"
@@ -53,15 +53,15 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
     """
 
     def cells(
-        reached: list[float], least: list[float], told: Callable[[float], str], known: bool
+        reached: list[float], least: list[float], words: Callable[[float], str], known: bool
     ) -> list[str]:
         if not known:
-            return [told(float(np.mean(reached))), SHARES, ""]
+            return [words(float(np.mean(reached))), SHARES, ""]
         above = ""
         if min(least) > 0.0:
             over = float(np.exp(np.mean(np.log(np.divide(reached, least))))) - 1.0
             above = percent(round(over, ROUNDED) + 0.0)
-        return [told(float(np.mean(reached))), told(float(np.mean(least))), above]
+        return [words(float(np.mean(reached))), words(float(np.mean(least))), above]
 
     columns = [">no schedule below", ">above it"]
     means: list[list[str]] = []
@@ -73,19 +73,19 @@ def bound_tables(found: Summaries, bounds: Sequence[Any], sharing: Callable[[str
         least_j = [bound.energy_j(mean_s) for bound, mean_s in zip(bounds, means_s, strict=True)]
         energies.append([policy, *cells([run.energy_j for run in runs], least_j, energy, known)])
     future = "schedules know all jobs to come, and preempt and resize them at no cost"
-    told: list[Told] = [("Against every schedule", future, ["policy", ">mean completion", *columns], means)]
+    tables: list[Told] = [("Against every schedule", future, ["policy", ">mean completion", *columns], means)]
     if any(len(bound.proofs) > 1 for bound in bounds):
         note = "of the whole cluster, with the policy's mean completion or less"
-        told.append(("Energy against every schedule", note, ["policy", ">energy", *columns], energies))
-    return told
+        tables.append(("Energy against every schedule", note, ["policy", ">energy", *columns], energies))
+    return tables
 
 
-def _of(field: str, told: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
+def _of(field: str, words: Callable[[float], str], over: Callable[[list[float]], Any] = np.mean) -> Cell:
     """Build a cell that tells the mean of a field over the runs that have it; empty where none has."""
 
     def cell(runs: Sequence[Any]) -> str:
         values = [value for run in runs if (value := getattr(run, field)) is not None]
-        return told(float(over(values))) if values else ""
+        return words(float(over(values))) if values else ""
 
     return cell
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from wattsched.report.wording import count, duration, energy, number, percent, q
 from wattsched.saved import LATE
 
 if TYPE_CHECKING:
+    from wattsched.report.html.page import Page, Picture
     from wattsched.saved import Interval, PolicySavings, Savings
 
 
@@ -22,17 +23,17 @@ def best_of(found: Savings) -> PolicySavings:
 
 def verdict(found: Savings) -> tuple[str, str]:
     """Summarise what the policy that saves most would save, and who would pay for it."""
-    told = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
+    text = f"{count(found.jobs, 'job')} on {count(found.gpus, 'GPU')} in {number(found.days, 3)} days: "
     best = best_of(found)
     if best.energy is None or best.energy.mean <= 0.0:
-        return f"{told}no policy saves energy at the completion time of {found.baseline}", ""
+        return f"{text}no policy saves energy at the completion time of {found.baseline}", ""
     least = "at least " if best.bound_only else ""
     part = f"{least}{_share(best.energy)} of the energy"
-    told += f"{best.policy} would save {part} at the mean completion time of {found.baseline}"
+    text += f"{best.policy} would save {part} at the mean completion time of {found.baseline}"
     if (one := best.losers) is None:
-        return told, ""
+        return text, ""
     late = f"{percent(one.late)} of the jobs would complete more than a tenth later"
-    return told, f"{late}, and the 99th percentile would be {percent(one.p99)} of what it is"
+    return text, f"{late}, and the 99th percentile would be {percent(one.p99)} of what it is"
 
 
 def saved(found: Savings) -> Told:
@@ -85,12 +86,12 @@ def losers(found: Savings) -> Told:
 def _losses(one: PolicySavings) -> list[str]:
     assert one.losers is not None
     users = one.losers.users
-    told = [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
+    losses = [percent(getattr(one.losers, name)) for name in ("completion", "p99", "heavy", "late")]
     if users:
         worst = max(users, key=users.__getitem__)
         later = sum(ratio > LATE for ratio in users.values())
-        told += [f"{later} of {len(users)}", f"{worst}: {percent(users[worst])}"]
-    return told
+        losses += [f"{later} of {len(users)}", f"{worst}: {percent(users[worst])}"]
+    return losses
 
 
 def sensitivity(found: Savings) -> Told:
@@ -122,3 +123,44 @@ def _or_none(
     some: Interval | None, tell: Callable[[Interval], str], before: str = "", *, none: str = "none"
 ) -> str:
     return none if some is None else before + tell(some)
+
+
+def page_of(found: Savings) -> Page:
+    """Report of savings, as a page for a browser."""
+    from wattsched.report.html.page import Lines, Page, text_table
+
+    text, losses = verdict(found)
+    about, _, sentence = text.partition(": ")
+    parts: list[Any] = [text_table(*saved(found)), _picture(found)]
+    parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
+    parts.append(Lines("Assumed", found.assumptions))
+    energy = best_of(found).energy
+    certain = energy is not None and energy.low is not None and energy.low > 0.0
+    return Page(
+        title="Savings",
+        about=about,
+        verdict=sentence[:1].upper() + sentence[1:],
+        tone="good" if certain else "fair",
+        lead=[losses] if losses else [],
+        parts=parts,
+    )
+
+
+def _picture(found: Savings) -> Picture:
+    from wattsched.report.html.chart import Series, chart
+    from wattsched.report.html.page import Picture
+
+    drawn = chart(
+        [Series(one.policy, _means(one, "energy"), _means(one, "completion")) for one in found.policies],
+        "energy of the whole cluster, %",
+        "mean completion time, %",
+        points=True,
+        mark=(100.0, 100.0, found.baseline),
+    )
+    note = f"each point is a budget; down and to the left is better; {found.baseline} is 100 %"
+    return Picture("Frontier", drawn, note)
+
+
+def _means(one: PolicySavings, figure: str) -> list[float]:
+    """Means over seeds in percent, budget by budget."""
+    return [100.0 * float(np.mean([getattr(point, figure) for point in level])) for level in one.points]

@@ -29,8 +29,8 @@ CLASS_COLUMNS = ("class", ">jobs", ">epoch", ">GPU use", "fastest on")
 def print_instance(out: Console, instance: SharingInstance) -> None:
     """Print the units, the classes with their jobs, what was measured, and the budgets."""
     sets = sum(measured.fits for measured in instance.sets)
-    told = f"{count(len(instance.jobs), 'job')}, {count(sets, 'measured set')}"
-    line(out, (instance.name, "bold"), f": {instance.problem}, {told}")
+    text = f"{count(len(instance.jobs), 'job')}, {count(sets, 'measured set')}"
+    line(out, (instance.name, "bold"), f": {instance.problem}, {text}")
     limits = instance.limits
     others = "and others by law" if instance.unmeasured == "law" else "and no others"
     line(out, (f"up to {count(limits.jobs_per_set, 'job')} per unit, sets as measured {others}", "dim"))
@@ -55,8 +55,8 @@ def print_instance(out: Console, instance: SharingInstance) -> None:
 def print_decision(out: Console, decision: SharingDecision, instance: SharingInstance | None = None) -> None:
     """Print equal sets as one row, the most frequent first, and the names of the jobs that wait."""
     running = sum(len(formed.jobs) for formed in decision.sets)
-    told = f"{count(running, 'job')} on {count(len(decision.sets), 'unit')}, {len(decision.waiting):,} wait"
-    heading(out, "Decision", told)
+    text = f"{count(running, 'job')} on {count(len(decision.sets), 'unit')}, {len(decision.waiting):,} wait"
+    heading(out, "Decision", text)
     alone: list[Row] = [(s.unit_type, "1", "", "", "", "", "+".join(s.jobs)) for s in decision.sets]
     rows = alone if instance is None else _grouped(decision, instance)
     # Where all units are of one type, a narrow page need not say of which.
@@ -78,7 +78,7 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[Row]:
         groups.setdefault((formed.unit_type, classes), []).append(formed)
     rows: list[Row] = []
     for (unit_type, classes), sets in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
-        told = ("", "", "")
+        measured = ("", "", "")
         if all(unit_type in outcomes.alone.get(name, {}) for name in classes):
             outcome = outcomes.of(unit_type, classes)
             slower = [
@@ -86,11 +86,15 @@ def _grouped(decision: SharingDecision, instance: SharingInstance) -> list[Row]:
                 for name, epoch_s in zip(classes, outcome.epoch_s, strict=True)
             ]
             factor = number(sum(slower) / len(slower), 3)
-            told = (f"{number(outcome.power_w)} W", f"{number(outcome.utilisation_pct, 3)} %", f"x {factor}")
+            measured = (
+                f"{number(outcome.power_w)} W",
+                f"{number(outcome.utilisation_pct, 3)} %",
+                f"x {factor}",
+            )
         counts = Counter(classes)
         mix = " + ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
         who = listed(["+".join(formed.jobs) for formed in sets], most=max(1, MOST_JOBS // len(classes)))
-        rows.append((unit_type, f"{len(sets):,}", *told, mix, who))
+        rows.append((unit_type, f"{len(sets):,}", *measured, mix, who))
     return rows
 
 
@@ -104,10 +108,10 @@ def rows_of(decision: SharingDecision) -> list[dict[str, Any]]:
     """A row for every job, with the number of its set; waiting jobs have none."""
     rows: list[dict[str, Any]] = []
     for i, formed in enumerate(decision.sets):
-        told = {"waiting": False, "set": i, "unit_type": formed.unit_type}
+        shared = {"waiting": False, "set": i, "unit_type": formed.unit_type}
         for job in formed.jobs:
             others = [other for other in formed.jobs if other != job]
-            rows.append({"job": job, **told, "shares_with": others})
+            rows.append({"job": job, **shared, "shares_with": others})
     return rows + [{"job": job, "waiting": True} for job in decision.waiting]
 
 

@@ -92,8 +92,8 @@ def _free(room: Room) -> str:
         case "count":
             return f"any {int(np.count_nonzero(room.free)):,}"
     counts = sorted(Counter(room.on_nodes.tolist()).items(), reverse=True)
-    told = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in counts if gpus]
-    return ", ".join(told[:MOST_COUNTS]) + (", ..." if len(told) > MOST_COUNTS else "")
+    parts = [f"{gpus} on {count(nodes, 'node')}" for gpus, nodes in counts if gpus]
+    return ", ".join(parts[:MOST_COUNTS]) + (", ..." if len(parts) > MOST_COUNTS else "")
 
 
 def _blocks(levels: list[int]) -> str:
@@ -138,21 +138,21 @@ def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_
     alone = np.flatnonzero((options.pool >= 0) & (options.job_set < 0))
     most_w = np.zeros(len(options.pools))
     np.maximum.at(most_w, options.pool[alone], options.power_w[alone] / options.gpus[alone])
-    told = []
+    draws = []
     for pool, draw_w in zip(options.pools, most_w.tolist(), strict=True):
         kind = instance.cluster.gpu_types[pool.gpu_type]
         board_w = kind.max_power_w or kind.idle_power_w
         if draw_w > NEARLY_W * board_w:
             full_w += (draw_w - board_w) * int(pool.available.sum())
-            told.append(f"up to {quantity(draw_w, 'W')} on a GPU of {pool.name}")
-    if told:
-        line(out, f"options draw beyond that: {listed(told)}; full then {quantity(full_w, 'W')}", indent=2)
+            draws.append(f"up to {quantity(draw_w, 'W')} on a GPU of {pool.name}")
+    if draws:
+        line(out, f"options draw beyond that: {listed(draws)}; full then {quantity(full_w, 'W')}", indent=2)
 
 
 def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple[str, ...]:
     room = "" if cap is None else bar((cap - idle) / (full - idle) if full > idle else 1.0)
-    told = "none" if cap is None else quantity(cap, "W")
-    return (label, quantity(idle, "W"), told, quantity(full, "W"), room)
+    cap_text = "none" if cap is None else quantity(cap, "W")
+    return (label, quantity(idle, "W"), cap_text, quantity(full, "W"), room)
 
 
 def _examples(known: RoundJobs) -> tuple[IntArray, IntArray]:

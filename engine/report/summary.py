@@ -108,17 +108,17 @@ def verdict_of(result: Any, goal: Goal) -> Verdict:
 
 
 def _print_verdict(out: Console, result: Any, goal: Goal) -> None:
-    told, style = verdict_of(result, goal), STYLES.get(result.termination.reason, "bold red")
-    if not told.amount:
+    verdict, style = verdict_of(result, goal), STYLES.get(result.termination.reason, "bold red")
+    if not verdict.amount:
         out.print()
-        line(out, (told.reason, style), f": {told.detail}" if told.detail else "")
-        if told.bound:
-            line(out, (told.bound, "dim" if result.bound is None else ""))
+        line(out, (verdict.reason, style), f": {verdict.detail}" if verdict.detail else "")
+        if verdict.bound:
+            line(out, (verdict.bound, "dim" if result.bound is None else ""))
         return
     heading(out, f"{goal.noun[:1].upper()}{goal.noun[1:]}")
-    stopped = f" ({told.stopped})" if told.stopped else ""
-    line(out, f"{told.amount}  ", (told.reason, style), f", {told.gap}{stopped}", indent=2)
-    for sentence in filter(None, (told.bound, told.detail)):
+    stopped = f" ({verdict.stopped})" if verdict.stopped else ""
+    line(out, f"{verdict.amount}  ", (verdict.reason, style), f", {verdict.gap}{stopped}", indent=2)
+    for sentence in filter(None, (verdict.bound, verdict.detail)):
         line(out, (sentence, "dim"), indent=2)
 
 
@@ -203,8 +203,8 @@ def _print_prices(
     priced = price_rows(stated, goal, known)
     if not priced and not known:
         return
-    told = "" if goal.in_steps else ", in the linear relaxation"
-    heading(out, "Prices", f"what more of each budget would {goal.verb} in {goal.noun}{told}")
+    text = "" if goal.in_steps else ", in the linear relaxation"
+    heading(out, "Prices", f"what more of each budget would {goal.verb} in {goal.noun}{text}")
     rows = [(row.label, row.price, row.worth) for row in priced]
     table(out, ["", ">", ""], rows, header=False, most=MOST_PRICES, hint=rest_in(instance))
     if spare := [scarce(row).label for row in known if not stated.get(row)]:

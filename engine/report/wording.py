@@ -90,10 +90,10 @@ def proof_text(gap: float | None, proven: float | None, claimed: bool) -> str:
     """Relative gap, and how much of it is proven: ``gap 0.01 % claimed, 0.54 % proven``."""
     if gap is None or not claimed:
         return gap_text(gap)
-    told = "nothing" if proven is None else gap_text(proven).removeprefix("gap ")
-    if gap_text(gap) == f"gap {told}":
+    text = "nothing" if proven is None else gap_text(proven).removeprefix("gap ")
+    if gap_text(gap) == f"gap {text}":
         return f"{gap_text(gap)}, proven but for its last digits"
-    return f"{gap_text(gap)} claimed, {told} proven"
+    return f"{gap_text(gap)} claimed, {text} proven"
 
 
 def count(n: int, noun: str) -> str:
@@ -105,11 +105,11 @@ def count(n: int, noun: str) -> str:
 def listed(names: Iterable[str], most: int = 12) -> str:
     """Names in a row, the first ones and a count when there are many."""
     names = list(names)
-    told = names[:most]
-    while len(told) > 1 and sum(map(len, told)) > LONGEST_LIST:
-        told.pop()
-    rest = f" and {len(names) - len(told):,} more" if len(names) > len(told) else ""
-    return ", ".join(told) + rest
+    shown = names[:most]
+    while len(shown) > 1 and sum(map(len, shown)) > LONGEST_LIST:
+        shown.pop()
+    rest = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    return ", ".join(shown) + rest
 
 
 def reasons(dropped: Mapping[str, str]) -> list[str]:
@@ -117,15 +117,15 @@ def reasons(dropped: Mapping[str, str]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for job, reason in dropped.items():
         by_reason.setdefault(reason, []).append(job)
-    told = [f"{listed(jobs)}: {reason}" for reason, jobs in by_reason.items()]
+    lines = [f"{listed(jobs)}: {reason}" for reason, jobs in by_reason.items()]
     beyond = sum(map(len, list(by_reason.values())[MOST_REASONS:]))
-    return [*told[:MOST_REASONS], *([f"{count(beyond, 'more job')}"] if beyond else [])]
+    return [*lines[:MOST_REASONS], *([f"{count(beyond, 'more job')}"] if beyond else [])]
 
 
 def setting(frequency_mhz: float | None, power_limit_w: float | None) -> str:
     """Clock or power limit: ``1410 MHz``, ``250 W``; empty for neither."""
-    told = ((frequency_mhz, "MHz"), (power_limit_w, "W"))
-    return ", ".join(f"{value:g} {unit}" for value, unit in told if value is not None)
+    stated = ((frequency_mhz, "MHz"), (power_limit_w, "W"))
+    return ", ".join(f"{value:g} {unit}" for value, unit in stated if value is not None)
 
 
 UNITS: dict[str, Callable[[float], str]] = {
@@ -212,8 +212,8 @@ def scarce(row: str) -> Scarce:
         case "gpus":
             # Pools under a power cap have an @ in their names, too.
             pool, _, slot = rest.rpartition("@")
-            told = f"{pool} GPUs in slot {slot}" if pool and slot.isdecimal() else f"{rest} GPUs"
-            return Scarce(told, "GPU", counted=True)
+            text = f"{pool} GPUs in slot {slot}" if pool and slot.isdecimal() else f"{rest} GPUs"
+            return Scarce(text, "GPU", counted=True)
         case "buddy":
             pool, _, size = rest.rpartition(":")
             return Scarce(f"{pool} blocks of {size}", "GPU", counted=True)

@@ -108,7 +108,7 @@ def test_a_process_that_cannot_start_leaves_the_quick_decision(
 
     monkeypatch.setattr("wattsched.solvers.worker.borrowed", borrowed)
     monkeypatch.setattr("wattsched.steps._LONG_S", 0.0)
-    monkeypatch.setattr("wattsched.steps.IN_THREAD", 0)
+    monkeypatch.setattr("wattsched.steps.SMALL", 0)
     result = wattsched.solve(INSTANCE, solver="highs", gap=1e-9, time_limit=LONG_S)
     assert result.decision is not None
     assert "no process for the solver could be started: " in result.termination.detail
@@ -122,7 +122,7 @@ def test_a_verdict_is_not_lost_while_it_is_explained(monkeypatch: pytest.MonkeyP
         return []
 
     monkeypatch.setattr("wattsched.solvers.highs.solve", lambda *_: infeasible())
-    monkeypatch.setattr("wattsched.steps._by_net", lambda *_: [])
+    monkeypatch.setattr("wattsched.steps._by_heuristic", lambda *_: [])
     monkeypatch.setattr("wattsched.solvers.infeasibility.short_rows", short_rows)
     ended = wattsched.solve(INSTANCE, solver="highs", time_limit=3.0).termination
     assert (ended.reason, ended.detail) == ("infeasible", "highs proved that no decision exists")

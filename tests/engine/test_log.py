@@ -23,7 +23,7 @@ def round_of_jobs():
 def test_steps_and_the_solver_speak_and_decisions_get_better(
     round_of_jobs, monkeypatch, solver, in_process
 ) -> None:
-    monkeypatch.setattr(steps, "IN_THREAD", 0 if in_process else steps.IN_THREAD)
+    monkeypatch.setattr(steps, "SMALL", 0 if in_process else steps.SMALL)
     lines: list[str] = []
     limits = {"time_limit": 60.0} if in_process else {}
     result = wattsched.solve(round_of_jobs, solver=solver, gap=1e-6, log=lines.append, **limits)

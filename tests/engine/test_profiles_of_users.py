@@ -120,13 +120,6 @@ def test_files_without_profiles_are_refused(tmp_path: Path, document: Any, words
         read_profiles(written(tmp_path, document))
 
 
-def test_notices_are_what_they_were(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(LISTS["csv"].format("resnet50"))
-    path = written(tmp_path, resnet().model_dump(mode="json"))
-    with pytest.warns(NoticeWarning, match="jobs can run at other batch sizes"):
-        JobSource(tmp_path / "t.csv", profiles=path).traces(CLUSTER)
-
-
 def test_it_is_said_what_to_measure_for_jobs_on_other_gpu_counts(tmp_path: Path) -> None:
     ours = resnet().model_copy(update={"model": "ours", "gpu_counts": [4]})
     path = written(tmp_path, ours.model_dump(mode="json"))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +20,6 @@ from wattsched.instances.io import document_text
 from wattsched.replay.jobs.outcome import summary
 
 JOBS = "job,arrival_s,work,requested_gpus,model\na,0,400000,2,resnet50\nb,100,300000,4,bert\n"
-UNKNOWN_FORM: dict[str, Any] = {"form": "slurm"}
 ITP = "job_id,submission_time,duration,num_gpu\nx,0,4000,1\ny,500,2000,8\nz,900,3000,2\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,32000,9000,2,T4\nb,96000,9000,8,G2\n"
 TASKS = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n1000,10,1,500,\n4000,10,0,0,\n3000,10,2,1000,G2\n"
@@ -68,18 +65,6 @@ def test_replays_are_those_of_the_command() -> None:
         assert figures(summary(outcome).as_dict()) == figures(shown[outcome.policy][0])
 
 
-def test_a_public_trace_is_read_once_and_differs_with_the_seed() -> None:
-    cluster = homogeneous_cluster(2, 8, "A100")
-    traces = wattsched.JobSource("itp.csv", form="itp").traces(cluster, seeds=(1, 2))
-    outcomes = list(wattsched.replay_jobs(traces, ["fifo"]))
-    assert [seed for seed, _ in outcomes] == [1, 2]
-    shown = json.loads(
-        printed("replay", "itp.csv", "--format", "itp", "--policy", "fifo", "--seeds", "1-2", "--json")
-    )
-    for (_, outcome), run in zip(outcomes, shown["policies"]["fifo"], strict=True):
-        assert figures(summary(outcome).as_dict()) == figures(run)
-
-
 def test_a_journal_goes_on_and_refuses_other_settings() -> None:
     traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
     first = [
@@ -112,18 +97,6 @@ def test_a_journal_goes_on_and_refuses_other_settings() -> None:
 def test_settings_that_contradict_one_another(values: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         wattsched.ReplaySettings(**values)
-
-
-def test_a_source_of_an_unknown_format_and_trials_without_a_policy() -> None:
-    with pytest.raises(ValueError, match="form: 'slurm' is not known; there are csv, "):
-        wattsched.JobSource("jobs.csv", **UNKNOWN_FORM)
-    with pytest.raises(ValueError, match="form: 'openb' is not known"):
-        wattsched.JobSource("nodes.csv", **{**UNKNOWN_FORM, "form": "openb"})
-    traces = wattsched.JobSource("jobs.csv").traces(homogeneous_cluster(2, 8, "A100"))
-    with pytest.raises(ValueError, match="policies: name one at least"):
-        wattsched.replay_jobs(traces, [])
-    with pytest.raises(ValueError, match="seeds: name one at least"):
-        wattsched.place_tasks(wattsched.read_experiment("nodes.csv", "tasks.csv"), seeds=())
 
 
 def test_placement_is_that_of_the_command() -> None:
@@ -242,10 +215,6 @@ def test_what_is_no_cluster_is_told_what_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda i: wattsched.export_program(i, "zzz"), "form: 'zzz' is not known, choose one of mps, lp"),
-        (lambda i: wattsched.export_program(i, None), "form: None is not known"),
-        (lambda i: wattsched.export_topology(i, "zzz"), "form: 'zzz' is not known, choose one of json, conf"),
-        (lambda i: wattsched.json_schema("zzz"), "document: 'zzz' is not known, choose one of instance, "),
         (lambda i: wattsched.json_schema("instance", ""), "problem: must be one of sizing, .*, got ''"),
         (lambda i: wattsched.solve(i, formulation=""), "unknown formulation ''"),
         (lambda i: wattsched.solve(i, objective=""), "unknown objective ''"),
@@ -255,32 +224,6 @@ def test_what_is_no_cluster_is_told_what_is(text: str) -> None:
 def test_unknown_names_are_refused_with_the_argument(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(wattsched.generate("uniform", jobs=3))
-
-
-NO_NUMBERS = {"budget", "pacing", "start", "zone"}
-NUMBERS = sorted({field.name for field in fields(wattsched.ReplaySettings)} - NO_NUMBERS)
-
-
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_a_replay_are_finite_and_not_negative(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name}: must be at least 0 and finite, got {value}"):
-        wattsched.ReplaySettings(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"jobs": "a"}, "jobs must be a whole number, got str"),
-        ({"jobs": 2.5}, "jobs must be a whole number, got float"),
-        ({"jobs": 2, "gpus": "8"}, "gpus must be a whole number, got str"),
-        ({"jobs": 2, "seed": None}, "seed must be a whole number, got NoneType"),
-        ({"jobs": 2, "round_s": "1h"}, "round_s must be a number, got str"),
-    ],
-)
-def test_generate_names_arguments_of_another_type(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        wattsched.generate("hetero", **values)
 
 
 def test_a_program_of_generated_columns_says_so() -> None:

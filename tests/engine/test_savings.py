@@ -17,8 +17,7 @@ from wattsched.replay_settings import ReplaySettings
 from wattsched.replays import replay_jobs
 from wattsched.report.savings import sensitivity
 from wattsched.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
-from wattsched.savings import savings
-from wattsched.uncertainty import INPUTS, Input
+from wattsched.savings import INPUTS, Input, savings
 
 PARTS = st.floats(0.05, 3.0)
 
@@ -206,24 +205,6 @@ def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> 
         kept.append([level[0].completion <= 1.0 for level in whole.points])
     assert kept[0] != kept[1]
     assert [row[0] for row in sensitivity(found)[3]] == ["as it is", INPUTS[0].name]
-
-
-def test_a_policy_saves_nothing_of_itself_without_a_budget_that_binds(source) -> None:
-    cluster = homogeneous_cluster(2, 8, "A100")
-    loose = savings(
-        source,
-        cluster,
-        baseline="fifo",
-        policies=("fifo",),
-        levels=(2.0, 1.9),
-        seeds=(0,),
-        settings=SETTINGS,
-        inputs=(),
-    )
-    (one,) = loose.policies
-    for (point,) in one.points:
-        assert point.energy == pytest.approx(1.0, abs=0.05)
-        assert point.completion == pytest.approx(1.0, abs=0.25)
 
 
 @pytest.mark.parametrize(

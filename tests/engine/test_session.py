@@ -236,28 +236,6 @@ def test_with_a_price_of_changes_running_jobs_are_left_as_they_are() -> None:
         assert wattsched.check(own.to_instance(), found.result).faults == []
 
 
-def test_rounds_and_carbon_budgets_change() -> None:
-    own = session(objective="goodput")
-    own.upsert(["a", "b"], options=["t", "t"])
-    most_j, least_j = (float(one.solve().result.totals["energy_j"]) for one in (own, session()))
-    carbon_g = (most_j + least_j) / 2 * 300.0 / 3.6e6
-    own.update(carbon_g=carbon_g, carbon_g_per_kwh=300.0, round_s=300.0)
-    assert 0.0 < own.solve().result.totals["carbon_g"] <= carbon_g
-    own.update(round_s=60.0, carbon_g=None)
-    assert (own.to_instance().round_s, own.to_instance().budgets.carbon_g) == (60.0, None)
-
-
-def test_another_objective_begins_without_the_prices_of_the_last() -> None:
-    own = session(objective="goodput")
-    own.upsert([f"j{i}" for i in range(20)], **options_of(20), remaining_work=np.linspace(1e3, 1e5, 20))
-    for objective in ("makespan", "max-min", "total-completion", "goodput", "makespan"):
-        own.solve()
-        own.update(objective=objective)
-        found = own.solve()
-        assert wattsched.check(own.to_instance(), found.result).faults == []
-        assert all(price >= 0.0 for price in found.prices.values())
-
-
 def test_new_jobs_are_no_fault_of_the_last_decision() -> None:
     own = session()
     own.upsert(["a"], options=["t"])
@@ -341,17 +319,11 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.upsert(["x"], options=["u"]), "job 'x': options: 'u' is no table of the"),
         (lambda s: s.upsert(["x", "y"], options=[TABLE, "u"]), "job 'y': options: 'u' is no table of the"),
         (lambda s: s.upsert(["x"], options=["t"], wieght=[1.0]), "'wieght' is no field of a job"),
-        (lambda s: s.upsert(["x"], options=["t"], weight=[1.0, 2.0]), "weight: has 2 values for 1 jobs"),
         (lambda s: s.upsert(["x"], options="t"), "options: must have a value for each of 1 jobs"),
-        (lambda s: s.upsert(["x"], options=["t"], weight=[-1.0]), "weight"),
         (lambda s: s.upsert(["x"], **{**options_of(1), "rate": -np.ones(3)}), "rate"),
-        (lambda s: s.upsert(["x", "y"], **options_of(3)), "start: must be 3 ascending numbers"),
         (lambda s: s.upsert(["x"], start=[0, 1], gpus=[1], pool=["A"], rate=[1.0]), "power_w"),
-        (lambda s: s.upsert(["x"], options=["t"], held=[{"gpus": 1, "pool": "A"}]), "job 'x': held.nodes"),
-        (lambda s: s.upsert(["x"], options=["t"], held=[]), "held: has 0 values for 1 jobs"),
         (lambda s: s.upsert(["x"], options=["t"], **options_of(1)), "options: names a table, but"),
         (lambda s: s.upsert(["x", "y"], options=["t", "t"], weight=[-1.0, -2.0]), "weight[1]: must be"),
-        (lambda s: s.upsert(["x"], model=["zz"]), "job 'x' has the model 'zz'"),
         (lambda s: s.upsert(["x"], gpus=[1], pool="H", rate=[1.0], power_w=[1.0]), "pool 'H' is no pool"),
         (
             lambda s: s.upsert(["x"], gpus=[[1]], pool="A", rate=[1.0], power_w=[1.0]),
@@ -389,14 +361,9 @@ def test_jobs_without_options_are_named() -> None:
             lambda s: s.upsert(["x"], options=["t"], held=[5]),
             "job 'x': held: must be a mapping or None, got 5",
         ),
-        (lambda s: s.upsert(None), "ids must be a sequence of names"),
         (lambda s: s.upsert({"a", "b"}, weight=[1.0, 2.0]), "ids must be a sequence of names, got a set"),
         (lambda s: s.upsert(["a"], weight=np.array(1.0)), "weight: must have a value for each of 1 jobs"),
-        (lambda s: s.upsert(["a"], pools=np.array("A")), "pools: must have a value for each of 1 jobs"),
-        (lambda s: s.upsert(["a"], weight=[np.nan]), "weight[0]: must be a finite number, got NaN"),
         (lambda s: s.upsert(["a", "b"], weight=np.array([1.0, np.nan])), "weight[1]: must be a finite"),
-        (lambda s: s.upsert(["a"], weight=pa.table({"x": [1.0]})), "weight[0]: must be a valid number, got"),
-        (lambda s: s.upsert(["x"], **{**options_of(1), "rate": pa.table({"x": [1.0] * 3})}), "rate"),
         (lambda s: s.upsert(["x", "y"], **TABLE), "start: is missing, which tells the rows of 2 jobs"),
         (lambda s: s.upsert(["x"], **{**TABLE, "rate": [1.0] * 4}), "rate: has 4 rows, others 3"),
         (
@@ -404,15 +371,9 @@ def test_jobs_without_options_are_named() -> None:
             "gpus[1]: must be a whole number, got null",
         ),
         (lambda s: s.upsert(["a", 5]), "ids must be a sequence of names, and ids[1] is 5"),
-        (lambda s: s.update(objective=["goodput"]), "objective must be a name, got list"),
         (lambda s: s.update(cluster={"nodes": []}), "cluster.gpu_types: is missing"),
         (lambda s: wattsched.Session(s.to_instance().cluster, profiles=5), "profiles must be a sequence"),
         (lambda s: s.update(down="n0"), "down must be a sequence of names"),
-        (lambda s: s.update(down=0), "down must be a sequence of names, got 0"),
-        (lambda s: s.update(power_w=9.0, up=False), "up must be a sequence of names, got False"),
-        (lambda s: s.update(up=""), "up must be a sequence of names, got ''"),
-        (lambda s: s.update(down={}), "down must be a sequence of names, got {}"),
-        (lambda s: s.update(round_s="5"), "round_s"),
         (lambda s: s.update(down=["n0"], up=["n0"]), "node 'n0' is said to be down and up"),
         (lambda s: s.update(carbon_g=10.0), "a carbon budget needs 'carbon_g_per_kwh'"),
         (lambda s: s.update(power_w=-1.0, down=["n9"]), "down: 'n9' is no node"),
@@ -420,13 +381,8 @@ def test_jobs_without_options_are_named() -> None:
         (lambda s: s.solve(deadline_s=0.0), "deadline_s must be positive"),
         (lambda s: s.to_instance(""), "name must not be empty"),
         (lambda s: s.remove(["a", "x"]), "'x'"),
-        (lambda s: s.update(power_w=-1.0), "power_w"),
-        (lambda s: s.update(round_s=0.0), "round_s"),
-        (lambda s: s.update(change_cost=-1.0), "change_cost: must be"),
         (lambda s: s.update(objective="joy"), "unknown objective 'joy'"),
-        (lambda s: s.update(down=["n9"]), "n9"),
         (lambda s: s.update(reserved_w={"n0": -1.0}), "reserved_w"),
-        (lambda s: s.update(reserved_w={"n9": 1.0}), "n9"),
         (lambda s: s.update(unavailable={"n9": [1]}), "unavailable: 'n9' is no node of the cluster"),
         (lambda s: s.update(unavailable={"n1": [4]}), "unavailable: node 'n1' has no GPU 4, it has 4"),
         (lambda s: s.update(unavailable={"n1": [1, 1]}), "unavailable: node 'n1' lists a GPU twice"),

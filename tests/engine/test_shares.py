@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -111,19 +110,6 @@ def test_shares_are_optimal_and_their_bound_proves_it(asked: dict[str, Any], tie
     assert found.objective == pytest.approx(by_scipy(found), rel=1e-6)
     assert found.gap <= 1e-6
     assert (found.share >= 0).all()
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(st.lists(st.tuples(rates, rates), min_size=2, max_size=2), st.sampled_from(["max-min", "goodput"]))
-def test_no_point_of_a_grid_is_better(table: list[tuple[float, float]], objective: str) -> None:
-    found = wattsched.time_shares(
-        {"G": 1, "H": 1}, ["a", "b"], start=[0, 2, 4], pool=["G", "H"] * 2, gpus=1,
-        rate=np.ravel(table), reference=1.0, objective=objective,
-    )  # fmt: skip
-    for a, b, c, d in itertools.product(np.linspace(0.0, 1.0, 9), repeat=4):
-        if a + b <= 1 and c + d <= 1 and a + c <= 1 and b + d <= 1:
-            both = (table[0][0] * a + table[0][1] * b, table[1][0] * c + table[1][1] * d)
-            assert (min(both) if objective == "max-min" else sum(both)) <= (1 + 1e-6) * found.objective
 
 
 @settings(max_examples=examples(50), deadline=None)

@@ -18,12 +18,10 @@ from tests.strategies.instances import instances_with_sets, sleeping, small_inst
 from tests.strategies.priced import OBJECTIVE, with_objective
 from wattsched.formulations.sizing import configurations
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.column import Coded
 
 GAP = 1e-6
 
@@ -222,48 +220,6 @@ def test_what_kinds_have_from_the_round_before_is_of_this_round(changes: list[An
             anew = wattsched.solve(Instance.model_validate(file), gap=GAP)
             assert warm.termination.reason == anew.termination.reason
             assert warm.objective == pytest.approx(anew.objective, rel=2 * GAP, abs=1e-9)
-
-
-NODE = {"job": ["a"], "gpus": [1], "pool": ["A100"], "node": ["node0"], "gpu": [0]}
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"name": ["b", "b"]}, "duplicate job name 'b'"),
-        ({"options": Coded(np.array([0, 0]), ["nope"])}, "job 'a' names the unknown table 'nope'"),
-        (
-            {"options": None, "model": ["nope"] * 2},
-            "job 'a' has the model 'nope', which no profile describes",
-        ),
-        ({"current": {**NODE, "pool": ["X"]}}, "job 'a': current.pool 'X' is no pool of the cluster"),
-        ({"current": {**NODE, "gpu": [99]}}, "job 'a': current.nodes: node 'node0' has no GPU 99, it has 8"),
-        ({"current": {**NODE, "node": ["n"]}}, "job 'a': current.nodes: 'n' is no node of the cluster"),
-        (
-            {"current": {key: value * 2 for key, value in NODE.items()} | {"job": ["a", "b"]}},
-            "jobs 'a' and 'b' both hold GPU 0 of node 'node0'",
-        ),
-        (
-            {"options": Coded(np.array([0, -2]), ["kind000"])},
-            "'options[1]': the code -2 is none of the 1 values",
-        ),
-        (
-            {"options": Coded(np.array([1, 0]), ["kind000"])},
-            "'options[0]': the code 1 is none of the 1 values",
-        ),
-        ({"options": Coded(np.zeros(2), ["kind000"])}, "'options': codes must be an array of whole numbers"),
-        ({"options": Coded(np.zeros(2, int), None)}, "'options': values must be a list, got NoneType"),
-    ],
-    ids=str,
-)
-def test_what_arrays_name_must_be_there(change: dict[str, object], told: str) -> None:
-    """A copy of an instance with other jobs has not been validated."""
-    instance = wattsched.generate("uniform", jobs=2, seed=1)
-    assert "kind000" in instance.tables
-    columns = {"name": ["a", "b"], "options": ["kind000"] * 2, "remaining_work": np.array([1e4, 2e4])}
-    with pytest.raises((ValueError, TypeError, InputError)) as error:
-        wattsched.solve(instance.model_copy(update={"jobs": JobColumns.of({**columns, **change})}))
-    assert str(error.value).startswith(told)
 
 
 def test_a_count_of_0_is_none() -> None:

@@ -85,10 +85,10 @@ class Table:
 
 def text_table(title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Table of texts, without the columns in which no row has anything; amounts are sorted by their size."""
-    told = [c for c in range(len(columns)) if any(row[c] for row in rows)]
+    used = [c for c in range(len(columns)) if any(row[c] for row in rows)]
     number = [column.startswith(">") for column in columns]
-    cells = [Row([Cell(row[c], magnitude(row[c]) if number[c] else None) for c in told]) for row in rows]
-    return Table(title, [columns[c] for c in told], cells, note)
+    cells = [Row([Cell(row[c], magnitude(row[c]) if number[c] else None) for c in used]) for row in rows]
+    return Table(title, [columns[c] for c in used], cells, note)
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ def rendered(page: Page, command: str = "") -> str:
     ImportError
         Where jinja2 is not installed (the extra ``report``).
     """
-    if told := missing("report"):
-        raise ImportError(f"reports need {told}")
+    if lacking := missing("report"):
+        raise ImportError(f"reports need {lacking}")
     from jinja2 import Environment, StrictUndefined
 
     if command:

@@ -39,14 +39,16 @@ def page_of(result: Any, instance: Any, command: str = "") -> Page:
 
 
 def _verdict(result: Any, goal: Goal) -> tuple[str, list[str]]:
-    told = verdict_of(result, goal)
-    if not told.amount:
-        return ": ".join(filter(None, [told.reason, told.detail])), [told.bound] if told.bound else []
+    verdict = verdict_of(result, goal)
+    if not verdict.amount:
+        return ": ".join(filter(None, [verdict.reason, verdict.detail])), [
+            verdict.bound
+        ] if verdict.bound else []
     proven = "proven" if result.gap is not None and not result.claimed else ""
-    lead = [", ".join(filter(None, [told.gap, proven, told.stopped])), told.bound, told.detail]
+    lead = [", ".join(filter(None, [verdict.gap, proven, verdict.stopped])), verdict.bound, verdict.detail]
     if result.checked:
         lead.append("checked: every capacity, budget and total is recomputed from the instance alone")
-    return f"{goal.noun[:1].upper()}{goal.noun[1:]} {told.amount}: {told.reason}", [*filter(None, lead)]
+    return f"{goal.noun[:1].upper()}{goal.noun[1:]} {verdict.amount}: {verdict.reason}", [*filter(None, lead)]
 
 
 def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]:
@@ -70,8 +72,8 @@ def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]
     if result.time_s:
         phases = [Figure(name, duration(seconds)) for name, seconds in result.time_s.items()]
         size = result.size
-        told = "" if size is None else f"{size.columns:,} columns, {size.rows:,} rows"
-        yield Figures("Time", phases, told)
+        size_text = "" if size is None else f"{size.columns:,} columns, {size.rows:,} rows"
+        yield Figures("Time", phases, size_text)
 
 
 def _listed(instance: Any, decision: Any) -> Iterator[Part]:

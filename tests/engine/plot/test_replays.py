@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.strategies.replay import cluster_of, linear, trace_by_hand
 from wattsched.plot.replays import Scale, replay_figure
-from wattsched.plot.style import COLOURS, unit_of_time
+from wattsched.plot.style import unit_of_time
 from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.outcome import Outcome
@@ -98,10 +98,3 @@ def test_a_single_completion_time_is_drawn_without_a_warning(arrivals_s: tuple[f
     least, most = figure.axes[0].get_xlim()
     assert least < 1e5 / 7 / 3600 / 1.5 < 1e5 / 7 / 3600 * 1.5 < most
     figure.savefig(io.BytesIO())
-
-
-def test_lines_do_not_look_alike() -> None:
-    pytest.importorskip("matplotlib")
-    outcomes = [outcome("fifo", 2) for _ in range(3 * len(COLOURS))]
-    lines = replay_figure(outcomes).axes[0].lines
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(outcomes)
