@@ -165,7 +165,6 @@ def _command(name: str) -> click.Command:
         cls=Command,
         params=params,
         help=f"Import {form.description}.",
-        context_settings={"show_default": True},
     )(callback)
     return output_option(*DOCUMENT_SUFFIXES, help="The instance file (default: standard output).")(made)
 

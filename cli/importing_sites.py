@@ -48,7 +48,7 @@ class Zone(ParamType):
 
     name = "zone"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
+    def read(self, value: Any) -> tzinfo:
         """Find it."""
         from zoneinfo import ZoneInfo
 
@@ -57,7 +57,7 @@ class Zone(ParamType):
         try:
             return ZoneInfo(str(value))
         except (ValueError, OSError, KeyError):
-            self.fail(f"{echo(value)} is no time zone such as Europe/Berlin or UTC", param, ctx)
+            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
 
 
 def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -102,8 +102,8 @@ UNTIL = "Without files: ask for jobs up to then."
 @click.command("slurm", cls=Command)
 @click.argument("files", nargs=-1)
 @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-@click.option("--since", default="now-7days", show_default=True, metavar="T", help=SINCE)
-@click.option("--until", default="now", show_default=True, metavar="T", help=UNTIL)
+@click.option("--since", default="now-7days", metavar="T", help=SINCE)
+@click.option("--until", default="now", metavar="T", help=UNTIL)
 @click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
 @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
 def slurm(

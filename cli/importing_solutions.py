@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from wattsched.cli.check import print_verdict
-from wattsched.cli.completion import completing, formulations, objectives
+from wattsched.cli.completion import name_option
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import (
     DOCUMENT_SUFFIXES,
@@ -29,13 +29,12 @@ AS_EXPORTED = "As it was given to 'export'."
 @click.command("solution", cls=Command)
 @click.argument("instance_file", metavar="INSTANCE")
 @click.argument("solution_file", metavar="FILE")
-@click.option("--formulation", metavar="NAME", shell_complete=completing(formulations), help=AS_EXPORTED)
-@click.option("--objective", metavar="NAME", shell_complete=completing(objectives), help=AS_EXPORTED)
+@name_option("formulation", AS_EXPORTED)
+@name_option("objective", AS_EXPORTED)
 @click.option(
     "--gap",
     type=Number(0, below=1),
     default=1e-4,
-    show_default=True,
     help="Relative gap at which the decision counts as optimal.",
 )
 @click.option(

@@ -204,7 +204,7 @@ class KubernetesRounds(ClusterRounds):
     kubeconfig=FILE,
     extender={"metavar": "[HOST:]PORT"},
     tokens={"metavar": "FILE"},
-    hosts={"name": "--allow-host", "multiple": True, "show_default": False, "metavar": "NAME"},
+    hosts={"name": "--allow-host", "multiple": True, "metavar": "NAME"},
 )
 def command(rounds: KubernetesRounds) -> int:
     """Decide what a Kubernetes cluster runs, round after round.

@@ -284,11 +284,11 @@ def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(
 ):
     ended, begun = threading.Event(), threading.Event()
 
-    def read(file, path):
+    def read(path):
         begun.set()
         ended.wait(60.0)
 
-    monkeypatch.setattr("wattsched.cli.solve.read_instance", read)
+    monkeypatch.setattr("wattsched.documents.read_instance", read)
     begin, output = time.monotonic(), tmp_path / "result.json"
     result = run("solve", "-" if sent else write(tiny), "--time-limit", limit, "-o", output, stdin="{}")
     ended.set()
