@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
+from .conftest import Run
 
 
 @pytest.mark.parametrize("problem", ["shifting", "sharing", "placement"])
 def test_files_follow_the_schemas_of_their_problem(run: Run, tmp_path: Path, problem: str) -> None:
     instance = tmp_path / "instance.json"
-    assert run("generate", problem, "--jobs", 3, "-o", instance).exit_code == 0
+    run("generate", problem, "--jobs", 3, "-o", instance, code=0)
     rule = {"sharing": "eaco"}.get(problem, "greedy")
     result = json.loads(run("solve", instance, "--solver", rule, "--json").stdout)
     assert result["decision"] is not None
