@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from wattsched.cli.clusters import FILE, SHARED, ClusterRounds
+from wattsched.cli.clusters import FILE, SHARED, ClusterRounds, listening_at
 from wattsched.cli.failures import BadInput
-from wattsched.cli.following import listening_at
 from wattsched.cli.outputs import Command, require_extra
 from wattsched.cli.parameters import filling, refuse_given
 from wattsched.cli.serve import is_loopback

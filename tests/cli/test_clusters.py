@@ -14,7 +14,7 @@ from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
 from wattsched.adapters.kubernetes.loop import Report as PodReport
 from wattsched.adapters.rounds import Report, UnansweredError
-from wattsched.cli.following import follow
+from wattsched.cli.clusters import follow
 
 from .conftest import EXAMPLES, wattsched
 
