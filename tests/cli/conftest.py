@@ -88,6 +88,18 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def instance(tiny: dict[str, Any], write: Callable[..., Path]) -> Path:
+    """File of the small instance."""
+    return write(tiny)
+
+
+@pytest.fixture
+def answer(run: Run, instance: Path) -> dict[str, Any]:
+    """Result of the small instance, to be spoilt."""
+    return dict(json.loads(run("solve", instance, "--json", code=0).stdout))
+
+
+@pytest.fixture
 def replay(run: Run, tmp_path: Path) -> Run:
     """Replay a small file, which can be replaced."""
 

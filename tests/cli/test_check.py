@@ -17,17 +17,6 @@ WEAK = {"prices": {"gpus:G": -200.0}, "bound": 100.0}
 
 
 @pytest.fixture
-def instance(tiny, write):
-    return write(tiny)
-
-
-@pytest.fixture
-def answer(run, instance):
-    """The result of the instance, to be spoilt."""
-    return json.loads(run("solve", instance, "--json", code=0).stdout)
-
-
-@pytest.fixture
 def checked(run, instance, write):
     """Check an answer, which ends with a code, and give what is printed."""
 
