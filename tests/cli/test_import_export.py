@@ -98,14 +98,6 @@ def test_exported_topology_comes_back_as_a_cluster(run, write, tmp_path, name):
     assert {group["name"] for group in made["cluster"]["groups"]} == {"site", "rack-a", "rack-b"}
 
 
-def test_a_refused_export_leaves_the_old_file(run, tmp_path):
-    path = tmp_path / "model.mps"
-    path.write_text("old")
-    run("export", DEMO, "--formulation", "intervals", "-o", path, code=2)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.slow
 def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path, monkeypatch):
     names = ("round.json", "model.mps", "answer.sol", "result.json")

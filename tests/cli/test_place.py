@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from .conftest import COMMAND, Run, refused
+from .conftest import Run, refused
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,2,T4\nb,96000,4000,8,G2\nc,32000,1000,0,\n"
 TASKS = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + (
@@ -159,16 +155,6 @@ def test_a_demand_of_too_many_tasks_is_refused(place: Run) -> None:
     refused(result, "tasks are needed to ask for 100 GPUs, more than 5,000,000")
 
 
-def test_a_plot_replaces_no_input(run: Run, place: Run, tmp_path: Path) -> None:
-    place("--seeds", "1", "--arrivals", "0.1")
-    tasks = tmp_path / "tasks.png"
-    tasks.write_text(TASKS)
-    nodes = tmp_path / "nodes.csv"
-    result = run("place", "--nodes", nodes, "--tasks", tasks, "--seeds", "1", "--plot", tasks)
-    refused(result, "would replace the input")
-    assert tasks.read_text() == TASKS
-
-
 def test_a_missing_matplotlib_is_named(place: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None)
     refused(place("--plot", tmp_path / "curves.png"), "pip install 'wattsched[plot]'")
@@ -177,20 +163,6 @@ def test_a_missing_matplotlib_is_named(place: Run, tmp_path: Path, monkeypatch: 
 def test_help_names_the_policies(run: Run) -> None:
     text = " ".join(run("place", "--help").output.split())
     assert "fgd, pwr, best-fit, dot-product, gpu-packing, gpu-clustering, random" in text
-
-
-def test_an_interrupt_ends_all_processes_quietly(place: Run, tmp_path: Path) -> None:
-    place("--seeds", "1", "--arrivals", "0.1")
-    files = ("--nodes", tmp_path / "nodes.csv", "--tasks", tmp_path / "tasks.csv")
-    options = ("--seeds", "0-999", "--arrivals", "10", "--processes", "2")
-    command = [*COMMAND, "place", *files, *options]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    time.sleep(3)
-    os.killpg(process.pid, signal.SIGINT)
-    printed, said = process.communicate(timeout=60)
-    assert (process.returncode, printed, said.strip()) == (130, "", "interrupted")
 
 
 def test_models_that_no_node_has_are_told(place: Run) -> None:
