@@ -133,7 +133,7 @@ class CommandLine(click.Group):
     cls=CommandLine,
     invoke_without_command=True,
     epilog=f"Exit codes: {', '.join(f'{code} {told}' for code, told in EXIT_CODES.items())}.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(package_name="wattsched", prog_name="wattsched", message="%(prog)s %(version)s")
 @click.pass_context

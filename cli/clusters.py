@@ -1,10 +1,14 @@
-"""Rounds on a real cluster: the options that their commands share, and the course that they take."""
+"""Rounds on a real cluster: options that their commands share, their course, and what is told of each."""
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,16 +18,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from wattsched.cli.completion import named
-from wattsched.cli.failures import NO_SOLUTION, BadInput
-from wattsched.cli.following import follow, measured, stopping, tell_given_back
-from wattsched.cli.outputs import Output
+from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
+from wattsched.cli.outputs import Output, require_extra
 from wattsched.cli.parameters import JOURNAL_QUOTA, FileName, Number, option_name
 from wattsched.inputs import printable
+from wattsched.interrupts import ending_soon
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.loop import RoundLoop
     from wattsched.adapters.names import Stated
+    from wattsched.adapters.rounds import Report
     from wattsched.serve.journal import Journal
 
 SECONDS = {"type": Number(above=0, most=86_400), "metavar": "S"}
@@ -207,3 +214,182 @@ class ClusterRounds(ABC):
     @abstractmethod
     def rounds(self, policy: Any, budget: Budget, journal: Journal, stack: ExitStack) -> RoundLoop[Any]:
         """Return the rounds on the cluster; the stack holds what they need."""
+
+
+_COLUMNS = 80
+"""Columns of the line of a round; what it leaves out is in JSON."""
+
+_LASTING = ("postpone", "wait")
+"""Actions that last from round to round; all others are done once."""
+
+_MANY, _NAMED = 20, 3
+"""Jobs with the same reason of which each has a line, and those that are named where they are more."""
+
+_LOG = 10_000
+"""Columns where standard error is a log, of which a line is one thing that happened."""
+
+Jobs = Mapping[str, Mapping[Any, str]]
+"""Action -> the jobs that it is done to, and how."""
+
+
+@contextmanager
+def stopping(stop: Event, journal: Journal) -> Iterator[None]:
+    """End after the action in progress on SIGINT and SIGTERM, and a decision with what it has."""
+
+    def end() -> None:
+        stop.set()
+        journal.cancel()
+
+    with ending_soon(end):
+        yield
+
+
+@contextmanager
+def listening_at(option: str, at: str) -> Iterator[socket]:
+    """A socket at ``[HOST:]PORT``, this machine by default."""
+    from wattsched.serve.server import listening
+
+    host, _, port = at.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise BadInput(f"{option}: must be [HOST:]PORT, got '{at}'")
+    try:
+        bound = listening(host, int(port))
+    except OSError as error:
+        raise BadInput(f"{option}: cannot listen on {host}, port {port}: {reason(error)}") from None
+    with bound:
+        click.echo(f"Listening on {host}, port {bound.getsockname()[1]}", err=True)
+        yield bound
+
+
+@contextmanager
+def measured(at: str | None, journal: Journal) -> Iterator[Callable[[Any], None]]:
+    """Answer Prometheus, where that is asked for; yields what takes each round."""
+    if at is None:
+        yield lambda _: None
+        return
+    require_extra("--metrics", "serve")
+    from wattsched.adapters.measured import RoundMetrics
+    from wattsched.serve.app import create
+    from wattsched.serve.server import served_beside
+
+    app = create(journal, fixed=True, sessions=False)
+    with listening_at("--metrics", at) as bound, served_beside(app, bound):
+        yield RoundMetrics(app.state.service.metrics).note
+
+
+def follow(
+    rounds: Iterable[Report | Exception],
+    *,
+    once: bool,
+    as_json: bool,
+    do_apply: bool,
+    note: Callable[[Report | Exception], None] = lambda _: None,
+) -> int:
+    """Tell of each round, and what it did to which jobs; the exit code.
+
+    Why a job waits, an alarm and a note are told when they are news, and not again in each round.
+
+    Raises
+    ------
+    InputError
+        For the first round, where there is one only.
+    """
+    from wattsched.adapters.measured import notify
+    from wattsched.instances.errors import InputError
+
+    code, noted, alarmed, before = 0, list[str](), list[str](), dict[str, dict[Any, str]]()
+    for told in rounds:
+        note(told)
+        notify()
+        if isinstance(told, Exception):
+            if once and isinstance(told, InputError):
+                raise told
+            code = NO_SOLUTION
+            click.echo(f"no round: {printable(str(told))}", err=True)
+            document: dict[str, Any] = {"error": str(told), "alarms": [str(told)]}
+        else:
+            code = 0
+            jobs = told.jobs
+            notes = [note for note in told.notes if note not in noted]
+            news = {} if as_json else _news(jobs, before, do_apply)
+            alarms = [alarm for alarm in told.alarms if alarm not in alarmed]
+            _tell(told, jobs, news, alarms, notes)
+            before, noted, alarmed = jobs, told.notes, told.alarms
+            document = told.document()
+        if as_json:
+            click.echo(json.dumps(document))
+            sys.stdout.flush()
+        if once:
+            break
+    return code
+
+
+def tell_given_back(jobs: Mapping[Any, str], kind: str = "") -> int:
+    """Tell of jobs that are not ours any more, and those that could not be given back; the exit code."""
+    refused = {name: why for name, why in jobs.items() if why}
+    for name, why in refused.items():
+        click.echo(f"{kind}{name} was not given back: {why}", err=True)
+    click.echo(f"given back: {len(jobs) - len(refused)}", err=True)
+    return NO_SOLUTION if refused else 0
+
+
+def _news(jobs: Jobs, before: Jobs, do_apply: bool) -> Jobs:
+    """Return the actions to report: all that were done, but lasting or merely planned ones only once."""
+    return {
+        what: {
+            name: how
+            for name, how in some.items()
+            if (do_apply and what not in _LASTING) or before.get(what, {}).get(name) != how
+        }
+        for what, some in jobs.items()
+    }
+
+
+def _together(jobs: Mapping[Any, str]) -> Iterator[tuple[str, str]]:
+    """Yield jobs and their reasons; many jobs with the same reason are one entry of three names."""
+    counts, told = Counter(jobs.values()), set[str]()
+    for name, how in jobs.items():
+        if counts[how] <= _MANY:
+            yield str(name), how
+        elif how not in told:
+            told.add(how)
+            first = [str(one) for one, why in jobs.items() if why == how][:_NAMED]
+            yield f"{', '.join(first)} and {counts[how] - _NAMED:,} others", how
+
+
+def _tell(report: Report, jobs: Jobs, news: Jobs, alarms: list[str], notes: list[str]) -> None:
+    """A line on standard error, and what is to be known besides."""
+    from wattsched.report.terminal import console, line
+    from wattsched.report.wording import gap_text
+
+    out = console(stderr=True)
+    if not out.is_terminal:
+        out.width = _LOG
+    plus, minus = len(jobs.get("start", ())), len(jobs.get("stop", ())) + len(jobs.get("hold again", ()))
+    counts = f": {report.running:,} run, {report.queued:,} wait, +{plus} -{minus}; "
+    watts = f"{report.power_w / 1000:,.2f}"
+    if report.planned_w is not None:
+        watts += f" -> {report.planned_w / 1000:,.2f}"
+    watts += " kW" if report.cap_w is None else f" of {report.cap_w / 1000:,.2f} kW"
+    drawn_w = report.power_w if report.planned_w is None else report.planned_w
+    over = report.cap_w is not None and drawn_w > report.cap_w
+    about = [report.reason, "" if report.gap is None else gap_text(report.gap), f"{report.took_s:.2f} s"]
+    left = _COLUMNS - len(f"round {report.number}{counts}{watts}")
+    for i in (1, 0, 2):  # the gap is left out first
+        if sum(len(part) + 2 for part in about if part) > left:
+            about[i] = ""
+    line(
+        out,
+        (f"round {report.number}", "bold"),
+        counts,
+        (watts, "bold red" if over else "bold"),
+        "".join(f"{'; ' if i == 0 else ', '}{part}" for i, part in enumerate(filter(None, about))),
+    )
+    for what, some in news.items():
+        for names, how in _together(some):
+            line(out, f"{what} {names}: {how}", indent=2)
+    for alarm in alarms:
+        line(out, ("ALARM", "bold red"), f": {alarm}", indent=2)
+    for note in notes:
+        line(out, ("note", "yellow"), f": {note}", indent=2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from wattsched.cli.completion import completing, formulations, named, solvers
+from wattsched.cli.completion import name_option
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr, write
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
-from wattsched.cli.parameters import (
-    Described,
-    Limits,
-    Listed,
-    filling,
-    limit_options,
-    names_of_problems,
-)
+from wattsched.cli.parameters import Described, Limits, Listed, limit_options, names_of_problems
 from wattsched.comparisons.statistics import SHIFT_S
 from wattsched.extras import late, missing
 from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
@@ -38,43 +30,16 @@ if TYPE_CHECKING:
     from wattsched.comparisons.run import Run
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of formulation and solver to compare.
-
-    Parameters
-    ----------
-    formulations : list of str, optional
-        How to write the problem (default: its first one); FILE.py:NAME runs a file of yours.
-    solvers : list of str
-        Who solves it.
-    objective : str, optional
-        Instead of the instances' objectives.
-    """
-
-    formulations: list[str] | None = None
-    solvers: Sequence[str] = ("auto",)
-    objective: str | None = None
-
-
 @click.command("compare", cls=Described, sections=names_of_problems)
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
-@filling(
-    "pairs",
-    Pairs,
-    formulations={
-        "metavar": "A,B",
-        "type": Listed("formulation"),
-        "shell_complete": completing(formulations),
-    },
-    solvers={
-        "metavar": "X,Y",
-        "type": Listed("solver"),
-        "default": "auto",
-        "shell_complete": completing(solvers),
-    },
-    **named("objective"),
+@name_option(
+    "formulations",
+    "How to write the problem (default: its first one); FILE.py:NAME runs a file of yours.",
+    metavar="A,B",
+    type=Listed("formulation"),
 )
+@name_option("solvers", "Who solves it.", metavar="X,Y", type=Listed("solver"), default="auto")
+@name_option("objective", "Instead of the instances' objectives.")
 @limit_options
 @dask_option("the runs")
 @folder_option("Folder for runs.csv, runs.json and the plots.")
@@ -82,7 +47,9 @@ class Pairs:
 @json_option("what runs.json holds")
 def command(
     files: tuple[str, ...],
-    pairs: Pairs,
+    formulations: list[str] | None,
+    solvers: list[str],
+    objective: str | None,
     limits: Limits,
     dask: str | None,
     output: str | None,
@@ -99,12 +66,12 @@ def command(
     from wattsched.comparisons.run import Settings
 
     limit_s = None if math.isinf(limits.time_limit) else limits.time_limit
-    settings = Settings(pairs.objective, limits.gap, limit_s, limits.threads, limits.seed)
+    settings = Settings(objective, limits.gap, limit_s, limits.threads, limits.seed)
     with counting() as show, stray_output_to_stderr(), spread(dask) as executor, refusing():
         comparison = compare(
             files,
-            formulations=pairs.formulations,
-            solvers=pairs.solvers,
+            formulations=formulations,
+            solvers=solvers,
             settings=settings,
             folder=output,
             executor=executor,

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from wattsched.cli.outputs import FC
 from wattsched.extras import late
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -57,3 +58,9 @@ def named(*fields: str) -> dict[str, dict[str, Any]]:
     """Return the arguments of `parameters.filling` for options that name one of these."""
     known = {"formulation": formulations, "solver": solvers, "objective": objectives}
     return {field: {"metavar": "NAME", "shell_complete": completing(known[field])} for field in fields}
+
+
+def name_option(field: str, help: str, **more: Any) -> Callable[[FC], FC]:
+    """``--formulation``, ``--solver`` or ``--objective`` of a command, or a plural, which takes several."""
+    known = named(field.removesuffix("s"))[field.removesuffix("s")]
+    return click.option(f"--{field}", **(known | {"help": help} | more))

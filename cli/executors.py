@@ -23,12 +23,9 @@ class Address(ParamType):
 
     name = "address"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(self, value: Any) -> str:
         """Refuse what is neither."""
-        try:
-            require_address(value)
-        except ClusterError as error:
-            self.fail(str(error), param, ctx)
+        require_address(value)
         return str(value)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from wattsched.cli.completion import name_option
 from wattsched.cli.failures import BadInput, refusing
 from wattsched.cli.files import STANDARD, problem, progress, read_instance, shown, write
 from wattsched.cli.outputs import Command, output_option
@@ -16,12 +17,11 @@ TOPOLOGIES = (".json", ".conf")
 
 @click.command("export", cls=Command)
 @click.argument("file")
-@click.option(
-    "--formulation",
-    metavar="NAME",
-    help="How to write the problem (default: its first formulation); FILE.py:NAME runs a file of yours.",
+@name_option(
+    "formulation",
+    "How to write the problem (default: its first formulation); FILE.py:NAME runs a file of yours.",
 )
-@click.option("--objective", metavar="NAME", help="Instead of the instance's objective.")
+@name_option("objective", "Instead of the instance's objective.")
 @click.option("--topology", is_flag=True, help="Write the cluster's tree instead of the program.")
 @output_option(
     *PROGRAMS,

@@ -78,32 +78,14 @@ def read_document(name: str) -> Any:
     InputError
         As `documents.read_document`.
     """
-    with received(name) as path:
-        return _parsed(path, name)
+    with named_input(name) as path:
+        return late("documents:read_document")(path)
 
 
-def read_instance(name: str, path: str | None = None) -> Any:
-    """Read an instance of any problem from a file or standard input, or from where that was `received`."""
-    from wattsched.documents import instance_of
-
-    document = read_document(name) if path is None else _parsed(path, name)
-    return instance_of(document, source=shown(name))
-
-
-@contextmanager
-def received(name: str) -> Iterator[str]:
-    """Path of a file; of standard input that of a copy, once all of it has come."""
-    if not name:
-        raise BadInput("the file name is empty")
-    if name != STANDARD:
-        yield name
-        return
-    if sys.stdin is None:
-        raise BadInput("standard input is closed")
-    with tempfile.NamedTemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
-        yield copy.name
+def read_instance(name: str) -> Any:
+    """Read an instance of any problem from a file or standard input."""
+    with named_input(name) as path:
+        return late("documents:read_instance")(path)
 
 
 class _Copy(PosixPath):
@@ -118,19 +100,18 @@ class _Copy(PosixPath):
 
 @contextmanager
 def named_input(name: str) -> Iterator[str | Path]:
-    """A file that the library reads and names in messages, or a copy of standard input for ``-``."""
-    with received(name) as path:
-        yield _Copy(path) if name == STANDARD else path
-
-
-def _parsed(path: str, name: str) -> Any:
-    from wattsched.documents import read_document as read
-    from wattsched.instances.errors import InputError
-
-    try:
-        return read(path)
-    except InputError as error:
-        raise InputError(error.faults, shown(name)) from None
+    """A file to read, by the name that messages give it; for ``-`` a copy of standard input."""
+    if not name:
+        raise BadInput("the file name is empty")
+    if name != STANDARD:
+        yield name
+        return
+    if sys.stdin is None:
+        raise BadInput("standard input is closed")
+    with tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield _Copy(copy.name)
 
 
 def save_plot(figure: Figure, file: str) -> None:

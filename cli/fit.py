@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
-from wattsched.cli.parameters import FileName, Number, Whole, filling
+from wattsched.cli.parameters import FileName, Number, Whole
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
-    from wattsched.exchange import File
     from wattsched.perfmodels.fit import FitReport
     from wattsched.perfmodels.logs.jobs import LoggedRun
 
@@ -33,76 +31,39 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return {column: value for column, _, value in pairs}
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Files and options of a fit.
-
-    Parameters
-    ----------
-    jobs : str, optional
-        Of logs: the table of their jobs (.csv).
-    model : str, optional
-        Name of the model (default: the network or model that --where chooses, or the file's name).
-    gpu_type : str
-        Name of the GPU type.
-    gpus_per_node : int
-        GPUs of a node, which tell on how many nodes a step ran where the file does not.
-    where : dict
-        Use only these rows.
-    samples_per_epoch : float, optional
-        For files that give the time of an epoch.
-    watts : tuple of float, optional
-        Watts of one GPU, for a file without power_w.
-    """
-
-    files: tuple[str, ...]
-    jobs: File | None = None
-    model: str | None = None
-    gpu_type: str = "GPU"
-    gpus_per_node: int = 8
-    where: dict[str, str] | None = None
-    samples_per_epoch: float | None = None
-    watts: tuple[float, float, float] | None = None
-
-    def report(self) -> FitReport:
-        """Fit the file."""
-        from wattsched.perfmodels.fit import fit_profile
-        from wattsched.perfmodels.power import PowerModel
-
-        chosen = [value for column, value in (self.where or {}).items() if column in MODEL_COLUMNS]
-        model, power = self.model or next(iter(chosen), Path(self.jobs or self.files[0]).stem), None
-        if self.watts is not None:
-            with refusing(options=dict.fromkeys(("static_w", "dynamic_w", "sync_w"), "--watts")):
-                power = PowerModel(static_w=self.watts[0], dynamic_w=self.watts[1], sync_w=self.watts[2])
-        # With several files, messages name theirs.
-        source = self.files[0] if self.jobs is None and len(self.files) == 1 else ""
-        options = {"power": "--watts", "jobs": "--jobs"}
-        with progress(f"fitting {model}"), refusing(source, options):
-            return fit_profile(
-                self.files,
-                model,
-                self.gpu_type,
-                jobs=self.jobs,
-                gpus_per_node=self.gpus_per_node,
-                where=self.where,
-                samples_per_epoch=self.samples_per_epoch,
-                power=power,
-            )
-
-
 @click.command("fit", cls=Command)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FileName())
-@filling(
-    "fit",
-    Fit,
-    jobs={"metavar": "FILE"},
-    gpus_per_node={"type": Whole(1)},
-    where={"multiple": True, "metavar": "COLUMN=VALUE", "callback": _where},
-    samples_per_epoch={"type": Number(above=0)},
-    watts={"nargs": 3, "type": Number(0), "metavar": "STATIC DYNAMIC WAITING"},
+@click.option("--jobs", metavar="FILE", type=FileName(), help="Of logs: the table of their jobs (.csv).")
+@click.option(
+    "--model",
+    help="Name of the model (default: the network or model that --where chooses, or the file's name).",
+)
+@click.option("--gpu-type", default="GPU", help="Name of the GPU type.")
+@click.option(
+    "--gpus-per-node",
+    type=Whole(1),
+    default=8,
+    help="GPUs of a node, which tell on how many nodes a step ran where the file does not.",
+)
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
+@click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
+@click.option(
+    "--watts",
+    nargs=3,
+    type=Number(0),
+    metavar="STATIC DYNAMIC WAITING",
+    help="Watts of one GPU, for a file without power_w.",
 )
 @output_option(".json", help="Write the profile, ready for an instance's 'profiles'.")
-def command(fit: Fit, output: str | None) -> None:
+def command(
+    files: tuple[str, ...],
+    jobs: str | None,
+    model: str | None,
+    where: dict[str, str],
+    watts: tuple[float, float, float] | None,
+    output: str | None,
+    **options: Any,
+) -> None:
     """Fit throughput and watts to measured training steps, and say how well they fit.
 
     Columns of the file: gpus; local_batch or batch_size; step_time_s, iterations_per_s, throughput (samples
@@ -112,7 +73,19 @@ def command(fit: Fit, output: str | None) -> None:
     Or, with --jobs, logs of nvidia-smi, DCGM, Prometheus or Zeus, which tell watts, GPUs and settings. The
     table of their jobs then has the other columns, and job: what the logs call it, or a log's name.
     """
-    report = fit.report()
+    from wattsched.perfmodels.fit import fit_profile
+    from wattsched.perfmodels.power import PowerModel
+
+    chosen = [value for column, value in where.items() if column in MODEL_COLUMNS]
+    model, power = model or next(iter(chosen), Path(jobs or files[0]).stem), None
+    if watts is not None:
+        named = dict(zip(("static_w", "dynamic_w", "sync_w"), watts, strict=True))
+        with refusing(options=dict.fromkeys(named, "--watts")):
+            power = PowerModel(**named)
+    # With several files, messages name theirs.
+    source = files[0] if jobs is None and len(files) == 1 else ""
+    with progress(f"fitting {model}"), refusing(source, {"power": "--watts", "jobs": "--jobs"}):
+        report = fit_profile(files, model, jobs=jobs, where=where, power=power, **options)
     _print(report)
     if output is not None:
         write(output, report.profile.model_dump_json(indent=1, exclude_none=True) + "\n")

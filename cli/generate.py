@@ -26,9 +26,9 @@ def _command(family: str) -> click.Command:
 
     told = descriptions(builder(family))
     params: list[click.Parameter] = [
-        click.Option(["--jobs"], type=Whole(), default=100, show_default=True, help="Number of jobs."),
+        click.Option(["--jobs"], type=Whole(), default=100, help="Number of jobs."),
         click.Option(["--gpus"], type=Whole(), help=told.get("gpus", GPUS)),
-        click.Option(["--seed"], type=Whole(), default=0, show_default=True, help=SEED),
+        click.Option(["--seed"], type=Whole(), default=0, help=SEED),
     ]
     params += [parameter_option(parameter, told.get(parameter.name)) for parameter in parameters_of(family)]
 

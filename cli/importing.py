@@ -1,6 +1,6 @@
 """``wattsched import``: traces as instances, a format's parameters as options; and what others import.
 
-Those of schedulers are in `importing_sites`, those of solvers in `importing_solutions`.
+What schedulers and solvers give is in `importing_sources`.
 """
 
 from __future__ import annotations
@@ -136,16 +136,15 @@ def _window_options() -> list[click.Parameter]:
 
 
 def _known() -> Any:
-    from wattsched.cli.importing_sites import SOURCES
-    from wattsched.cli.importing_solutions import SOLUTIONS
+    from wattsched.cli.importing_sources import SOURCES
     from wattsched.instances.traces import formats
 
-    return {**formats(), **SOURCES, **SOLUTIONS}
+    return {**formats(), **SOURCES}
 
 
 def _command(name: str) -> click.Command:
     """Command of a scheduler or solver, or of a format, made from the parameters of its reader."""
-    from wattsched.cli.importing_sites import Source
+    from wattsched.cli.importing_sources import Source
     from wattsched.exchange import reading_of
 
     form = _known()[name]
@@ -165,7 +164,6 @@ def _command(name: str) -> click.Command:
         cls=Command,
         params=params,
         help=f"Import {form.description}.",
-        context_settings={"show_default": True},
     )(callback)
     return output_option(*DOCUMENT_SUFFIXES, help="The instance file (default: standard output).")(made)
 

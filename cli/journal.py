@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--round", "round_number", type=Whole(1, 2**63 - 1), metavar="N", help="This round, for -o and --replay."
 )
-@click.option("--last", type=Whole(1), default=20, show_default=True, help="So many of the newest rounds.")
+@click.option("--last", type=Whole(1), default=20, help="So many of the newest rounds.")
 @folder_option("Write a round's instance and result into this folder.")
 @click.option("--replay", is_flag=True, help="Decide the rounds again, with these options:")
 @filling(

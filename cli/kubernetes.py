@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from wattsched.cli.clusters import FILE, SHARED, ClusterRounds
+from wattsched.cli.clusters import FILE, SHARED, ClusterRounds, listening_at
 from wattsched.cli.failures import BadInput
-from wattsched.cli.following import listening_at
 from wattsched.cli.outputs import Command, require_extra
 from wattsched.cli.parameters import filling, refuse_given
 from wattsched.cli.serve import is_loopback
@@ -204,7 +203,7 @@ class KubernetesRounds(ClusterRounds):
     kubeconfig=FILE,
     extender={"metavar": "[HOST:]PORT"},
     tokens={"metavar": "FILE"},
-    hosts={"name": "--allow-host", "multiple": True, "show_default": False, "metavar": "NAME"},
+    hosts={"name": "--allow-host", "multiple": True, "metavar": "NAME"},
 )
 def command(rounds: KubernetesRounds) -> int:
     """Decide what a Kubernetes cluster runs, round after round.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.completion import named
+from wattsched.cli.completion import name_option
 from wattsched.cli.failures import CHECK_FAILED, BadInput, notice, refusing
 from wattsched.cli.files import (
     STANDARD,
@@ -23,7 +23,7 @@ from wattsched.cli.files import (
     write_json,
 )
 from wattsched.cli.outputs import FC, Command, folder_option, json_option, output_option
-from wattsched.cli.parameters import Limits, Number, filling, limit_options
+from wattsched.cli.parameters import Limits, limit_options, prove_option
 from wattsched.library import OWN
 from wattsched.report.terminal import Cell, console, line, print_skipped, table
 from wattsched.report.wording import count, gap_text, listed
@@ -33,25 +33,6 @@ if TYPE_CHECKING:
     from wattsched.library.proofs import Verified
     from wattsched.library.records import Record
     from wattsched.result import Result
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Formulation, solver and proof effort that the instances are solved with.
-
-    Parameters
-    ----------
-    formulation : str, optional
-        How to write the problem (default: its first one).
-    solver : str
-        Who solves them.
-    prove : float, optional
-        Seconds to prove case by case what prices alone do not (default: about half a second); 0 for none.
-    """
-
-    formulation: str | None = None
-    solver: str = "auto"
-    prove: float | None = None
 
 
 @click.group("library")
@@ -75,7 +56,7 @@ def selecting(callback: FC) -> FC:
 
 def best_option(told: str) -> Callable[[FC], FC]:
     """``--best FILE``."""
-    return click.option("--best", metavar="FILE", default=OWN, show_default=True, help=told)
+    return click.option("--best", metavar="FILE", default=OWN, help=told)
 
 
 BEST = "Your own records, where they are better than those that come with wattsched."
@@ -193,12 +174,21 @@ def _made(entry: Entry) -> Any:
 
 @command.command("run", cls=Command)
 @selecting
-@filling("asked", Asked, **named("formulation", "solver"), prove={"metavar": "SECONDS", "type": Number(0)})
+@name_option("formulation", "How to write the problem (default: its first one).")
+@name_option("solver", "Who solves them.", default="auto")
+@prove_option
 @limit_options
 @best_option(BEST)
 @folder_option("Folder for the results, which 'submit' takes.")
 def running(
-    names: tuple[str, ...], asked: Asked, limits: Limits, best: str, output: str | None, **having: Any
+    names: tuple[str, ...],
+    formulation: str | None,
+    solver: str,
+    prove: float | None,
+    limits: Limits,
+    best: str,
+    output: str | None,
+    **having: Any,
 ) -> None:
     """Solve instances, and hold what is found against the best that is known.
 
@@ -218,11 +208,13 @@ def running(
             if (instance := _made(entry)) is None:
                 continue
             with refusing():
-                result = solve(instance, **asdict(asked), **asdict(limits))
+                result = solve(
+                    instance, formulation=formulation, solver=solver, prove=prove, **asdict(limits)
+                )
             if result.unsupported:
-                skipped[f"{result.formulation} {asked.solver}", result.unsupported].append(entry.name)
+                skipped[f"{result.formulation} {solver}", result.unsupported].append(entry.name)
                 continue
-            if asked.solver != "auto" and result.decided_by:
+            if solver != "auto" and result.decided_by:
                 others[result.decided_by].append(entry.name)
             record = known.get(entry.name)
             rows.append(_outcome(entry, result, record))
@@ -233,12 +225,12 @@ def running(
                 write(str(Path(output) / f"{entry.name}.json"), content_of(result, None))
     if skipped and not rows:
         pair, why = next(iter(skipped))
-        raise BadInput(f"--solver {asked.solver}: {pair}: {why}")
+        raise BadInput(f"--solver {solver}: {pair}: {why}")
     _require_some(bool(rows))
     out = console()
     table(out, OUTCOME, rows)
     for by, some in others.items():
-        told = f"not by '{asked.solver}', which had no better decision, but by '{by}': {listed(some)}"
+        told = f"not by '{solver}', which had no better decision, but by '{by}': {listed(some)}"
         line(out, (told, "dim"))
     print_skipped(out, skipped)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,10 +20,10 @@ from wattsched.inputs import COMPANIONS, beside
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
+    _ParamType = click.ParamType[Any]
 else:
     # Not generic yet in older versions of click.
-    ParamType = click.ParamType
+    _ParamType = click.ParamType
 
 FC = TypeVar("FC", bound="Callable[..., Any] | click.Command")
 
@@ -34,6 +35,21 @@ GIVEN = "wattsched.given"
 def command_line() -> str:
     """The command that runs, as it would be typed."""
     return shlex.join(["wattsched", *map(printable, click.get_current_context().meta[GIVEN])])
+
+
+class ParamType(_ParamType):
+    """Type of a parameter, whose `read` raises a ValueError that says what is wrong with a value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the value, or refuse it under the name of its parameter."""
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    @abstractmethod
+    def read(self, value: Any) -> Any:
+        """Return the value of a text, or of a default."""
 
 
 class Output(ParamType):
@@ -54,25 +70,25 @@ class Output(ParamType):
     def __init__(self, suffixes: Sequence[str] = (), *, standard: bool = False, extra: str = "") -> None:
         self.suffixes, self.standard, self.extra = tuple(suffixes), standard, extra
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(self, value: Any) -> str:
         """Refuse a name under which nothing can be written."""
         name = str(value)
         if self.standard and name == STANDARD:
             return name
         if not self.suffixes:
             if name in ("", STANDARD):
-                self.fail(f"'{name}' is not a folder: there are several files to write", param, ctx)
+                raise ValueError(f"'{name}' is not a folder: there are several files to write")
             if os.path.lexists(name) and not os.path.isdir(name):
-                self.fail(f"'{name}' is not a folder", param, ctx)
+                raise ValueError(f"'{name}' is not a folder")
             return name
         if not name.endswith(self.suffixes):
             *others, last = self.suffixes
             told = f"{', '.join(others)} or {last}" if others else last
-            self.fail(f"'{name}' must end in {told}", param, ctx)
+            raise ValueError(f"'{name}' must end in {told}")
         if os.path.isdir(name):
-            self.fail(f"'{name}' is a folder", param, ctx)
+            raise ValueError(f"'{name}' is a folder")
         if os.path.islink(os.path.realpath(name)):
-            self.fail(f"'{name}' is a loop of symbolic links", param, ctx)
+            raise ValueError(f"'{name}' is a loop of symbolic links")
         if self.extra:
             require_extra(f"--{self.extra}", self.extra)
         return name

@@ -64,7 +64,7 @@ class Number(ParamType):
         )
         self.ends = [(end, within, told.format(end)) for end, within, told in ends if end is not None]
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def read(self, value: Any) -> Any:
         """Read the number, or leave the word."""
         if self.word is not None and value == self.word:
             return value
@@ -72,14 +72,14 @@ class Number(ParamType):
             read = float(value)
         except ValueError:
             told = "not a number" if self.word is None else f"neither a number of seconds nor '{self.word}'"
-            self.fail(f"'{value}' is {told}", param, ctx)
+            raise ValueError(f"'{value}' is {told}") from None
         if math.isinf(read) and str(value).strip("+- ")[0] not in "iI":
-            self.fail(f"'{value}' is beyond the largest number, 1.8e308", param, ctx)
+            raise ValueError(f"'{value}' is beyond the largest number, 1.8e308")
         if not math.isfinite(read) and not self.infinite:
-            self.fail(f"'{value}' is not a finite number", param, ctx)
+            raise ValueError(f"'{value}' is not a finite number")
         for end, within, told in self.ends:
             if not within(read, end):
-                self.fail(f"{read} {self.refused}" if self.refused else f"{told} {value}", param, ctx)
+                raise ValueError(f"{read} {self.refused}" if self.refused else f"{told} {value}")
         return read
 
 
@@ -91,16 +91,16 @@ class Whole(ParamType):
     def __init__(self, least: float = -math.inf, most: float = math.inf):
         self.least, self.most = least, most
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def read(self, value: Any) -> int:
         """Read the number."""
         try:
             read = int(value)
         except ValueError:
-            self.fail(f"'{value}' is not a whole number", param, ctx)
+            raise ValueError(f"'{value}' is not a whole number") from None
         if read < self.least:
-            self.fail(f"must be at least {self.least:,}, got {read:,}", param, ctx)
+            raise ValueError(f"must be at least {self.least:,}, got {read:,}")
         if read > self.most:
-            self.fail(f"must be at most {self.most:,}, got {read:,}", param, ctx)
+            raise ValueError(f"must be at most {self.most:,}, got {read:,}")
         return read
 
 
@@ -109,32 +109,26 @@ class Listed(ParamType):
 
     Parameters
     ----------
-    noun : str, optional
-        What they are names of, where none may come twice.
+    noun : str
+        What they are names of; none may come twice.
     require : callable, optional
-        Raises ValueError for a name that is not known.
+        Raises ValueError for an unknown name.
     """
 
     name = "names"
 
-    def __init__(self, noun: str = "", require: Callable[[str], Any] | None = None):
+    def __init__(self, noun: str, require: Callable[[str], Any] = str):
         self.noun, self.require = noun, require
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+    def read(self, value: Any) -> list[str]:
         """Read the names."""
-        if not isinstance(value, str):
-            return list(value)
-        names = [name.strip() for name in value.split(",")]
+        names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
         if not all(names):
-            self.fail(f"'{value}' has an empty name between its commas", param, ctx)
+            raise ValueError(f"'{value}' has an empty name between its commas")
         for number, name in enumerate(names):
-            if self.noun and name in names[:number]:
-                self.fail(f"the {self.noun} '{name}' is named twice", param, ctx)
-            try:
-                if self.require is not None:
-                    self.require(name)
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
+            if name in names[:number]:
+                raise ValueError(f"the {self.noun} '{name}' is named twice")
+            self.require(name)
         return names
 
 
@@ -143,33 +137,42 @@ class Seeds(ParamType):
 
     name = "seeds"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+    def read(self, value: Any) -> list[int]:
         """Read the seeds."""
         seeds: dict[int, None] = {}
         for part in str(value).split(","):
             ends = re.fullmatch(r"\s*([0-9]{1,20})(?:-([0-9]{1,20}))?\s*", part)
             if not ends:
-                self.fail(f"'{part}' is neither a seed nor a range such as 42-51", param, ctx)
+                raise ValueError(f"'{part}' is neither a seed nor a range such as 42-51")
             first, last = int(ends[1]), int(ends[2] or ends[1])
             if last < first:
-                self.fail(f"'{part}' ends before it begins", param, ctx)
+                raise ValueError(f"'{part}' ends before it begins")
             if last > LARGEST_SEED:
-                self.fail(f"must be at most {LARGEST_SEED:,}, got {last:,}", param, ctx)
+                raise ValueError(f"must be at most {LARGEST_SEED:,}, got {last:,}")
             if len(seeds) + last - first >= MOST_SEEDS:
-                self.fail(f"'{value}' has more than {MOST_SEEDS:,} seeds", param, ctx)
+                raise ValueError(f"'{value}' has more than {MOST_SEEDS:,} seeds")
             for seed in range(first, last + 1):
                 if seed in seeds:
-                    self.fail(f"the seed '{seed}' is named twice", param, ctx)
+                    raise ValueError(f"the seed '{seed}' is named twice")
                 seeds[seed] = None
         return list(seeds)
 
 
+class FileName(ParamType):
+    """Name of a file to read; the empty name stands for the folder that one is in."""
+
+    name = "file"
+
+    def read(self, value: Any) -> str:
+        """Refuse the empty name."""
+        if not value:
+            raise ValueError("the file name is empty")
+        return str(value)
+
+
 def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
     """``--seeds A-B`` of a command that repeats what it does."""
-    shown = default is not None
-    return click.option(
-        "--seeds", type=Seeds(), default=default, show_default=shown, metavar="A-B", help=told
-    )
+    return click.option("--seeds", type=Seeds(), default=default, metavar="A-B", help=told)
 
 
 def listed_policies(
@@ -180,7 +183,6 @@ def listed_policies(
         "--policy",
         "policies",
         default=default,
-        show_default=True,
         metavar="P,P",
         type=Listed("policy", require),
         shell_complete=completing(names),
@@ -188,16 +190,9 @@ def listed_policies(
     )
 
 
-class FileName(ParamType):
-    """Name of a file to read; the empty name stands for the folder that one is in."""
-
-    name = "file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse the empty name."""
-        if not value:
-            self.fail("the file name is empty", param, ctx)
-        return str(value)
+def file_option(name: str, help: str) -> Callable[[FC], FC]:
+    """``--NAME FILE`` of a command that cannot do without the file."""
+    return click.option(name, type=FileName(), metavar="FILE", required=True, help=help)
 
 
 class Described(Command):
@@ -294,14 +289,13 @@ def parameter_option(parameter: inspect.Parameter, about: str | None, **given: A
     if default is parameter.empty:
         known: dict[str, Any] = {"required": True}
     else:
-        known = {"default": default, "show_default": default is not None and default is not False}
+        known = {"default": default}
     return click.Option(names, **({"type": read, "help": about} | known | given))
 
 
 JOURNAL_QUOTA: dict[str, Any] = {
     "type": Number(above=0),
     "default": 1000.0,
-    "show_default": True,
     "metavar": "MB",
     "help": "Megabytes that the journal may have; from four fifths on older rounds are given up.",
 }
@@ -413,6 +407,14 @@ limit_options = filling(
     },
     threads={"type": Whole(1, 2**31 - 1)},
     seed={"type": Whole(0, 2**31 - 1)},
+)
+
+
+prove_option = click.option(
+    "--prove",
+    type=Number(0),
+    metavar="SECONDS",
+    help="Seconds to prove case by case what prices alone do not (default: about half a second); 0 for none.",
 )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +16,9 @@ from wattsched.cli.files import counting, save_plot, write
 from wattsched.cli.outputs import json_option, plot_option, report_option, write_page
 from wattsched.cli.parameters import (
     Described,
-    FileName,
     Number,
     Whole,
-    filling,
+    file_option,
     listed_policies,
     refuse_given,
     seeds_option,
@@ -50,64 +48,21 @@ def _policies() -> dict[str, str]:
     return {"Policies": f"{', '.join(placement_policies())}, and weighted sums such as pwr+fgd:100/900."}
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Tasks that come to a cluster.
-
-    Parameters
-    ----------
-    nodes : str
-        Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).
-    tasks : str
-        Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).
-    arrivals : float
-        GPU to ask for, as a part of the capacity.
-    cpu_model : str
-        One for all nodes, as published, or the one that usually goes with the GPU.
-    """
-
-    nodes: str
-    tasks: str
-    arrivals: float = 1.3
-    cpu_model: Literal["uniform", "mapped"] = "uniform"
-
-    def read(self, seed: int) -> Experiment:
-        """Read the files, and find out now what a run would trip over."""
-        from wattsched.placements import read_experiment
-
-        mapped = self.cpu_model == "mapped"
-        with refusing():
-            return read_experiment(
-                self.nodes, self.tasks, arrivals=self.arrivals, mapped_cpus=mapped, seed=seed
-            )
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Policies, seeds and bound of a placement experiment.
-
-    Parameters
-    ----------
-    processes : int
-        Runs at a time.
-    bound_gap : float
-        How loose the bound may be; 0.001 takes some ten times as long.
-    """
-
-    policies: list[str]
-    seeds: list[int]
-    bound: bool
-    processes: int = 1
-    bound_gap: float = 0.01
-
-
 @click.command("place", cls=Described, sections=_policies)
-@filling(
-    "stream",
-    Stream,
-    nodes={"type": FileName(), "metavar": "FILE"},
-    tasks={"type": FileName(), "metavar": "FILE"},
-    arrivals={"type": Number(0.01, most=MOST_ARRIVALS), "metavar": "X"},
+@file_option("--nodes", "Nodes: sn, cpu_milli, memory_mib, gpu, model (.csv).")
+@file_option("--tasks", "Tasks: cpu_milli, memory_mib, num_gpu, gpu_milli and, if wanted, gpu_spec (.csv).")
+@click.option(
+    "--arrivals",
+    type=Number(0.01, most=MOST_ARRIVALS),
+    default=1.3,
+    metavar="X",
+    help="GPU to ask for, as a part of the capacity.",
+)
+@click.option(
+    "--cpu-model",
+    type=click.Choice(["uniform", "mapped"]),
+    default="uniform",
+    help="One for all nodes, as published, or the one that usually goes with the GPU.",
 )
 @listed_policies(
     placement_policies,
@@ -119,41 +74,57 @@ class Trial:
 @click.option(
     "--bound/--no-bound",
     default=True,
-    show_default=True,
     help="Say how far from any placement's best they are.",
 )
-@filling(
-    "trial",
-    Trial,
-    processes={"type": Whole(1, MOST_PROCESSES), "metavar": "N"},
-    bound_gap={"type": Number(1e-6, below=1), "metavar": "G"},
+@click.option("--processes", type=Whole(1, MOST_PROCESSES), default=1, metavar="N", help="Runs at a time.")
+@click.option(
+    "--bound-gap",
+    type=Number(1e-6, below=1),
+    default=0.01,
+    metavar="G",
+    help="How loose the bound may be; 0.001 takes some ten times as long.",
 )
 @dask_option("the runs")
 @plot_option("Draw the curves: .png, .svg or .pdf.")
 @report_option("the curves")
 @json_option("the curves")
 def command(
-    stream: Stream, trial: Trial, dask: str | None, plot: str | None, report: str | None, as_json: bool
+    nodes: str,
+    tasks: str,
+    arrivals: float,
+    cpu_model: str,
+    policies: list[str],
+    seeds: list[int],
+    bound: bool,
+    processes: int,
+    bound_gap: float,
+    dask: str | None,
+    plot: str | None,
+    report: str | None,
+    as_json: bool,
 ) -> None:
     """Submit a list of tasks to a cluster, one after another, under each policy.
 
     Each task goes at once to a node and GPUs of it, and stays, or fails. For every seed the list is shuffled
     and inflated until it asks for X times the GPUs; the curves are means over the seeds.
     """
-    from wattsched.placements import place_tasks
+    from wattsched.placements import place_tasks, read_experiment
 
-    if not trial.bound:
+    if not bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")
     if dask is not None:
         refuse_given(("processes",), "does not go with --dask")
-    experiment = stream.read(trial.seeds[0])
+    with refusing():
+        experiment = read_experiment(
+            nodes, tasks, arrivals=arrivals, mapped_cpus=cpu_model == "mapped", seed=seeds[0]
+        )
     with counting() as show, spread(dask) as executor:
         placed = place_tasks(
             experiment,
-            trial.policies,
-            seeds=trial.seeds,
-            processes=trial.processes,
-            bound_gap=trial.bound_gap if trial.bound else None,
+            policies,
+            seeds=seeds,
+            processes=processes,
+            bound_gap=bound_gap if bound else None,
             executor=executor,
             progress=show,
         )
@@ -161,11 +132,11 @@ def command(
         from wattsched.plot.placements import placement_figure
 
         save_plot(placement_figure(placed), plot)
-    told, bound = _about(experiment, len(trial.seeds)), placed.bound and placed.bound.allocated_pct
-    write_page(report, late("replay.page:placement_page"), told, placed.curves, MEASURES, bound)
+    told, most = _about(experiment, len(seeds)), placed.bound and placed.bound.allocated_pct
+    write_page(report, late("replay.page:placement_page"), told, placed.curves, MEASURES, most)
     if as_json:
         return write(None, _document(placed))
-    return print_curves(console(), experiment, placed.curves, len(trial.seeds), placed.bound)
+    return print_curves(console(), experiment, placed.curves, len(seeds), placed.bound)
 
 
 def _document(placed: PlacementTrial) -> str:

@@ -6,18 +6,19 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattsched.cli.executors import dask_option, spread
-from wattsched.cli.failures import notice, noticed, refusing
+from wattsched.cli.failures import BadInput, notice, noticed, refusing
 from wattsched.cli.files import content_of, counting, named_input, save_plot, shown, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
     folder_option,
+    json_option,
     plot_option,
     report_option,
     require_extra,
@@ -31,7 +32,6 @@ from wattsched.cli.parameters import (
     refuse_given,
     seeds_option,
 )
-from wattsched.cli.replay_bounds import bounds_from, bounds_of, name_of, stated
 from wattsched.cli.replay_options import (
     DRAWS,
     MOST_GPUS_PER_NODE,
@@ -54,55 +54,18 @@ from wattsched.replay.jobs.policies import PRICED, base_of, shares
 from wattsched.replay_settings import ReplaySettings
 from wattsched.replays import SUMMARY, Journal, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, bound_tables, tables_of
-from wattsched.report.terminal import Told, console, heading, line, table
-from wattsched.report.wording import count, listed, printable
+from wattsched.report.terminal import console, heading, line, table
+from wattsched.report.wording import count, duration, listed, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from wattsched.instances.clairvoyant import ClairvoyantBound
     from wattsched.replay.jobs.outcome import Outcome, Summary
     from wattsched.replay.jobs.simulation import Replay
     from wattsched.replay.jobs.trace import Trace
 
 
-@dataclass(frozen=True)
-class Output:
-    """Files and forms that the outcomes are written in.
-
-    Parameters
-    ----------
-    as_json : bool
-        Print the figures as JSON, alone, on standard output.
-    parquet : bool
-        Write them as Parquet (.parquet).
-    checkpoint_s : float
-        Wall-clock seconds between checkpoints, with -o.
-    resume : bool
-        Go on with the replays of -o that are not complete.
-    """
-
-    output: str | None
-    plot: str | None
-    as_json: bool = False
-    parquet: bool = False
-    checkpoint_s: float = 30.0
-    resume: bool = False
-
-    def __post_init__(self) -> None:
-        if self.output is None:
-            refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
-        elif not Path(os.path.realpath(self.output)).parent.is_dir():
-            raise ValueError(f"the folder '{Path(self.output).parent}' does not exist")
-        if self.parquet:
-            require_extra("--parquet", "parquet")
-
-    def journal(self, *common: Any) -> Journal | None:
-        """Return the journal in which replays of a source on a cluster are kept; None without an output."""
-        if self.output is None:
-            return None
-        options = {name: value for one in common for name, value in asdict(one).items()}
-        return Journal(self.output, self.checkpoint_s, self.resume, options)
+BOUND = "bound-{}.json"
+"""File of the bound of a seed."""
 
 
 @click.command("replay", cls=Described, sections=policies_known)
@@ -137,7 +100,6 @@ class Output:
 )
 @click.option(
     "--bounds-from",
-    "bounds_from_dir",
     type=FileName(),
     metavar="DIR",
     help="Take the bounds that an earlier replay of the same left in DIR.",
@@ -146,12 +108,17 @@ class Output:
 @folder_option("Write jobs, rounds, power and segments (.csv), and with --bound its proof (.json).")
 @plot_option("Draw the first seed: .png, .svg or .pdf.")
 @report_option("the figures, and the watts and GPUs of the first seed over time,")
-@filling(
-    "output",
-    Output,
-    as_json={"name": "--json"},
-    checkpoint_s={"name": "--checkpoint", "type": Number(0), "metavar": "S"},
+@json_option("the figures")
+@click.option("--parquet", is_flag=True, help="Write them as Parquet (.parquet).")
+@click.option(
+    "--checkpoint",
+    "checkpoint_s",
+    type=Number(0),
+    default=30.0,
+    metavar="S",
+    help="Wall-clock seconds between checkpoints, with -o.",
 )
+@click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
 def command(
     source: JobSource,
     cluster: ClusterOptions,
@@ -161,10 +128,15 @@ def command(
     bound: bool,
     energy_bound: bool,
     bound_limit: float | None,
-    bounds_from_dir: str | None,
+    bounds_from: str | None,
     dask: str | None,
+    output: str | None,
+    plot: str | None,
     report: str | None,
-    output: Output,
+    as_json: bool,
+    parquet: bool,
+    checkpoint_s: float,
+    resume: bool,
 ) -> None:
     """Replay a trace of jobs on a cluster under policies.
 
@@ -174,28 +146,23 @@ def command(
     from wattsched.replay.jobs.outcome import summary
     from wattsched.replay_bounds import require_boundable
 
-    if not (bound or energy_bound):
-        refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
-    else:
-        refuse_given(("bounds_from_dir",), "takes the place of --bound and --energy-bound")
-    if settings.sleep_after_s is None:
-        refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
-    if settings.budget is None:
-        refuse_given(("period_s", "pacing"), "needs --budget, which it belongs to")
-    if not any(base_of(policy) in PRICED for policy in policies):
-        refuse_given(("least_price",), f"needs the policy {' or '.join(PRICED)}, which alone knows it")
-    require_learner(settings.pacing, policies)
+    proves, folder = bound or energy_bound, None if output is None else Path(output)
+    _require_sense(settings, policies, folder, proves=proves)
+    if parquet:
+        require_extra("--parquet", "parquet")
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
         traces = replace(source, file=path).traces(cluster.read(), seeds)
-        trace_file = _said_of(source, path) if bound or energy_bound else ""
+        trace_file = _said_of(source, path) if proves else ""
     bounds: dict[int, ClairvoyantBound] = {}
-    if bounds_from_dir is not None:
-        bounds = bounds_from(Path(bounds_from_dir), traces, settings)
-    elif bound or energy_bound:
+    if bounds_from is not None:
+        bounds = _bounds_from(Path(bounds_from), traces, settings)
+    elif proves:
         with refusing():
             for trace in traces.values():
                 require_boundable(trace, settings, energy=energy_bound)
-    journal = output.journal(source, cluster)
+    journal = None
+    if folder is not None:
+        journal = Journal(folder, checkpoint_s, resume, {**asdict(source), **asdict(cluster)})
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     written: list[str] = []
@@ -214,35 +181,60 @@ def command(
             if executor is not None:
                 show(f"{outcome.policy}, seed {seed}", done, len(policies) * len(seeds))
             found[outcome.policy].append(summary(outcome))
-            if output.output is not None:
-                written += _record(outcome, Path(output.output), seed, as_parquet=output.parquet)
-            if seed == seeds[0] and (output.plot is not None or report is not None):
+            if folder is not None:
+                written += _record(outcome, folder, seed, as_parquet=parquet)
+            if seed == seeds[0] and (plot is not None or report is not None):
                 drawn.append(outcome)
-    if bound or energy_bound:
-        bounds = bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
-    if output.output is not None:
+    if proves:
+        bounds = _bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
+    if folder is not None:
         for seed, proof in bounds.items():
-            written.append(name_of(seed))
-            write(str(Path(output.output) / written[-1]), content_of(proof, None))
+            written.append(BOUND.format(seed))
+            write(str(folder / written[-1]), content_of(proof, None))
     against = bound_tables(found, list(bounds.values()), shares) if bounds else []
     assumed += cluster.tell()
-    if output.plot is not None:
+    if plot is not None:
         from wattsched.plot.replays import replay_figure
 
-        save_plot(replay_figure(drawn), output.plot)
+        save_plot(replay_figure(drawn), plot)
     page_of, title = late("replay.page:jobs_page"), shown(Path(source.file).name)
     told = about(traces[seeds[0]], found, settings.round_s)
     write_page(report, page_of, title, told, found, drawn, assumed=assumed, more=against)
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
-    proven = {"bounds": [stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
+    proven = {"bounds": [_stated(one, found, n) for n, one in enumerate(bounds.values())]} if bounds else {}
     document = json.dumps({"seeds": seeds, "policies": figures, **proven}) + "\n"
-    if output.output is not None:
-        write(str(Path(output.output) / SUMMARY), document)
-        _tell_older(Path(output.output), written)
-    if output.as_json:
-        write(None, document)
-        return
-    print_replays(console(), traces[seeds[0]], found, settings.round_s, against)
+    if folder is not None:
+        write(str(folder / SUMMARY), document)
+        _tell_older(folder, written)
+    if as_json:
+        return write(None, document)
+    out = console()
+    line(out, told)
+    for title, note, columns, rows in [*tables_of(found), *against]:
+        heading(out, title, note)
+        table(out, columns, rows, gives_way=GIVES_WAY)
+    return None
+
+
+def _require_sense(
+    settings: ReplaySettings, policies: Sequence[str], folder: Path | None, *, proves: bool
+) -> None:
+    """Refuse options that do not go together."""
+    if folder is None:
+        refuse_given(("parquet", "checkpoint_s", "resume"), "needs -o, the folder of the results")
+    elif not Path(os.path.realpath(folder)).parent.is_dir():
+        raise BadInput(f"the folder '{folder.parent}' does not exist")
+    if proves:
+        refuse_given(("bounds_from",), "takes the place of --bound and --energy-bound")
+    else:
+        refuse_given(("bound_limit",), "needs --bound or --energy-bound, which it belongs to")
+    if settings.sleep_after_s is None:
+        refuse_given(("sleep_power_w", "wake_s"), "needs --sleep-after, without which no node sleeps")
+    if settings.budget is None:
+        refuse_given(("period_s", "pacing"), "needs --budget, which it belongs to")
+    if not any(base_of(policy) in PRICED for policy in policies):
+        refuse_given(("least_price",), f"needs the policy {' or '.join(PRICED)}, which alone knows it")
+    require_learner(settings.pacing, policies)
 
 
 def _said_of(source: JobSource, path: str | Path) -> str:
@@ -274,15 +266,53 @@ def _tell_older(folder: Path, written: Sequence[str]) -> None:
         notice(f"{folder} still has {count(len(older), 'file')} of earlier replays: {listed(older)}")
 
 
-def print_replays(
-    out: Console,
-    trace: Trace,
+def _bounds_of(
+    traces: Mapping[int, Trace],
     found: Mapping[str, Sequence[Summary]],
-    round_s: float,
-    more: Sequence[Told] = (),
-) -> None:
-    """Print the tables of completion times, of the cluster and of the decisions, and more."""
-    line(out, about(trace, found, round_s))
-    for title, note, columns, rows in [*tables_of(found), *more]:
-        heading(out, title, note)
-        table(out, columns, rows, gives_way=GIVES_WAY)
+    settings: ReplaySettings,
+    limit_s: float | None,
+    *,
+    energy: bool,
+    source: str,
+) -> dict[int, ClairvoyantBound]:
+    """Bounds on every schedule of each seed, and with `energy` on that at the mean of each policy."""
+    from wattsched.replay_bounds import replay_bound
+
+    bounds = {}
+    with counting() as show, refusing():
+        for number, (seed, trace) in enumerate(traces.items()):
+            means_s = [runs[number].jct_mean_s for name, runs in found.items() if not shares(name)]
+
+            def told(mean_s: float, slots: int, seed: int = seed, done: int = number) -> None:
+                show(f"bound, seed {seed}: {duration(mean_s)} in {slots:,} slots", done, len(traces))
+
+            completion_s = means_s if energy else []
+            given: dict[str, Any] = {"completion_s": completion_s, "time_limit": limit_s, "progress": told}
+            proven = replay_bound(trace, settings=settings, **given)
+            bounds[seed] = proven.model_copy(update={"source": f"{source}, seed {seed}"})
+            if completion_s and len(bounds[seed].proofs) == 1:
+                notice(f"seed {seed}: --bound-limit left no time for bounds on energy")
+    return bounds
+
+
+def _bounds_from(
+    folder: Path, traces: Mapping[int, Trace], settings: ReplaySettings
+) -> dict[int, ClairvoyantBound]:
+    """Bounds of each seed that an earlier replay left in a folder; they are proven again."""
+    from wattsched.replay_bounds import read_replay_bound
+
+    bounds = {}
+    with counting() as show, refusing():
+        for number, (seed, trace) in enumerate(traces.items()):
+            show(f"proving the bound of seed {seed}", number, len(traces))
+            bounds[seed] = read_replay_bound(folder / BOUND.format(seed), trace, settings)
+    return bounds
+
+
+def _stated(
+    bound: ClairvoyantBound, found: Mapping[str, Sequence[Summary]], number: int
+) -> dict[str, float | dict[str, float]]:
+    """Return the bounds on mean completion time and energy for the runs of a seed."""
+    own = {name: runs[number].jct_mean_s for name, runs in found.items() if not shares(name)}
+    energy = {name: bound.energy_j(mean_s) for name, mean_s in own.items()} if len(bound.proofs) > 1 else {}
+    return {"mean_completion_s": bound.mean_completion_s, "energy_j": energy}

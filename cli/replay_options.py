@@ -31,20 +31,20 @@ class PerKwh(ParamType):
 
     name = "amount"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+    def read(self, value: Any) -> float | str:
         """Read the amount, or leave the name."""
         if isinstance(value, float) or value.endswith((".csv", ".csv.gz")):
             return float(value) if isinstance(value, float) else str(value)
         if not value:
-            self.fail("is empty; give grams per kWh or a file (.csv)", param, ctx)
+            raise ValueError("is empty; give grams per kWh or a file (.csv)")
         from wattsched.inputs import echo
         from wattsched.instances.traces.carbon import MOST_G_PER_KWH
 
         try:
             float(value)
         except ValueError:
-            self.fail(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)", param, ctx)
-        return float(Number(0, most=MOST_G_PER_KWH).convert(value, param, ctx))
+            raise ValueError(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)") from None
+        return float(Number(0, most=MOST_G_PER_KWH).read(value))
 
 
 class Amount(ParamType):
@@ -52,18 +52,13 @@ class Amount(ParamType):
 
     name = "amount"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
+    def read(self, value: Any) -> tuple[str, float]:
         """Read both."""
         quantity, equals, amount = value.partition("=")
-        try:
-            require_quantity(quantity)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        require_quantity(quantity)
         if not equals:
-            self.fail(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7", param, ctx)
-        return quantity, Number(above=0).convert(amount, param, ctx)
+            raise ValueError(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7")
+        return quantity, Number(above=0).read(amount)
 
 
 def only_budget(
@@ -79,15 +74,16 @@ def only_budget(
 class Period(Number):
     """A period by name, or in seconds."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def read(self, value: Any) -> float:
         """Read it."""
         if value in PERIODS_S:
             return PERIODS_S[value]
         try:
             float(value)
         except ValueError:
-            self.fail(f"'{value}' is neither {', '.join(PERIODS_S)} nor a number of seconds", param, ctx)
-        return float(super().convert(value, param, ctx))
+            known = ", ".join(PERIODS_S)
+            raise ValueError(f"'{value}' is neither {known} nor a number of seconds") from None
+        return float(super().read(value))
 
 
 policy_option = partial(listed_policies, replay_policies, require_policy)

@@ -53,7 +53,6 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 @click.option(
     "--baseline",
     default="backfill",
-    show_default=True,
     metavar="P",
     shell_complete=completing(replay_policies),
     help="The policy that stands for what the cluster does now.",
@@ -64,7 +63,6 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     "--pacing",
     type=click.Choice(PACINGS),
     default="even",
-    show_default=True,
     help="How a budget is spent: evenly, at a price that is learned, or at will.",
 )
 @click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
@@ -72,7 +70,6 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
 @click.option(
     "--inputs/--no-inputs",
     default=True,
-    show_default=True,
     help="Say how much hangs on inputs that nobody knows for sure.",
 )
 @dask_option("the replays")

@@ -29,12 +29,11 @@ _OF_JOURNAL = ("", "-wal", "-shm", "-journal", "-lock", "-token")
 
 @click.command("serve", cls=Command)
 @click.argument("journal_file", metavar="JOURNAL")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     type=Whole(0, 65535),
     default=DEFAULT_PORT,
-    show_default=True,
     help="Port to listen on; 0: a free one.",
 )
 @click.option("--tokens", metavar="FILE", help="Bearer tokens that are let in; needed beyond loopback.")
@@ -50,7 +49,6 @@ _OF_JOURNAL = ("", "-wal", "-shm", "-journal", "-lock", "-token")
     "--kept-rounds",
     type=Whole(1),
     default=1000,
-    show_default=True,
     help="Newest rounds that the journal keeps.",
 )
 @click.option("--journal-quota", **JOURNAL_QUOTA)

@@ -100,7 +100,7 @@ class SlurmRounds(ClusterRounds):
 
 
 def _ours(name: str) -> dict[str, object]:
-    return {"name": name, "metavar": "NAME", "multiple": True, "show_default": False}
+    return {"name": name, "metavar": "NAME", "multiple": True}
 
 
 @click.command("slurm", cls=Command)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wattsched.cli.completion import named
+from wattsched.cli.completion import name_option
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import INFEASIBLE, INTERNAL_ERROR, NO_SOLUTION, BadInput, refusing
 from wattsched.cli.files import (
@@ -20,11 +20,10 @@ from wattsched.cli.files import (
     STANDARD,
     answer_text,
     content_of,
+    named_input,
     problem,
     progress,
     read_document,
-    read_instance,
-    received,
     shown,
     stray_output_to_stderr,
     write,
@@ -34,20 +33,18 @@ from wattsched.cli.parameters import (
     UNLIMITED_S,
     Described,
     Limits,
-    Number,
     Whole,
-    filling,
     limit_options,
     names_of_problems,
+    prove_option,
 )
 from wattsched.extras import late
+from wattsched.formulations.timer import Timer
 
 if TYPE_CHECKING:
     from wattsched.executors import Executor
     from wattsched.result import Result
     from wattsched.tradeoffs import ParetoResult
-
-T = TypeVar("T")
 
 EXIT_CODES = {
     "optimal": 0,
@@ -56,8 +53,6 @@ EXIT_CODES = {
     "no_solution": NO_SOLUTION,
     "error": INTERNAL_ERROR,
 }
-
-
 _LEAST_S = 1e-3
 # What solves and prints.
 _NEEDED = ("engine", "documents", "formulations.model", "tradeoffs", "cli.show", "report.summary")
@@ -67,40 +62,16 @@ _LOADING_S = 0.2
 _LEAVING_S, _WRITING = 0.05, 0.5
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Formulation, solver, objective and proof effort that the instance is solved with.
-
-    Parameters
-    ----------
-    formulation : str, optional
-        How to write the problem (for sizing 'mckp' by default); FILE.py:NAME runs a file of yours.
-    solver : str
-        Who solves it.
-    objective : str, optional
-        Instead of the instance's objective.
-    warm : str, optional
-        Result or decision file to start from.
-    prove : float, optional
-        Seconds to prove case by case what prices alone do not (default: about half a second); 0 for none.
-    """
-
-    formulation: str | None = None
-    solver: str = "auto"
-    objective: str | None = None
-    warm: str | None = None
-    prove: float | None = None
-
-
 @click.command("solve", cls=Described, sections=names_of_problems)
 @click.argument("file")
-@filling(
-    "asked",
-    Asked,
-    **named("formulation", "solver", "objective"),
-    warm={"metavar": "RESULT"},
-    prove={"metavar": "SECONDS", "type": Number(0)},
+@name_option(
+    "formulation",
+    "How to write the problem (for sizing 'mckp' by default); FILE.py:NAME runs a file of yours.",
 )
+@name_option("solver", "Who solves it.", default="auto")
+@name_option("objective", "Instead of the instance's objective.")
+@click.option("--warm", metavar="RESULT", help="Result or decision file to start from.")
+@prove_option
 @limit_options
 @click.option(
     "--frontier",
@@ -121,7 +92,7 @@ class Asked:
 )
 def command(
     file: str,
-    asked: Asked,
+    warm: str | None,
     limits: Limits,
     points: int | None,
     dask: str | None,
@@ -129,32 +100,33 @@ def command(
     report: str | None,
     as_json: bool,
     verbose: bool,
+    **requested: Any,
 ) -> int:
     """Decide the instance in FILE ('-' is standard input).
 
     Prints the decision with its bound and the price of every budget. Exit code 0 with a checked decision,
     3 if there is none, 4 if none was found in time.
     """
-    if file == asked.warm == STANDARD:
+    if file == warm == STANDARD:
         raise BadInput("only one of FILE and --warm can be standard input")
-    if report is not None and points is not None:
-        raise BadInput("--report: cannot be combined with --frontier")
+    if points is not None:
+        _require_frontier(requested, warm, dask, report)
     begun_s = time.monotonic() - click.get_current_context().find_root().obj
-    limits = replace(limits, time_limit=min(limits.time_limit, UNLIMITED_S))
-    instance, limits = _read(file, _less(limits, begun_s + _LEAVING_S))
+    with named_input(file) as path:  # how long others take to send theirs is not our time
+        timer = Timer(min(limits.time_limit, UNLIMITED_S))
+        instance = _read(path, timer, begun_s + _LEAVING_S)
     if instance is None:
         untimely = "no decision, there was no time to read the instance and load what solves it"
         click.echo(f"{file}: {untimely}", err=True)
         return NO_SOLUTION
     from wattsched.instances.errors import sourced
 
-    if points is not None and dask is not None:
-        raise BadInput("--frontier: cannot be combined with --dask")
-    begun_s = time.monotonic()
+    requested |= {"gap": limits.gap, "threads": limits.threads, "seed": limits.seed}
     with sourced(shown(file)), spread(dask) as executor:
-        limits = _less(limits, time.monotonic() - begun_s)
-        traced = None if points is None else _trace(instance, points, asked, limits)
-        answer = traced or _solve(instance, asked, limits, executor, _say if verbose else None)
+        if points is None:
+            answer = _solve(instance, timer, warm, executor, _say if verbose else None, **requested)
+        else:
+            answer = _trace(instance, points, timer, **requested)
     if output is not None:
         write(output, content_of(answer, output))
     if report is not None:
@@ -167,44 +139,52 @@ def command(
     return 0 if answer.termination is None else EXIT_CODES[answer.termination.reason]
 
 
-def _read(file: str, limits: Limits) -> tuple[Any, Limits]:
-    """Read the instance, and load what solves it; and what this and the writing leave of the limits.
+def _require_frontier(
+    requested: dict[str, Any], warm: str | None, dask: str | None, report: str | None
+) -> None:
+    """Refuse what a frontier cannot be combined with."""
+    if report is not None:
+        raise BadInput("--report: cannot be combined with --frontier")
+    if dask is not None:
+        raise BadInput("--frontier: cannot be combined with --dask")
+    if warm is not None or requested["objective"] is not None:
+        raise BadInput("--frontier: cannot be combined with --warm or --objective")
 
-    Instead of the instance None where nothing is left.
+
+def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
+    """Read the instance, and load what solves it; None where that leaves no time to solve.
+
+    Time to write the result is set aside, besides the seconds that are needed anyway.
     """
     from wattsched.deadline import Uncollected
 
-    if limits.time_limit < _LOADING_S:
-        return None, limits
-    # How long others take to send theirs is not our time.
-    with received(file) as path, Uncollected():
-        instance, left = _timed(partial(read_instance, file, path), limits)
-        if instance is None:
-            return None, left
-        writing_s = _WRITING * (limits.time_limit - left.time_limit)
-        loaded, left = _timed(_load, left)
-    left = _less(left, writing_s)
-    return instance if loaded and left.time_limit > _LEAST_S else None, left
+    timer.set_aside(aside_s)
+    if (timer.remaining_s() or 0.0) < _LOADING_S:
+        return None
+    with Uncollected():
+        with timer.phase("read"):
+            instance = _in_time(partial(late("documents:read_instance"), path), timer)
+        timer.set_aside(aside_s + _WRITING * timer.phase_s["read"])
+        loaded = instance is not None and _in_time(_load, timer)
+    return instance if loaded and _left(timer) > _LEAST_S else None
 
 
-def _timed(work: Callable[[], T], limits: Limits) -> tuple[T | None, Limits]:
-    """Do some work under the limit: what it returned, None where it was given up, and what is left."""
+def _in_time(work: Callable[[], Any], timer: Timer) -> Any:
+    """Do some work as long as there is time; None where it was given up."""
     from wattsched.deadline import nothing, on_time
 
-    begin = time.monotonic()
-    found = on_time(work, limits.time_limit, nothing)
-    return found, _less(limits, time.monotonic() - begin)
+    return on_time(work, timer.remaining_s(), nothing)
+
+
+def _left(timer: Timer) -> float:
+    """Return the seconds left, never none: to a solver 0 would be no limit."""
+    return max(_LEAST_S, timer.remaining_s() or 0.0)
 
 
 def _load() -> bool:
     for name in _NEEDED:
         import_module(f"wattsched.{name}")
     return True
-
-
-def _less(limits: Limits, seconds: float) -> Limits:
-    """Limits with so much less time."""
-    return replace(limits, time_limit=max(_LEAST_S, limits.time_limit - seconds))
 
 
 def _say(told: str) -> None:
@@ -215,34 +195,31 @@ def _say(told: str) -> None:
 
 def _solve(
     instance: Any,
-    asked: Asked,
-    limits: Limits,
+    timer: Timer,
+    warm: str | None = None,
     executor: Executor | None = None,
     log: Callable[[str], None] | None = None,
+    **requested: Any,
 ) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
     from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
 
-    rules = problem(instance.problem)
+    rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
-        goal = instance.objective if asked.objective is None else asked.objective
+        goal = instance.objective if objective is None else objective
         # This executes a formulation's file.
-        names = partial(require_names, rules, asked.formulation, asked.solver, goal)
-        _, limits = _timed(names, limits)
-    earlier = None
-    if asked.warm is not None:
-        earlier, limits = _timed(partial(_earlier, asked.warm, instance.problem), limits)
+        _in_time(partial(require_names, rules, requested["formulation"], solver, goal), timer)
+    earlier = None if warm is None else _in_time(partial(_earlier, warm, instance.problem), timer)
     try:
         bar = progress(f"solving {instance.name}") if log is None else nullcontext()
         with bar, stray_output_to_stderr():
-            given = {name: value for name, value in asdict(asked).items() if name != "warm"}
-            given |= {"initial_solution": earlier, "executor": executor, "log": log}
-            result = solve(instance, **given, **asdict(limits))
+            given = {"initial_solution": earlier, "executor": executor, "log": log}
+            result = solve(instance, time_limit=_left(timer), **requested, **given)
     except UnsuitableError as error:
-        raise BadInput(f"--formulation {asked.formulation or rules.default}: {error}") from None
+        raise BadInput(f"--formulation {requested['formulation'] or rules.default}: {error}") from None
     if result.unsupported:
-        raise BadInput(f"--solver {asked.solver} --formulation {result.formulation}: {result.unsupported}")
+        raise BadInput(f"--solver {solver} --formulation {result.formulation}: {result.unsupported}")
     return result
 
 
@@ -257,17 +234,15 @@ def _earlier(warm: str, problem: str) -> Any:
     return answer
 
 
-def _trace(instance: Any, points: int, asked: Asked, limits: Limits) -> ParetoResult:
+def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult:
     """Trace the Pareto frontier of an instance."""
     from wattsched.tradeoffs import pareto
 
-    if asked.warm is not None or asked.objective is not None:
-        raise BadInput("--frontier: cannot be combined with --warm or --objective")
     if not problem(instance.problem).traces_pareto:
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")
 
     def one(instance: Any, time_limit: float = UNLIMITED_S) -> Result:
-        return _solve(instance, asked, replace(limits, time_limit=time_limit))
+        return _solve(instance, Timer(time_limit), **requested)
 
     with progress(f"tracing {instance.name}"), refusing():
-        return pareto(instance, points, time_limit=limits.time_limit, solve=one)
+        return pareto(instance, points, time_limit=_left(timer), solve=one)

@@ -13,7 +13,7 @@ from pydantic import Field
 from wattsched.inputs import meant
 from wattsched.instances.digest import digest_of
 from wattsched.library.recipes import Recipe
-from wattsched.problems import PROBLEMS
+from wattsched.problems import problem
 from wattsched.topology.fields import Name, Strict
 
 FILE = "instances.json"
@@ -64,6 +64,11 @@ class Entry(Strict):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     recipe: Recipe
     card: Card
+
+    @property
+    def goal(self) -> tuple[str, str]:
+        """Sense and name of the objective."""
+        return problem(self.problem).objectives[self.objective], self.objective
 
     def instance(self) -> Any:
         """Make the instance again, with its objective.
@@ -119,33 +124,24 @@ def selected(names: Sequence[str] = (), **having: str | None) -> list[Entry]:
     """
     known = entries()
     families = {entry.family for entry in known.values()}
-    choices = {
-        "family": families,
-        "problem": set(PROBLEMS),
-        "objective": {entry.objective for entry in known.values()},
-        "tag": {tag for entry in known.values() for tag in entry.card.tags},
-    }
-    for field, value in having.items():
-        if value is not None and value not in choices[field]:
-            listed = ", ".join(sorted(choices[field]))
-            raise ValueError(
-                f"{field}: '{value}' is none of the library's{meant(value, choices[field])}; {listed}"
-            )
     for name in names:
         if name not in known and name not in families:
             near = meant(name, [*known, *families])
             raise ValueError(
                 f"'{name}' is no instance of the library{near}; 'wattsched library list' lists them"
             )
-    return [entry for entry in known.values() if _has(entry, names, having)]
+    found = [entry for entry in known.values() if not names or {entry.name, entry.family} & {*names}]
+    for field, value in having.items():
+        choices = {choice for entry in known.values() for choice in _values(entry, field)}
+        if value is not None and value not in choices:
+            listed = ", ".join(sorted(choices))
+            raise ValueError(f"{field}: '{value}' is none of the library's{meant(value, choices)}; {listed}")
+        found = [entry for entry in found if value is None or value in _values(entry, field)]
+    return found
 
 
-def _has(entry: Entry, names: Sequence[str], having: Mapping[str, str | None]) -> bool:
-    if names and entry.name not in names and entry.family not in names:
-        return False
-    own = {field: [getattr(entry, field)] for field in ("family", "problem", "objective")}
-    own["tag"] = entry.card.tags
-    return all(value is None or value in own[field] for field, value in having.items())
+def _values(entry: Entry, field: str) -> list[str]:
+    return entry.card.tags if field == "tag" else [getattr(entry, field)]
 
 
 def entry_of(digest: str, objective: str) -> Entry | None:

@@ -81,7 +81,6 @@ def _columns(known: Any, rows: IntArray, names: list[str]) -> dict[str, Any]:
 
 
 def _by_table(job: Job, table: str) -> Job:
-    """The job with a table in place of its model."""
     without = {"model", "batch_sizes", "gpu_counts", "frequencies_mhz", "power_limits_w"}
     kept = {field: value for field, value in dict(job).items() if field not in without}
     return Job.model_validate({**kept, "options": table})

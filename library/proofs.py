@@ -129,7 +129,9 @@ def submit(result: Result, file: str | Path = OWN, source: str = "") -> Submitte
         if before is None:
             kept, better = result.as_proven(), ["nothing was known of it"]
         else:
-            _require_proof(entry, instance, before, str(file))
+            if faults := _proven(entry, instance, before).faults:
+                told = f"the record of '{entry.name}' does not hold"
+                raise InputError([f"{told}: {fault}" for fault in faults], str(file))
             better = list(betters(result, before))
             if not better:
                 return Submitted(entry, before, [])
@@ -171,9 +173,3 @@ def _as_checked(result: Result, verdict: Verdict) -> Result:
         proven = {"bound": verdict.proof.bound}
         stated["certificate"] = result.certificate.model_copy(update=proven)
     return result.model_copy(update=stated)
-
-
-def _require_proof(entry: Entry, instance: Any, record: Record, file: str) -> None:
-    """Refuse to build on a record that does not hold."""
-    if faults := _proven(entry, instance, record).faults:
-        raise InputError([f"the record of '{entry.name}' does not hold: {fault}" for fault in faults], file)

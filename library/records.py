@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zipfile import ZipFile
@@ -26,7 +25,6 @@ from wattsched.documents import result_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
 from wattsched.library.entries import Class, Entry, entries, library
-from wattsched.problems import problem
 from wattsched.result import Result
 from wattsched.solvers.solution import relative_gap
 from wattsched.topology.fields import Name, NonNegative, Strict
@@ -149,7 +147,7 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
     for i, record in enumerate(found.records):
         if record.name not in known or record.digest != known[record.name].digest:
             yield f"records[{i}]: '{record.name}' is no instance of the library, or not this one"
-        elif (told := (record.sense, record.objective_name)) != (own := _goal(known[record.name])):
+        elif (told := (record.sense, record.objective_name)) != (own := known[record.name].goal):
             yield f"records[{i}]: '{record.name}' says '{' '.join(told)}', the objective is '{' '.join(own)}'"
         if record.result is None:
             yield f"records[{i}]: '{record.name}' has no result, which proves it"
@@ -157,11 +155,6 @@ def _faults_in(found: BestKnown) -> Iterator[str]:
             value = shown(found_value)
             yield f"records[{i}]: '{record.name}' is worth {record.objective:.10g}, its result says {value}"
     yield from (f"records: '{name}' is there {times} times" for name, times in named.items() if times > 1)
-
-
-def _goal(entry: Entry) -> tuple[str, str]:
-    """Sense and objective of an entry."""
-    return problem(entry.problem).objectives[entry.objective], entry.objective
 
 
 def best_known(file: str | Path | None = None) -> dict[str, Record]:
@@ -180,14 +173,9 @@ def result_of_record(record: Record) -> Result:
     """
     if record.result is not None:
         return result_of(record.result, f"the result of {record.name}")
-    with ZipFile(BytesIO(_shipped_results())) as archive:
-        content = archive.read(f"{record.name}.json")
+    with files("wattsched.library").joinpath(RESULTS).open("rb") as shipped_results:
+        content = ZipFile(shipped_results).read(f"{record.name}.json")
     return result_of(parse_json(content), f"the result of {record.name}")
-
-
-@cache
-def _shipped_results() -> bytes:
-    return files("wattsched.library").joinpath(RESULTS).read_bytes()
 
 
 def record_of(entry: Entry, result: Result, found: Finder, before: Record | None = None) -> Record:
@@ -266,7 +254,6 @@ def disproof(result: Result, record: Record) -> str:
 
 
 def _beats(sign: float, objective: float | None, bound: float | None) -> bool:
-    """True if an objective beats a bound, as none can, by more than is allowed for."""
     if objective is None or bound is None:
         return False
     return sign * (bound - objective) > PROVEN_GAP * max(1.0, abs(objective), abs(bound))

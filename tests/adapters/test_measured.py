@@ -93,7 +93,7 @@ STUCK = """
 import threading, time
 from pathlib import Path
 from sys import argv
-from wattsched.cli.following import stopping
+from wattsched.cli.clusters import stopping
 from wattsched.serve.journal import Journal
 with Journal(argv[1]) as journal, stopping(threading.Event(), journal):
     print("ready", flush=True)

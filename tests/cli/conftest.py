@@ -15,8 +15,12 @@ from click.testing import CliRunner, Result
 
 from wattsched.cli import main
 
-DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.json"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEMO = EXAMPLES / "demo.json"
 Run = Callable[..., Result]
+
+COMMAND = (sys.executable, "-P", "-m", "wattsched")
+"""The command in a process of its own; without -P, Python would take a folder's modules for its own."""
 
 JOBS = (
     "job,arrival_s,work,requested_gpus,model,table,max_gpus\n"
@@ -28,12 +32,13 @@ TABLES = {"mine": {"gpus": [1, 2], "pool": ["A100", "A100"], "rate": [1.0, 1.5],
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Run a command in this process; nothing that it prints may ever look like a traceback."""
+    """Run a command in this process, which ends with this code; nothing may look like a traceback."""
 
-    def invoke(*arguments: object, stdin: str | bytes | None = None) -> Result:
+    def invoke(*arguments: object, stdin: str | bytes | None = None, code: int | None = None) -> Result:
         result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
         assert "Traceback" not in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
+        assert code in (None, result.exit_code), result.output
         return result
 
     return invoke
@@ -43,9 +48,7 @@ def wattsched(
     *arguments: object, script: str | None = None, environment: Mapping[str, str] = {}, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command, or a script, in a process of its own, with these variables besides the usual ones."""
-    code = ["-m", "wattsched"] if script is None else ["-c", script]
-    # -P: from the repository's root, Python would take its folder `wattsched` for the whole package.
-    command = [sys.executable, "-P", *code, *map(str, arguments)]
+    command = [*(COMMAND if script is None else (sys.executable, "-P", "-c", script)), *map(str, arguments)]
     options = {"env": {**os.environ, **environment}} | options
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
@@ -85,19 +88,33 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def instance(tiny: dict[str, Any], write: Callable[..., Path]) -> Path:
+    """File of the small instance."""
+    return write(tiny)
+
+
+@pytest.fixture
+def answer(run: Run, instance: Path) -> dict[str, Any]:
+    """Result of the small instance, to be spoilt."""
+    return dict(json.loads(run("solve", instance, "--json", code=0).stdout))
+
+
+@pytest.fixture
 def replay(run: Run, tmp_path: Path) -> Run:
     """Replay a small file, which can be replaced."""
 
-    def replayed(*options: object, trace: str = JOBS, tables: Any = TABLES) -> Result:
+    def replayed(
+        *options: object, trace: str = JOBS, tables: Any = TABLES, code: int | None = None
+    ) -> Result:
         (tmp_path / "trace.csv").write_text(trace)
         (tmp_path / "tables.json").write_text(json.dumps(tables))
         own = () if "--format" in options else ("--tables", tmp_path / "tables.json")
-        return run("replay", tmp_path / "trace.csv", *own, *options)
+        return run("replay", tmp_path / "trace.csv", *own, *options, code=code)
 
     return replayed
 
 
-def refused(result: Result, fault: str, lines: int = 1) -> None:
+def refused(result: Result, fault: str = "", lines: int = 1) -> None:
     """Hold that a command has refused its input with this, in so many lines."""
     assert result.exit_code == 2, result.output
     assert fault in result.stderr

@@ -12,17 +12,9 @@ import pytest
 
 from wattsched import solve
 
-from .conftest import DEMO
+from .conftest import DEMO, refused
 
 Document = dict[str, Any]
-
-
-def _edit(change: Callable[[Document], object]) -> Callable[[Document], str]:
-    def spoil(document: Document) -> str:
-        change(document)
-        return json.dumps(document)
-
-    return spoil
 
 
 def _cycle(document: Document) -> None:
@@ -30,45 +22,38 @@ def _cycle(document: Document) -> None:
     document["cluster"]["groups"] = groups
 
 
-# What is wrong -> how it is done, and what the message must speak of.
-SPOILT: dict[str, tuple[Callable[[Document], str], str]] = {
-    "empty": (lambda d: "", "empty"),
-    "truncated": (lambda d: json.dumps(d)[:-20], "not valid JSON"),
-    "nested brackets": (lambda d: "[" * 100_000, "nested"),
-    "binary": (lambda d: "\0\1\2\3", "binary"),
-    "a list": (lambda d: "[1, 2]", "must be an object"),
-    "another format": (_edit(lambda d: d.update(format="wattsched-instance/9")), "wattsched-instance/1"),
-    "not a number": (_edit(lambda d: d["jobs"][0].update(weight=float("nan"))), "jobs[0].weight"),
-    "infinite": (_edit(lambda d: d.update(round_s=float("inf"))), "round_s"),
-    "negative watts": (
-        _edit(lambda d: d["cluster"]["gpu_types"]["G"].update(idle_power_w=-5.0)),
-        "idle_power_w",
-    ),
-    "duplicate job": (_edit(lambda d: d["jobs"][1].update(name="a")), "duplicate job name 'a'"),
-    "duplicate key": (lambda d: json.dumps(d)[:-1] + ', "name": "again"}', "more than once"),
-    "cyclic tree": (_edit(_cycle), "cycle"),
-    "unknown field": (_edit(lambda d: d["jobs"][0].update(wieght=2.0)), "wieght"),
-    "unknown parent": (_edit(lambda d: d["cluster"]["nodes"][0].update(parent="rack9")), "rack9"),
-    "unknown model": (
-        _edit(lambda d: d["jobs"].append({"name": "c", "model": "bort"})),
-        "'bort'",
-    ),
-    "job that may not wait, larger than the cluster": (
-        _edit(
-            lambda d: d["jobs"][0].update(
-                options=[{"gpus": 8, "pool": "G", "power_w": 1.0, "completion_s": 1.0}], can_wait=False
-            )
-        ),
-        "8 GPUs",
-    ),
-    "no nodes": (_edit(lambda d: d["cluster"].update(nodes=[])), "cluster.nodes: must not be empty"),
-    "a fraction of a GPU": (
-        _edit(lambda d: d["cluster"]["nodes"][0].update(gpus=1.5)),
-        "nodes[0].gpus: must be a whole number, got 1.5",
-    ),
-    "unknown objective": (_edit(lambda d: d.update(objective="joy")), "'joy'"),
+def _job(**fields: Any) -> Callable[[Document], None]:
+    return lambda document: document["jobs"][0].update(fields)
+
+
+def _node(**fields: Any) -> Callable[[Document], None]:
+    return lambda document: document["cluster"]["nodes"][0].update(fields)
+
+
+LARGE = [{"gpus": 8, "pool": "G", "power_w": 1.0, "completion_s": 1.0}]
+# What is wrong -> the whole text, or how a document is changed, and what the message must speak of.
+SPOILT: dict[str, tuple[str | Callable[[Document], object], str]] = {
+    "empty": ("", "empty"),
+    "truncated": ('{"name": "tiny", "jobs": [', "not valid JSON"),
+    "nested brackets": ("[" * 100_000, "nested"),
+    "binary": ("\0\1\2\3", "binary"),
+    "a list": ("[1, 2]", "must be an object"),
+    "duplicate key": ('{"name": "tiny", "name": "again"}', "more than once"),
+    "another format": (lambda d: d.update(format="wattsched-instance/9"), "wattsched-instance/1"),
+    "not a number": (_job(weight=float("nan")), "jobs[0].weight"),
+    "infinite": (lambda d: d.update(round_s=float("inf")), "round_s"),
+    "negative watts": (lambda d: d["cluster"]["gpu_types"]["G"].update(idle_power_w=-5.0), "idle_power_w"),
+    "duplicate job": (_job(name="b"), "duplicate job name 'b'"),
+    "cyclic tree": (_cycle, "cycle"),
+    "unknown field": (_job(wieght=2.0), "wieght"),
+    "unknown parent": (_node(parent="rack9"), "rack9"),
+    "unknown model": (lambda d: d["jobs"].append({"name": "c", "model": "bort"}), "'bort'"),
+    "job that may not wait, larger than the cluster": (_job(options=LARGE, can_wait=False), "8 GPUs"),
+    "no nodes": (lambda d: d["cluster"].update(nodes=[]), "cluster.nodes: must not be empty"),
+    "a fraction of a GPU": (_node(gpus=1.5), "nodes[0].gpus: must be a whole number, got 1.5"),
+    "unknown objective": (lambda d: d.update(objective="joy"), "'joy'"),
     "terminal codes in a name": (
-        _edit(lambda d: (d["jobs"][0].update(name="\x1b[2J"), d["jobs"][1].update(name="\x1b[2J"))),
+        lambda d: d.update(jobs=[job | {"name": "\x1b[2J"} for job in d["jobs"]]),
         "duplicate",
     ),
 }
@@ -77,9 +62,10 @@ SPOILT: dict[str, tuple[Callable[[Document], str], str]] = {
 @pytest.mark.parametrize("fault", SPOILT)
 def test_bad_instances_are_refused_by_name(run, tiny, write, fault):
     spoil, word = SPOILT[fault]
-    path = write(spoil(tiny))
-    result = run("solve", path)
-    assert result.exit_code == 2
+    if not isinstance(spoil, str):
+        spoil(tiny)
+    path = write(spoil if isinstance(spoil, str) else tiny)
+    result = run("solve", path, code=2)
     assert result.stdout == ""
     assert word in result.stderr
     assert "\x1b" not in result.stderr
@@ -92,9 +78,7 @@ def test_every_fault_has_its_line(run, tiny, write):
     tiny["round_s"] = 0
     lines = run("show", write(tiny)).stderr.splitlines()
     assert len(lines) == 3
-    assert [word in "".join(lines) for word in ("jobs[0].weight", "jobs[1].restart_s", "round_s")] == [
-        True
-    ] * 3
+    assert all(word in "".join(lines) for word in ("jobs[0].weight", "jobs[1].restart_s", "round_s"))
 
 
 @pytest.mark.parametrize("command", [["solve"], ["show"], ["export", "-o", "x.lp"]], ids=lambda c: c[0])
@@ -110,26 +94,18 @@ def test_times_that_cannot_be_compared_are_refused_alike(run, tiny, write, tmp_p
 @pytest.mark.parametrize("command", ["solve", "show"])
 def test_missing_files_and_folders(run, tmp_path, command):
     for path, word in ((tmp_path / "nowhere.json", "no such file"), (tmp_path, "directory")):
-        result = run(command, path)
-        assert result.exit_code == 2
-        assert word in result.stderr
+        refused(run(command, path), word)
 
 
 def test_standard_input_is_named_in_messages(run):
-    result = run("solve", "-", stdin="{")
-    assert result.exit_code == 2
+    result = run("solve", "-", stdin="{", code=2)
     assert "standard input" in result.stderr
     assert "/tmp" not in result.stderr
 
 
-def test_standard_input_cannot_be_read_twice(run):
-    assert run("check", "-", "-", stdin="{}").exit_code == 2
-
-
 def test_names_in_a_file_are_no_markup(run, tiny, write):
     tiny["jobs"][0]["name"] = "[red]job[/red] :smile: \x1b[31m"
-    shown = run("solve", write(tiny)).stdout
-    assert "[red]job[/red] :smile: \\x1b[31m" in shown
+    assert "[red]job[/red] :smile: \\x1b[31m" in run("solve", write(tiny)).stdout
 
 
 LOOPS = (
@@ -154,38 +130,8 @@ def test_loops_of_symbolic_links_are_refused(run, tmp_path, monkeypatch, command
     for loop in loops:
         loop.symlink_to(loop.name)
     monkeypatch.chdir(tmp_path)
-    result = run(*command.split())
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert len(result.stderr.splitlines()) == 1
+    refused(run(*command.split()))
     assert all(loop.is_symlink() for loop in loops)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["solve", DEMO, "--objective", ""],
-        ["solve", DEMO, "--formulation", ""],
-        ["solve", DEMO, "--solver", ""],
-        ["solve", DEMO, "--warm", ""],
-        ["solve", DEMO, "-o", ""],
-        ["compare", DEMO, "--objective", ""],
-        ["compare", DEMO, "--solvers", ""],
-        ["export", DEMO, "--objective", "", "-o", "x.lp"],
-        ["solve", DEMO, "--time-limit", "1" + "0" * 400],
-        ["solve", DEMO, "--time-limit", "1e400"],
-        ["solve", DEMO, "--threads", "1" + "0" * 400],
-        ["solve", DEMO, "--gap", "1e400"],
-    ],
-    ids=lambda arguments: " ".join(map(str, arguments))[-40:],
-)
-def test_empty_names_and_numbers_without_end_are_refused(run, arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_limit_that_is_too_large_is_not_called_infinite(run):
-    assert "'1e400' is beyond the largest number" in run("solve", DEMO, "--time-limit", "1e400").stderr
 
 
 @pytest.mark.parametrize("name", ["time_limit", "gap", "seed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEMO, wattsched
+from .conftest import refused, wattsched
 
 
 def completed(words: str) -> list[str]:
@@ -40,28 +40,7 @@ def test_the_script_for_a_shell_is_printed_alone():
     assert told.stdout.startswith("_wattsched_completion()")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["slove"], "no such command 'slove' (did you mean 'solve'?)"),
-        (["generate", "hetro"], "unknown family 'hetro' (did you mean 'hetero'?); known: uniform"),
-        (["solve", DEMO, "--solver", "hihgs"], "unknown solver 'hihgs' (did you mean 'highs'?); known"),
-        (["solve", DEMO, "--formulation", "mkcp"], "'mkcp' of problem 'sizing' (did you mean 'mckp'?)"),
-        (["solve", DEMO, "--objective", "makespam"], "(did you mean 'makespan'?); known: total-completion"),
-        (["replay", "x.csv", "--policy", "sizng"], "no policy 'sizng' (did you mean 'sizing'?); see"),
-        (["replay", "x.csv", "--policy", "FIFO"], "no policy 'FIFO' (did you mean 'fifo'?); see"),
-        (["replay", "x.csv", "--policy", "sizng+zeus"], "(did you mean 'sizing+zeus'?); see"),
-        (["place", "--policy", "best-fti"], "no policy 'best-fti' (did you mean 'best-fit'?); see"),
-        (["place", "--policy", "pwr+fdg:100/900"], "does not score (did you mean 'fgd'?); see"),
-    ],
-)
-def test_a_name_that_is_not_known_is_told_the_nearest(run, arguments, said):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert said in result.output
-
-
 def test_nothing_is_suggested_where_nothing_is_near(run):
     result = run("qqqqqq" * 100)
-    assert result.exit_code == 2
+    refused(result)
     assert "mean" not in result.output

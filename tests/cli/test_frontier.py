@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
+from .conftest import Run, refused
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,7 @@ def traced(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     folder = tmp_path_factory.mktemp("frontier")
     instance, points = folder / "day.json", folder / "points.json"
     run("generate", "shifting", "--jobs", 2, "--slots", 4, "--seed", 1, "-o", instance)
-    assert run("solve", instance, "--frontier", 3, "--time-limit", 60, "-o", points).exit_code == 0
+    run("solve", instance, "--frontier", 3, "--time-limit", 60, "-o", points, code=0)
     return instance, points
 
 
@@ -36,13 +34,11 @@ def frontier(traced: tuple[Path, Path]) -> tuple[Path, dict[str, Any]]:
 def sharing(run: Run, tmp_path: Path) -> Path:
     """An instance of another problem."""
     path = tmp_path / "round.json"
-    assert run("generate", "sharing", "--jobs", 6, "-o", path).exit_code == 0
+    run("generate", "sharing", "--jobs", 6, "-o", path, code=0)
     return path
 
 
-def test_a_frontier_says_what_it_lacks(
-    run: Run, frontier: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_frontier_says_what_it_lacks(run, frontier, tmp_path):
     instance, document = frontier
     cut, empty = tmp_path / "cut.json", tmp_path / "empty.json"
     assert document["missing"] == 0
@@ -55,14 +51,10 @@ def test_a_frontier_says_what_it_lacks(
         (ended, ("--require-gap", 0.5), 1),
     ):
         empty.write_text(json.dumps({**document, "points": [], "termination": termination}))
-        checked = run("check", instance, empty, *options)
-        assert checked.exit_code == code
-        assert "proof" not in checked.stdout
+        assert "proof" not in run("check", instance, empty, *options, code=code).stdout
 
 
-def test_points_without_proof_are_told(
-    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path]
-) -> None:
+def test_points_without_proof_are_told(run, frontier, write):
     instance, document = frontier
     bare = {"certificate": None, "bound": None, "gap": None, "proven_gap": None, "claimed": False}
     for point, told in zip(document["points"], ("2", "1", "none"), strict=True):
@@ -77,9 +69,8 @@ def test_points_without_proof_are_told(
 def test_the_frontier_of_shifting(run: Run, tmp_path: Path, limit: str) -> None:
     instance, points = tmp_path / "day.json", tmp_path / "points.json"
     size = ("--jobs", 2, "--gpus", 8, "--slots", 6, "--seed", 3)
-    assert run("generate", "shifting", *size, "-o", instance).exit_code == 0
-    result = run("solve", instance, "--frontier", 3, "--time-limit", limit, "-o", points)
-    assert result.exit_code == 0, result.output
+    run("generate", "shifting", *size, "-o", instance, code=0)
+    result = run("solve", instance, "--frontier", 3, "--time-limit", limit, "-o", points, code=0)
     frontier = json.loads(points.read_text())
     assert 1 <= len(frontier["points"]) <= 3
     totals = [point["result"]["totals"] for point in frontier["points"]]
@@ -93,63 +84,39 @@ def test_the_frontier_of_shifting(run: Run, tmp_path: Path, limit: str) -> None:
     jsonschema.validate(frontier, schema)
 
 
-def _limit(frontier: dict[str, Any]) -> None:
-    frontier["points"][1]["limit"] /= 2
-
-
-def _objective(frontier: dict[str, Any]) -> None:
-    frontier["points"][1]["result"]["objective_name"] = "energy"
-
-
-def _order(frontier: dict[str, Any]) -> None:
-    frontier["points"].reverse()
-
-
-def _total(frontier: dict[str, Any]) -> None:
-    frontier["points"][0]["result"]["totals"]["carbon_g"] *= 0.9
-
-
-def _decision(frontier: dict[str, Any]) -> None:
-    frontier["points"][0]["result"]["decision"] = frontier["points"][2]["result"]["decision"]
-
-
-def _twice(frontier: dict[str, Any]) -> None:
-    frontier["points"].insert(1, frontier["points"][0])
-
-
-def _no_end(frontier: dict[str, Any]) -> None:
-    frontier["points"].pop()
-
-
-def _no_beginning(frontier: dict[str, Any]) -> None:
-    frontier["points"].pop(0)
-
-
-def _before_another(frontier: dict[str, Any]) -> None:
-    frontier["points"][1] |= {"before": frontier["ends"][0], "before_limit": None}
+def point(frontier: dict[str, Any], number: int) -> dict[str, Any]:
+    """The result at a point."""
+    return frontier["points"][number]["result"]
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (_limit, "points[1].digest: "),
-        (_objective, "points[1]: minimises 'energy', which is no end of this frontier"),
-        (_order, "points[1]: is no later with less carbon_g than the one before"),
-        (_total, "points[0].totals.carbon_g: the result says"),
-        (_decision, "points[0].objective: the result claims"),
-        (_twice, "points[1]: is no later with less carbon_g than the one before"),
-        (_no_end, "points[1]: is no end of the frontier: its carbon_g is "),
-        (_no_beginning, "points[0]: is no end of the frontier: its average_completion_s is "),
-        (_before_another, "points[1]: nothing shows that no decision dominates it"),
-        (lambda frontier: frontier["ends"][0].update(objective_name="energy"), "ends[0]: minimises 'energy'"),
-        (lambda frontier: frontier["ends"][1].update(bound=0.0), "ends[1].gap: the result claims"),
-        (lambda f: f["points"][0]["result"].update(decision=None), "points[0]: has no decision"),
-        (lambda frontier: frontier.update(instance="other"), "instance: the frontier is of 'other'"),
+        (lambda f: f["points"][1].update(limit=f["points"][1]["limit"] / 2), "points[1].digest: "),
+        (
+            lambda f: point(f, 1).update(objective_name="energy"),
+            "points[1]: minimises 'energy', which is no end",
+        ),
+        (lambda f: f["points"].reverse(), "points[1]: is no later with less carbon_g than the one before"),
+        (lambda f: point(f, 0)["totals"].update(carbon_g=1.0), "points[0].totals.carbon_g: the result says"),
+        (
+            lambda f: point(f, 0).update(decision=point(f, 2)["decision"]),
+            "points[0].objective: the result claims",
+        ),
+        (lambda f: f["points"].insert(1, f["points"][0]), "points[1]: is no later with less carbon_g than"),
+        (lambda f: f["points"].pop(), "points[1]: is no end of the frontier: its carbon_g is "),
+        (lambda f: f["points"].pop(0), "points[0]: is no end of the frontier: its average_completion_s is "),
+        (
+            lambda f: f["points"][1].update(before=f["ends"][0], before_limit=None),
+            "points[1]: nothing shows that no decision dominates it",
+        ),
+        (lambda f: f["ends"][0].update(objective_name="energy"), "ends[0]: minimises 'energy'"),
+        (lambda f: f["ends"][1].update(bound=0.0), "ends[1].gap: the result claims"),
+        (lambda f: point(f, 0).update(decision=None), "points[0]: has no decision"),
+        (lambda f: f.update(instance="other"), "instance: the frontier is of 'other'"),
     ],
 )
-def test_a_frontier_that_was_changed_is_not_valid(
-    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], change: Any, told: str
-) -> None:
+def test_a_frontier_that_was_changed_is_not_valid(run, frontier, write, change, told):
     instance, document = frontier
     change(document)
     result = run("check", instance, write(document))
@@ -162,42 +129,30 @@ def test_a_frontier_that_was_changed_is_not_valid(
     [
         (lambda f: f.update(points=[{}]), "points[0].limit: is missing"),
         (lambda f: f.update(tradeoff="time"), "tradeoff: "),
-        (lambda f: f["points"][0]["result"].update(totals={}), "points[0].result.totals: 'average_comp"),
-        (
-            lambda f: f["points"][0]["result"]["decision"].update(waiting=3),
-            "points[0].result.decision: waiting",
-        ),
-        (lambda f: f["points"][0]["result"].update(problem="sharing"), "points[0].result"),
+        (lambda f: point(f, 0).update(totals={}), "points[0].result.totals: 'average_comp"),
+        (lambda f: point(f, 0)["decision"].update(waiting=3), "points[0].result.decision: waiting"),
+        (lambda f: point(f, 0).update(problem="sharing"), "points[0].result"),
     ],
 )
-def test_a_frontier_that_makes_no_sense_is_refused(
-    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], change: Any, told: str
-) -> None:
+def test_a_frontier_that_makes_no_sense_is_refused(run, frontier, write, change, told):
     instance, document = frontier
     change(document)
     path = write(document)
     for command in (("show", path), ("check", instance, path)):
-        result = run(*command)
-        assert (result.exit_code, told in result.stderr) == (2, True), result.output
+        refused(run(*command), told)
 
 
-def test_a_frontier_is_of_its_instance(
-    run: Run, frontier: tuple[Path, dict[str, Any]], write: Callable[..., Path], sharing: Path
-) -> None:
+def test_a_frontier_is_of_its_instance(run, frontier, write, sharing):
     path, points = frontier[0], write(frontier[1], "points.json")
-    other = run("check", sharing, points)
-    assert (other.exit_code, "the instance is of 'sharing'" in other.stderr) == (2, True)
+    refused(run("check", sharing, points), "the instance is of 'sharing'")
     dark = write({**json.loads(path.read_text()), "carbon_g_per_kwh": None, "budgets": {}})
-    refused = run("check", dark, points)
-    assert (refused.exit_code, "needs the forecast 'carbon_g_per_kwh'" in refused.stderr) == (2, True)
+    refused(run("check", dark, points), "needs the forecast 'carbon_g_per_kwh'")
 
 
 def test_a_frontier_is_refused_where_there_is_none(run: Run, sharing: Path) -> None:
     for options, told in (((), "problem 'shifting'"), (("--objective", "power"), "cannot be combined")):
-        result = run("solve", sharing, "--frontier", 3, *options)
-        assert result.exit_code == 2
-        assert told in result.stderr
-    assert run("solve", sharing, "--frontier", 1).exit_code == 2
+        refused(run("solve", sharing, "--frontier", 3, *options), told)
+    run("solve", sharing, "--frontier", 1, code=2)
 
 
 @pytest.mark.parametrize(
@@ -208,14 +163,10 @@ def test_a_frontier_is_refused_where_there_is_none(run: Run, sharing: Path) -> N
         ({"carbon_g_per_kwh": None, "budgets": {}, "objective": "energy"}, 0, "the least energy"),
     ],
 )
-def test_why_an_instance_has_no_frontier(
-    run: Run, write: Callable[..., Path], fields: dict[str, Any], code: int, told: str
-) -> None:
+def test_why_an_instance_has_no_frontier(run, write, fields, code, told):
     instance = json.loads(run("generate", "shifting", "--jobs", 2, "--gpus", 8, "--slots", 4).stdout)
     path = write(instance | fields)
     result = run("solve", path, "--frontier", 2, "--solver", "greedy")
     assert (result.exit_code, told in result.output) == (code, True), result.output
     if code == 0:
-        unknown = run("solve", path, "--frontier", 2, "--solver", "pyomo:foo")
-        assert unknown.exit_code == 2
-        assert "solver 'foo' is not installed" in unknown.stderr
+        refused(run("solve", path, "--frontier", 2, "--solver", "pyomo:foo"), "solver 'foo' is not installed")

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,6 +18,8 @@ import pytest
 
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
+
+from .conftest import COMMAND
 
 MOMENTS = 10
 LONGEST_S = 5.0
@@ -63,15 +64,13 @@ def moments() -> Iterator[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "ending", "after_s"), list(moments()))
-def test_what_a_signal_leaves(
-    inputs: Path, tmp_path: Path, command: str, ending: signal.Signals, after_s: float
-) -> None:
+def test_what_a_signal_leaves(inputs, tmp_path, command, ending, after_s):
     for file in inputs.iterdir():
         (tmp_path / file.name).symlink_to(file)
     out = tmp_path / "out"
     out.mkdir()
     (out / "result.json").write_text(OLD)
-    words = [sys.executable, "-P", "-m", "wattsched", *COMMANDS[command].split()]
+    words = [*COMMAND, *COMMANDS[command].split()]
     with subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
-from tests.cli.conftest import wattsched
 from tests.docs.markdown import blocks_of
 from wattsched.adapters.kubernetes.api import Api
-from wattsched.adapters.kubernetes.loop import Report
 from wattsched.adapters.kubernetes.snapshot import load
 from wattsched.adapters.kubernetes.watching import Mirror
-from wattsched.cli.following import follow
 from wattsched.cli.kubernetes import command
 from wattsched.serve.journal import Journal
+
+from .conftest import COMMAND, Run, wattsched
 
 ROOT = Path(__file__).resolve().parents[2]
 SNAPSHOT, PAGE = ROOT / "examples" / "kubernetes.json", ROOT / "docs" / "kubernetes.md"
 SITE = SNAPSHOT.with_name("kubernetes-site.json")
-Run = Callable[..., Result]
 
 
 @pytest.mark.parametrize("power_w", [100, 3_000, 6_000, 6_240])
 def test_a_cap_below_the_draw_is_told_in_shadow(run: Run, power_w: int) -> None:
-    done = run("kubernetes", "--shadow", "--snapshot", SNAPSHOT, "--power-w", power_w)
-    assert done.exit_code == 0, done.stderr
+    done = run("kubernetes", "--shadow", "--snapshot", SNAPSHOT, "--power-w", power_w, code=0)
     assert f"stop default/old: {6_250 - power_w:,} W too many are drawn" in done.stderr
 
 
@@ -108,52 +101,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
         thread.join()
 
 
-def test_a_round_as_json(run: Run, tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    options = ("--shadow", "--snapshot", SNAPSHOT, "--options", SITE, "--power-w", 12_000)
-    options = (*options, "--journal", journal, "--json")
-    report = json.loads(run("kubernetes", *options).stdout)
-    assert (report["number"], report["cap_w"], report["power_w"]) == (1, 12_000, 6_250)
-    assert report["started"].keys() == {"default/bert", "default/gang:resnet"}
-    assert "default/typo" in report["waiting"]
-    assert json.loads(run("kubernetes", *options).stdout)["number"] == 2
-    assert "2" in run("journal", journal, "--session", "kubernetes").output
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ([], "give one of --shadow"),
-        (["--shadow", "--apply"], "give one of --shadow"),
-        (["--apply", "--snapshot", SNAPSHOT], "--snapshot: a saved snapshot can only be looked at"),
-        (["--apply"], "--apply needs --journal FILE"),
-        (["--shadow", "--power-w", 0], "--power-w"),
-        (["--shadow", "--objective", "energy"], "objective: 'energy' lets every job wait that may"),
-        (["--shadow", "--power-w", 1, "--budget", "cap.json"], "--power-w: cannot be combined with --budget"),
-        (["--shadow", "--snapshot", SNAPSHOT, "--budget", "nowhere.json"], "nowhere.json: no such file"),
-        (["--shadow", "--options", "nowhere.json"], "nowhere.json: no such file"),
-        (["--shadow", "--snapshot", "nowhere.json"], "nowhere.json: no such file"),
-        (["--shadow", "--snapshot", SNAPSHOT, "--objective", "money"], "'money'"),
-        (["--shadow", "--snapshot", SNAPSHOT, "--config-map", "a/b"], "--config-map cannot be combined"),
-        (["--shadow", "--every", "0"], "--every"),
-        (
-            ["--apply", "--journal", "j", "--scheduler-name", "default-scheduler"],
-            "--scheduler-name: 'default-scheduler' binds these pods, too",
-        ),
-    ],
-)
-def test_what_makes_no_sense_is_refused(run: Run, options: list[object], told: str) -> None:
-    result = run("kubernetes", *options)
-    assert (result.exit_code, told in result.output) == (2, True), result.output
-
-
-def test_where_there_is_no_cluster_it_is_said(tmp_path: Path) -> None:
-    environment = {**os.environ, "KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path)}
-    done = wattsched("kubernetes", "--shadow", "--once", env=environment)
-    assert done.returncode == 4
-    assert "no configuration of a cluster" in done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["--extender", "80000"], ["--extender", "0.0.0.0:1"], []], ids=str)
 def test_what_fails_beside_the_watches_ends_cleanly(server: Server, options: list[str]) -> None:
@@ -183,38 +130,12 @@ def following() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if "follow" in one.name]
 
 
-def report(**jobs: Any) -> Report:
-    return Report(1, 0.0, **jobs)
-
-
-def followed(*reports: Report, do_apply: bool, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """Lines about jobs, of each round."""
-    assert follow(reports, once=False, as_json=False, do_apply=do_apply) == 0
-    lines = capsys.readouterr().err.splitlines()
-    heads = [at for at, line in enumerate(lines) if line.startswith("round 1")] + [len(lines)]
-    return [[line.strip() for line in lines[at + 1 : end]] for at, end in pairwise(heads)]
-
-
-def test_what_is_done_is_told_always_and_what_waits_when_it_is_news(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    long = "GPUs " + ", ".join(f"8 of gpu-{k}" for k in range(99))
-    waits, other = report(waiting={"a": "w"}, postponed={"b": "p"}), report(waiting={"a": "w2"})
-    starts = report(started={"c": long}, stopped={"d": "s"}, joined={"e": "gpu-1"})
-    told = ["start c: " + long, "stop d: s", "join e: gpu-1"]
-    rounds = (waits, waits, other, waits, starts, starts)
-    waiting = [["postpone b: p", "wait a: w"], [], ["wait a: w2"], ["postpone b: p", "wait a: w"]]
-    assert followed(*rounds, do_apply=True, capsys=capsys) == [*waiting, told, told]
-    # Nothing is done: the same would be done in each round.
-    assert followed(*rounds, do_apply=False, capsys=capsys) == [*waiting, told, []]
-
-
 def test_the_running_loop_tells_of_jobs(server: Server) -> None:
     saved = load(str(SNAPSHOT))
     server.nodes, server.pods = saved["nodes"], saved["pods"]
     command = ("kubernetes", "--shadow", "--every", "0.2", "--power-w", "9500", "--options", SITE)
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "wattsched", *command, "--kubeconfig", server.kubeconfig],
+        [*COMMAND, *command, "--kubeconfig", server.kubeconfig],
         stderr=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stderr is not None

@@ -13,6 +13,8 @@ import wattsched
 from wattsched.library.entries import entries
 from wattsched.library.recipes import Imported
 
+from .conftest import refused
+
 ONE, OTHER = "tight-15-1", "degenerate-15-1"
 
 
@@ -23,17 +25,13 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_list_shows_what_is_known(run):
-    listed = run("library", "list")
-    assert listed.exit_code == 0
-    assert f"{len(entries())} instances" in listed.stdout
+    assert f"{len(entries())} instances" in run("library", "list", code=0).stdout
     some = json.loads(run("library", "list", "sia", "--tag", "power-cap", "--json").stdout)
     assert {one["family"] for one in some} == {"sia"}
     assert all(one["best_known"]["objective"] > 0 for one in some)
     classes = {name: run("library", "list", "--difficulty", name).stdout for name in ("easy", "open")}
     assert classes["easy"] != classes["open"] or not any(classes.values())
-    wrong = run("library", "list", "tigt-15-1")
-    assert wrong.exit_code == 2
-    assert "did you mean 'tight-15-1'?" in wrong.stderr
+    refused(run("library", "list", "tigt-15-1"), "did you mean 'tight-15-1'?")
 
 
 @pytest.mark.parametrize(("document", "file"), [("instances", "instances"), ("best-known", "best_known")])
@@ -47,12 +45,10 @@ def test_files_of_the_library_follow_their_schemas(run, document, file):
 
 
 def test_get_writes_the_instance_with_its_digest(run, tmp_path):
-    printed = run("library", "get", ONE)
-    assert printed.exit_code == 0
+    printed = run("library", "get", ONE, code=0)
     assert json.loads(printed.stdout)["name"] == ONE
-    assert run("library", "get", ONE, OTHER).exit_code == 2
-    made = run("library", "get", ONE, "--mps", "-o", "out")
-    assert made.exit_code == 0, made.stderr
+    run("library", "get", ONE, OTHER, code=2)
+    run("library", "get", ONE, "--mps", "-o", "out", code=0)
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {f"{ONE}.json", f"{ONE}.mps", f"{ONE}.best.json"}
     assert wattsched.check(f"out/{ONE}.json", f"out/{ONE}.best.json").faults == []
@@ -61,58 +57,47 @@ def test_get_writes_the_instance_with_its_digest(run, tmp_path):
 def test_traces_that_are_not_there_are_left_out_with_a_note(run):
     public = next(entry.name for entry in entries().values() if isinstance(entry.recipe, Imported))
     for command in (("get", "-o", "out"), ("run",)):
-        done = run("library", command[0], public, ONE, *command[1:])
-        assert done.exit_code == 0
+        done = run("library", command[0], public, ONE, *command[1:], code=0)
         assert f"{public}: left out: set WATTSCHED_DATA" in done.stderr
-        nothing = run("library", command[0], public, *command[1:])
-        assert nothing.exit_code == 2
-        assert "no instance could be made: all of them are of traces that are not there" in nothing.stderr
-    done = run("library", "verify", public, ONE)
-    assert done.exit_code == 0
+        refused(
+            run("library", command[0], public, *command[1:]),
+            "no instance could be made: all of them are of traces that are not there",
+        )
+    done = run("library", "verify", public, ONE, code=0)
     assert "skipped: 1 instance: set WATTSCHED_DATA" in done.stdout
     assert "1 of 2 instances verified" in done.stdout
     for options in ((), ("--json",)):
-        nothing = run("library", "verify", public, *options)
-        assert nothing.exit_code == 2
-        assert "nothing could be verified: set WATTSCHED_DATA" in nothing.stderr
+        refused(run("library", "verify", public, *options), "nothing could be verified: set WATTSCHED_DATA")
 
 
 def test_run_and_submit_keep_what_is_better(run, tmp_path):
-    done = run("library", "run", ONE, "--gap", "0", "--prove", "5", "-o", "out")
-    assert done.exit_code == 0, done.stderr
-    assert ONE in done.stdout
-    submitted = run("library", "submit", f"out/{ONE}.json")
-    assert submitted.exit_code == 0, submitted.output
+    assert ONE in run("library", "run", ONE, "--gap", "0", "--prove", "5", "-o", "out", code=0).stdout
+    submitted = run("library", "submit", f"out/{ONE}.json", code=0)
     if "Written to best_known.json" in submitted.stdout:
         assert json.loads(Path("best_known.json").read_text())["records"][0]["name"] == ONE
     again = run("library", "submit", f"out/{ONE}.json")
     assert "nothing is better than what is known; best_known.json is as it was" in again.stdout
     elsewhere = run("library", "submit", f"out/{ONE}.json", "--best", "elsewhere.json")
     assert Path("elsewhere.json").exists() == ("elsewhere.json is not made" not in elsewhere.stdout)
-    assert run("library", "verify", ONE).exit_code == 0
+    run("library", "verify", ONE, code=0)
     document = json.loads(Path(f"out/{ONE}.json").read_text())
     document["objective"] *= 0.9
     Path("forged.json").write_text(json.dumps(document))
-    refused = run("library", "submit", "forged.json", "--best", "other.json")
-    assert refused.exit_code == 1
+    refused = run("library", "submit", "forged.json", "--best", "other.json", code=1)
     assert "not valid" in refused.stdout
     assert not Path("other.json").exists()
-    twice = run("library", "submit", f"out/{ONE}.json", "--best", f"out/{ONE}.json")
-    assert twice.exit_code == 2
-    assert len(twice.stderr.splitlines()) == 1
-    assert "is no file of records" in twice.stderr
+    refused(run("library", "submit", f"out/{ONE}.json", "--best", f"out/{ONE}.json"), "is no file of records")
 
 
 def test_who_has_decided_and_who_could_not_is_said(run):
-    known = run("library", "run", "sharing-gpus-30-power7", "--solver", "greedy")
-    assert known.exit_code == 0, known.stderr
+    known = run("library", "run", "sharing-gpus-30-power7", "--solver", "greedy", code=0)
     assert "not by 'greedy', which had no better decision, but by 'eaco': sharing-gpus-30" in known.stdout
-    some = run("library", "run", ONE, "sharing-gpus-30-power7", "--solver", "powerflow")
-    assert some.exit_code == 0, some.stderr
+    some = run("library", "run", ONE, "sharing-gpus-30-power7", "--solver", "powerflow", code=0)
     assert "skipped: " in some.stdout
-    unknown = run("library", "run", ONE, "--solver", "pyomo:nosuch", "-o", "out")
-    assert unknown.exit_code == 2
-    assert "solver 'nosuch' is not installed, or unknown to Pyomo" in unknown.stderr
+    refused(
+        run("library", "run", ONE, "--solver", "pyomo:nosuch", "-o", "out"),
+        "solver 'nosuch' is not installed, or unknown to Pyomo",
+    )
     assert not Path("out").exists()
 
 
@@ -129,26 +114,22 @@ def test_records_that_contradict_their_results_are_refused(run):
         forged = {"format": "wattsched-best-known/1", "library": "1", "records": [record | change]}
         Path("out.json").write_text(json.dumps(forged))
         for command in ("list", "run", "verify"):
-            found = run("library", command, OTHER, "--best", "out.json")
-            assert found.exit_code == 2
-            assert told in found.stderr
+            refused(run("library", command, OTHER, "--best", "out.json"), told)
 
 
 def test_verify_ends_with_1_where_a_record_does_not_hold(run):
     run("library", "run", OTHER, "-o", "out")
     Path("out.json").write_text('{"format": "wattsched-best-known/1", "library": "1", "records": []}')
-    assert run("library", "verify", OTHER, "--best", "out.json").exit_code == 0
+    run("library", "verify", OTHER, "--best", "out.json", code=0)
     document = json.loads(run("library", "list", OTHER, "--json").stdout)[0]
     result = json.loads(Path(f"out/{OTHER}.json").read_text())
     record = {"name": OTHER, "digest": document["digest"], "result": result, **document["best_known"]}
     record["bound"] = 2 * record["bound"]
     forged = {"format": "wattsched-best-known/1", "library": "1", "records": [record]}
     Path("out.json").write_text(json.dumps(forged))
-    found = run("library", "verify", OTHER, "--best", "out.json")
-    assert found.exit_code == 1
+    found = run("library", "verify", OTHER, "--best", "out.json", code=1)
     assert f"{OTHER}: bound: the record says" in found.stdout
     assert "0 of 1 instance verified, 0 proven" in found.stdout
-    again = run("library", "run", OTHER, "--best", "out.json")
-    assert again.exit_code == 0
+    again = run("library", "run", OTHER, "--best", "out.json", code=0)
     assert f"{OTHER}: what is known of it cannot be true: it has a bound of" in again.stderr
     assert json.loads(run("library", "verify", OTHER, "--best", "out.json", "--json").stdout)[0]["faults"]

@@ -14,9 +14,10 @@ from click.testing import Result
 
 from wattsched.cli import main
 from wattsched.cli.outputs import Output
+from wattsched.cli.parameters import descriptions
 from wattsched.plot import save
 
-from .conftest import DEMO, Run, wattsched
+from .conftest import DEMO, Run, refused, wattsched
 
 STEPS = "gpus,local_batch,step_time_s,power_w\n" + "".join(
     f"{gpus},{batch},{0.01 + 0.002 * batch},200\n" for gpus in (1, 2) for batch in (8, 16)
@@ -49,27 +50,24 @@ def folder(write, tmp_path, monkeypatch):
     ids=lambda arguments: " ".join(map(str, arguments)),
 )
 def test_a_written_file_is_announced_on_standard_error(run, folder, arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0, result.stderr
+    result = run(*arguments, code=0)
     assert result.stderr == f"Written to {arguments[-1]}\n"
     assert "Written" not in result.stdout
 
 
 def test_a_folder_that_takes_no_files_is_noticed_before_any_work(run, folder):
-    result = run("solve", "missing.json", "-o", "/dev/fd/made.json")
-    assert result.exit_code == 2
+    result = run("solve", "missing.json", "-o", "/dev/fd/made.json", code=2)
     assert result.stderr.startswith("error: -o '/dev/fd/made.json': the folder '/dev/fd' takes no files: ")
 
 
 def test_a_file_that_is_too_large_to_be_read_is_called_that(run, folder, monkeypatch):
     monkeypatch.setenv("WATTSCHED_INPUT_MB", "1")
-    result = run("generate", "hetero", "--jobs", 3_000, "-o", "made.json")
-    assert result.exit_code == 0
+    result = run("generate", "hetero", "--jobs", 3_000, "-o", "made.json", code=0)
     _, note = result.stderr.splitlines()
     (needed,) = re.fullmatch(r"note: too large to be read, unless (\S+) is set", note).groups()
-    assert run("show", "made.json").exit_code == 2
+    run("show", "made.json", code=2)
     monkeypatch.setenv(*needed.split("="))
-    assert run("show", "made.json").exit_code == 0
+    run("show", "made.json", code=0)
 
 
 def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -119,6 +117,41 @@ def pairs() -> list[tuple[tuple[str, ...], str, str]]:
         for param in parameters(path)
         if name_for(param, Path()) is not None
     ]
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_command_explains_itself_and_each_of_its_options(run, path):
+    told = run(*path, "--help", code=0).stdout.splitlines()
+    assert told[0].startswith(f"Usage: main {' '.join(path)}")
+    for line, after in zip(told, [*told[1:], ""], strict=True):
+        if line.startswith("  -") and len(line.split()) < 3:
+            assert after.startswith("      "), line
+
+
+def test_descriptions_come_from_the_docstring():
+    def function(a, b, c):
+        """Do it.
+
+        Parameters
+        ----------
+        a, b : int
+            Both of `them`,
+            on two lines.
+        c : str
+            The last.
+
+        Raises
+        ------
+        ValueError
+            Never.
+        """
+
+    assert descriptions(function) == {
+        "a": "Both of them, on two lines.",
+        "b": "Both of them, on two lines.",
+        "c": "The last.",
+    }
+    assert descriptions(int) == {}
 
 
 def words(param: click.Parameter, value: object) -> list[str]:
@@ -221,9 +254,10 @@ def test_tables_that_a_list_names_by_its_place_are_inputs(run, tmp_path, table, 
     file.write_text("job_type,total_steps,scale_factor,arrival_time_s\n")
     (tmp_path / table).write_text("{}")
     before = content(tmp_path)
-    result = run("import", "gavel", file, "--at", 0, "-o", tmp_path / table)
-    assert result.exit_code == 2
-    assert f"would replace the input '{tmp_path / table}'" in result.stderr
+    refused(
+        run("import", "gavel", file, "--at", 0, "-o", tmp_path / table),
+        f"would replace the input '{tmp_path / table}'",
+    )
     assert content(tmp_path) == before
 
 

@@ -18,7 +18,7 @@ import pytest
 import wattsched as package
 from wattsched.cli import COMMANDS
 
-from .conftest import DEMO, wattsched
+from .conftest import COMMAND, DEMO, wattsched
 
 NOISY = """
 import ctypes, os, sys
@@ -53,14 +53,6 @@ def test_nothing_heavy_is_imported_for_help_and_version():
 
 
 @pytest.mark.slow
-def test_every_command_explains_itself():
-    for name in COMMANDS:
-        done = wattsched(name, "--help")
-        assert done.returncode == 0
-        assert done.stdout.startswith(f"Usage: wattsched {name}") or "Usage:" in done.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["schema"], ["solve", str(DEMO)], ["show", str(DEMO)]], ids=" ".join
 )
@@ -68,7 +60,7 @@ def test_reader_that_has_gone_ends_a_command_quietly(arguments):
     # With a pipe whose other end is closed already there is no race.
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-P", "-m", "wattsched", *arguments]
+    command = [*COMMAND, *arguments]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writer)
     assert done.stderr == ""
@@ -76,27 +68,14 @@ def test_reader_that_has_gone_ends_a_command_quietly(arguments):
 
 
 def test_file_is_written_though_the_reader_has_gone(tmp_path):
-    command = shlex.join(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "wattsched",
-            "solve",
-            str(DEMO),
-            "--solver",
-            "greedy",
-            "-o",
-            "result.json",
-        ]
-    )
+    command = shlex.join([*COMMAND, "solve", str(DEMO), "--solver", "greedy", "-o", "result.json"])
     done = subprocess.run(["bash", "-c", f"{command} | true"], cwd=tmp_path, timeout=60, check=False)
     assert done.returncode == 0
     assert json.loads((tmp_path / "result.json").read_text())["instance"] == "demo"
 
 
 def test_interrupt_ends_quietly():
-    command = [sys.executable, "-P", "-m", "wattsched", "solve", "-"]
+    command = [*COMMAND, "solve", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=1.0)
@@ -109,21 +88,15 @@ def test_interrupt_ends_quietly():
 @pytest.mark.parametrize("command", ["solve", "show", "check"])
 def test_too_little_memory_to_begin_is_one_line(command):
     files = [DEMO] * (1 + (command == "check"))
-    asked = shlex.join([sys.executable, "-P", "-m", "wattsched", command, *map(str, files)])
+    asked = shlex.join([*COMMAND, command, *map(str, files)])
     done = subprocess.run(["sh", "-c", f"ulimit -v 256000; exec {asked}"], capture_output=True, text=True)
     said = "error: out of memory: 'ulimit -v' allows 250 MiB of address space, and every command needs 500\n"
     assert (done.returncode, done.stdout, done.stderr) == (4, "", said)
 
 
-def test_time_limit_is_kept_and_answered():
-    done = wattsched("solve", DEMO, "--time-limit", "5", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["checked"] is True
-
-
 @pytest.mark.parametrize("arguments", [["solve", str(DEMO)], ["solve", str(DEMO), "--json"], ["schema"]])
 def test_closed_standard_output_is_one_line(arguments):
-    command = shlex.join([sys.executable, "-P", "-m", "wattsched", *arguments])
+    command = shlex.join([*COMMAND, *arguments])
     done = subprocess.run(
         ["bash", "-c", f"{command} >&-"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -133,7 +106,7 @@ def test_closed_standard_output_is_one_line(arguments):
 
 
 def test_closed_standard_error_does_not_matter():
-    command = shlex.join([sys.executable, "-P", "-m", "wattsched", "generate", "uniform", "--jobs", "0"])
+    command = shlex.join([*COMMAND, "generate", "uniform", "--jobs", "0"])
     done = subprocess.run(["bash", "-c", f"{command} 2>&-"], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
 
@@ -150,7 +123,7 @@ def test_ascii_terminals_get_escapes_instead_of_an_error(tiny, write):
 def _on_a_terminal(*arguments: object, **environment: str) -> str:
     """Output of a command on a terminal of 80 columns."""
     leader, follower = pty.openpty()
-    command = [sys.executable, "-P", "-m", "wattsched", *map(str, arguments)]
+    command = [*COMMAND, *map(str, arguments)]
     settings = {"TERM": "xterm-256color", "COLUMNS": "80", **environment}
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     with subprocess.Popen(command, stdout=follower, stderr=subprocess.DEVNULL, env={**clean, **settings}):

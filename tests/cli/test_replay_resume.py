@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from .conftest import Run, refused
+from .conftest import COMMAND, Run, refused
 
 HEAD = "job,arrival_s,work,requested_gpus,model,max_gpus\n"
 MODELS = ("resnet50", "bert", "deepspeech2")
@@ -47,18 +46,7 @@ def figures(result: Result) -> dict[str, object]:
 def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     options = [str(jobs), "--policy", "fifo,elastic", "--process-restart", "5", "--carbon", "300", "--json"]
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "wattsched",
-        "replay",
-        *options,
-        "-o",
-        str(out),
-        "--checkpoint",
-        "0",
-    ]
+    command = [*COMMAND, "replay", *options, "-o", str(out), "--checkpoint", "0"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     running = out / "checkpoints" / "elastic-0.running"
     seen: set[int] = set()
@@ -93,23 +81,21 @@ def test_a_killed_replay_goes_on(run: Run, jobs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [["--resume"], []])
-def test_what_a_killed_replay_was_writing_goes_away(
-    run: Run, jobs: Path, tmp_path: Path, again: list[str]
-) -> None:
+def test_what_a_killed_replay_was_writing_goes_away(run, jobs, tmp_path, again):
     command = ["replay", str(jobs), "--policy", "fifo", "-o", str(tmp_path / "out")]
-    assert run(*command).exit_code == 0
+    run(*command, code=0)
     half = tmp_path / "out" / "checkpoints" / ".0123456789abcdef.tmp"
     half.write_bytes(b"half of it")
-    assert run(*command, *again).exit_code == 0
+    run(*command, *again, code=0)
     assert not half.exists()
 
 
 def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     refused(run("replay", jobs, "-o", out, "--resume"), "--resume: there is nothing to go on with in")
-    assert run("replay", jobs, "--policy", "fifo", "-o", out).exit_code == 0
+    run("replay", jobs, "--policy", "fifo", "-o", out, code=0)
     again = ("replay", jobs, "--policy", "fifo", "-o", out, "--resume")
-    assert run(*again).exit_code == 0
+    run(*again, code=0)
     refused(run(*again, "--round", "30"), "are of --round 60.0, not 30.0; choose another folder")
     refused(run(*again, "--sleep-after", "9"), "are of --sleep-after none, not 9.0")
     refused(run(*again, "--budget", "energy_j=9e9"), "are of --budget none, not energy_j=9000000000.0")
@@ -122,14 +108,12 @@ def test_results_of_other_options_are_refused(run: Run, jobs: Path, tmp_path: Pa
     refused(run("replay", jobs, "--checkpoint", "1"), "--checkpoint needs -o, the folder of the results")
 
 
-def test_what_is_there_stays_when_the_cluster_cannot_do_what_is_asked(
-    run: Run, jobs: Path, tmp_path: Path
-) -> None:
+def test_what_is_there_stays_when_the_cluster_cannot_do_what_is_asked(run, jobs, tmp_path):
     out = tmp_path / "out"
     command = ("replay", jobs, "--policy", "fifo", "-o", out)
     refused(run(*command, "--budget", "energy_j=1"), "but the idle cluster alone takes")
     assert not out.exists()
-    assert run(*command).exit_code == 0
+    run(*command, code=0)
     there = {file: file.read_bytes() for file in (out / "checkpoints").iterdir()}
     refused(run(*command, "--budget", "energy_j=1"), "but the idle cluster alone takes")
     refused(
@@ -140,7 +124,7 @@ def test_what_is_there_stays_when_the_cluster_cannot_do_what_is_asked(
 
 def test_an_old_summary_does_not_stay_beside_new_results(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run("replay", jobs, "--policy", "fifo", "-o", out).exit_code == 0
+    run("replay", jobs, "--policy", "fifo", "-o", out, code=0)
     (out / "fifo-0-power.csv").unlink()
     (out / "fifo-0-power.csv").mkdir()
     refused(run("replay", jobs, "--policy", "fifo", "-o", out), "fifo-0-power.csv': is a directory", lines=3)
@@ -160,9 +144,9 @@ def test_tables_of_earlier_replays_are_told(run: Run, jobs: Path, tmp_path: Path
 def test_damaged_checkpoints_are_refused(run: Run, jobs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("replay", jobs, "--policy", "fifo", "-o", out)
-    assert run(*command).exit_code == 0
+    run(*command, code=0)
     (out / "checkpoints" / "fifo-0.done").write_bytes(b"what\n")
     refused(run(*command, "--resume"), "fifo-0.done: is not a checkpoint of the format")
     # Without --resume everything begins again.
-    assert run(*command).exit_code == 0
-    assert run(*command, "--resume").exit_code == 0
+    run(*command, code=0)
+    run(*command, "--resume", code=0)

@@ -47,8 +47,7 @@ def report(run, tmp_path, commands):
 
     def written(command: str, *arguments: object) -> Path:
         file = tmp_path / "report.html"
-        result = run(command, *(arguments or commands[command]), "--report", file)
-        assert result.exit_code == 0, result.output
+        run(command, *(arguments or commands[command]), "--report", file, code=0)
         return file
 
     return written
@@ -122,10 +121,3 @@ def test_place(page):
     assert "most of any placement" in words(page("place"))
 
 
-def test_a_report_is_refused_before_any_work_is_done(run, tmp_path):
-    for name, said in (("report.txt", "must end in .html"), ("none/report.html", "does not exist")):
-        result = run("solve", DEMO, "--report", tmp_path / name)
-        assert result.exit_code == 2
-        assert said in result.output
-    frontier = run("solve", DEMO, "--frontier", "3", "--report", tmp_path / "report.html")
-    assert frontier.exit_code == 2

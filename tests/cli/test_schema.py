@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
+from .conftest import Run
 
 
-@pytest.mark.parametrize("problem", ["shifting", "sharing", "placement"])
+@pytest.mark.parametrize("problem", ["sizing", "shifting", "sharing", "placement"])
 def test_files_follow_the_schemas_of_their_problem(run: Run, tmp_path: Path, problem: str) -> None:
     instance = tmp_path / "instance.json"
-    assert run("generate", problem, "--jobs", 3, "-o", instance).exit_code == 0
+    family, other = ("uniform", "sharing") if problem == "sizing" else (problem, "sizing")
+    run("generate", family, "--jobs", 3, "-o", instance, code=0)
     rule = {"sharing": "eaco"}.get(problem, "greedy")
     result = json.loads(run("solve", instance, "--solver", rule, "--json").stdout)
     assert result["decision"] is not None
@@ -25,6 +24,6 @@ def test_files_follow_the_schemas_of_their_problem(run: Run, tmp_path: Path, pro
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(content, schema)
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(content | {"problem": "sizing"}, schema)
+            jsonschema.validate(content | {"problem": other}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(result | {"decision": {"jobs": 3}}, schema)

@@ -1,4 +1,4 @@
-"""`wattsched serve` and `wattsched journal` as processes."""
+"""`wattsched serve` as a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-import wattsched
-from wattsched.cli import main
 from wattsched.serve.journal import Journal
+
+from .conftest import COMMAND, Run
 
 TABLE = {"gpus": [1, 2, 4], "pool": ["A"] * 3, "rate": [1.0, 1.9, 3.5], "power_w": [200.0, 390.0, 750.0]}
 NODES = [{"name": f"n{i}", "gpu_type": "A", "gpus": 4} for i in range(2)]
@@ -37,26 +35,10 @@ BUSY_S = 2.0
 """For a machine that has other work: an idle one needs none of it."""
 
 
-def run(*arguments: object) -> tuple[int, str, str]:
-    found = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    return found.exit_code, found.stdout, found.stderr
-
-
-@pytest.fixture
-def journal_file(tmp_path: Path) -> Path:
-    path = tmp_path / "j.db"
-    with Journal(path) as journal:
-        session = journal.create("s", DOCUMENT)
-        for k in range(3):
-            session.upsert([{"name": f"j{k}", "options": "t", "weight": 1.0 + k}])
-            session.apply(session.solve(deadline_s=10.0).number)
-    return path
-
-
 def serving(path: Path) -> tuple[subprocess.Popen[str], Callable[..., http.client.HTTPResponse]]:
     """A server as a process, and how to ask it."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "wattsched", "serve", str(path), "--port", "0"],
+        [*COMMAND, "serve", str(path), "--port", "0"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stderr is not None
@@ -129,12 +111,12 @@ def test_a_signal_ends_the_decision_that_is_made(tmp_path: Path, ending: int) ->
         assert journal.open("s").session.to_instance().budgets.power_w == 90_000.0
 
 
-def test_a_unix_socket(tmp_path: Path) -> None:
+def test_a_unix_socket(run: Run, tmp_path: Path) -> None:
     """Its owner alone asks, without a token and by any name of a host; one that is dead is replaced."""
     path, file = tmp_path / "j.db", tmp_path / "socket"
     for ending, replaced in ((signal.SIGKILL, False), (signal.SIGTERM, False), (signal.SIGTERM, True)):
         child = subprocess.Popen(
-            [sys.executable, "-m", "wattsched", "serve", str(path), "--socket", str(file)],
+            [*COMMAND, "serve", str(path), "--socket", str(file)],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert child.stderr is not None
@@ -147,7 +129,7 @@ def test_a_unix_socket(tmp_path: Path) -> None:
             kind = {"Content-Type": "application/json"}
             connection.request("PUT", "/v1/sessions/s", json.dumps(DOCUMENT), kind)
             assert json.load(connection.getresponse())["gpus"] == 8
-        assert "another server listens on it" in run("serve", tmp_path / "other", "--socket", file)[2]
+        assert "another server listens on it" in run("serve", tmp_path / "other", "--socket", file).stderr
         if replaced:
             file.unlink()
             file.write_text("another's")
@@ -159,96 +141,15 @@ def test_a_unix_socket(tmp_path: Path) -> None:
     assert not path.with_name("j.db-token").exists()
 
 
-def test_tokens_are_added(tmp_path: Path) -> None:
+def test_tokens_are_added(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    code, token, said = run("serve", tmp_path / "j.db", "--tokens", file, "--add-token", "slurm")
-    assert code == 0
-    assert len(token.strip()) == 43
-    assert "Added 'slurm' (write)" in said
-    assert run("serve", tmp_path / "j.db", "--tokens", file, "--add-token", "eye", "--read-only")[0] == 0
+    command = ("serve", tmp_path / "j.db", "--tokens", file, "--add-token")
+    added = run(*command, "slurm", code=0)
+    assert len(added.stdout.strip()) == 43
+    assert "Added 'slurm' (write)" in added.stderr
+    run(*command, "eye", "--read-only", code=0)
     assert [line.split()[:2] for line in file.read_text().splitlines()] == [
         ["slurm", "write"],
         ["eye", "read"],
     ]
     assert not (tmp_path / "j.db").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--host", "0.0.0.0"], "--tokens FILE has to say who may ask"),
-        (["--add-token", "x"], "needs --tokens FILE"),
-        (["--read-only"], "needs --add-token"),
-        (["--socket", "s", "--port", "3"], "--port cannot be combined with --socket"),
-        (["--socket", "j.db-wal"], "--socket: 'j.db-wal' is a file of the journal"),
-        (["--socket", "one"], "cannot listen on one: is there, and is no socket"),
-        (["--socket", "none/s"], "cannot listen on none/s: no such file or directory"),
-        (["--rate", "0"], "--rate: must be positive"),
-        (["--tokens", "nowhere"], "nowhere: no such file"),
-        (["--tokens", "/dev/null"], "/dev/null: is no regular file"),
-        (["--host", "192.0.2.1", "--tokens", __file__], "line 1: must be NAME read|write DIGEST"),
-        (["--tokens", "empty"], "'empty' has no token, so nobody could ask"),
-        (["--host", "192.0.2.1", "--tokens", "one"], "cannot listen on 192.0.2.1"),
-    ],
-)
-def test_bad_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").touch()
-    (tmp_path / "one").write_text(f"reader read {'0' * 64}\n")
-    code, _, said = run("serve", "j.db", *arguments)
-    assert code == 2
-    assert told in said
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "one"]
-
-
-def test_rounds_are_listed_and_exported(journal_file: Path, tmp_path: Path) -> None:
-    code, table, _ = run("journal", journal_file)
-    assert code == 0
-    assert "3 rounds of 3" in table
-    assert len(re.findall(r"optimal", table)) == 3
-    lines = json.loads(run("journal", journal_file, "--json", "--last", "2")[1])["s"]
-    assert [line["number"] for line in lines] == [2, 3]
-    folder = tmp_path / "out"
-    code, _, said = run("journal", journal_file, "--round", 2, "-o", folder)
-    assert code == 0, said
-    assert wattsched.check(folder / "s-2-instance.json", folder / "s-2-result.json").faults == []
-
-
-def test_rounds_are_decided_again(journal_file: Path) -> None:
-    told = json.loads(run("journal", journal_file, "--replay", "--power-w", 900, "--json")[1])["rounds"]
-    with Journal(journal_file, read_only=True) as journal:
-        for line, one in zip(journal.rounds("s"), told, strict=True):
-            assert one["was_power_w"] == line.power_w
-            assert one["power_w"] <= 900 or one["power_w"] == pytest.approx(900)
-            assert one["was_changes"] == line.changes
-            asked = journal.round("s", line.number).decision.instance
-            assert one["was_objective"] == (line.objective if (line.power_w or 0) <= 900 else None)
-            budgets = asked.budgets.model_copy(update={"power_w": 900.0})
-            expected = wattsched.solve(asked.model_copy(update={"budgets": budgets}))
-            assert one["objective"] == pytest.approx(expected.objective)
-    same = json.loads(run("journal", journal_file, "--replay", "--json")[1])["rounds"]
-    assert all(one["objective"] == pytest.approx(one["was_objective"]) for one in same)
-    assert "sum" in run("journal", journal_file, "--replay", "--objective", "work-value")[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--session", "t"], "there is no 't', choose one of s"),
-        (["-o", "out"], "-o: needs --round N"),
-        (["--power-w", "5"], "--power-w says how to decide again, and needs --replay"),
-        (["--replay", "--objective", "nix"], "nix"),
-        (["--round", "9", "-o", "out"], "there is no round 9"),
-    ],
-)
-def test_bad_usage_of_journals(journal_file: Path, arguments: list[str], told: str) -> None:
-    code, _, said = run("journal", journal_file, *arguments)
-    assert code == 2
-    assert told in said
-
-
-def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("text")
-    assert run("journal", tmp_path / "text")[0] == 2
-    assert "is no journal" in run("journal", tmp_path / "text")[2]
-    assert "none: no such file or directory" in run("journal", tmp_path / "none")[2]

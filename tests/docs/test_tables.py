@@ -45,9 +45,7 @@ def test_a_table_names_its_command_and_a_page_links_to_it(tables: ModuleType, na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_writes_this_table(
-    tables: ModuleType, load_script: Callable[[str], ModuleType], name: str
-) -> None:
+def test_the_command_writes_this_table(tables, load_script, name):
     """The program exists, loads, and names the table where it writes it."""
     script = re.search(r"benchmarks/(\w+)\.py.* --write", tables.TABLES[name].command)
     if script is None:
@@ -71,16 +69,12 @@ def test_a_table_goes_where_its_name_says(tables: ModuleType, tmp_path: Path) ->
         tables.write("unknown", content, tmp_path)
 
 
-def test_the_suite_is_what_its_figures_say(
-    tables: ModuleType, load_script: Callable[[str], ModuleType]
-) -> None:
+def test_the_suite_is_what_its_figures_say(tables, load_script):
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     assert text_of("suite") == f"{tables.heading('suite')}\n{load_script('suite_page').content(results)}\n"
 
 
-def test_measured_sets_are_what_the_model_says(
-    load_script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_measured_sets_are_what_the_model_says(load_script, monkeypatch, tmp_path):
     script = load_script("sharing")
     monkeypatch.setattr("sys.argv", ["sharing.py", "--part", "measured", "--write"])
     monkeypatch.setattr("tables.FOLDER", tmp_path)

@@ -7,10 +7,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -170,9 +168,7 @@ def tampered(record: Record, **changes: object) -> Record:
         ("sense", {"min": "max", "max": "min"}.get),
     ],
 )
-def test_a_record_that_says_something_else_than_its_result_is_refused(
-    field: str, change: Callable[[Any], Any]
-) -> None:
+def test_a_record_that_says_something_else_than_its_result_is_refused(field, change):
     record = shipped()[ONE]
     found = verified(entries()[ONE], tampered(record, **{field: change(getattr(record, field))}))
     assert [fault.startswith(f"{field}: the record says ") for fault in found.faults] == [True]
@@ -241,9 +237,7 @@ def test_what_the_checker_allows_for_rounding_is_not_kept(tmp_path: Path, beyond
 
 
 @pytest.mark.usefixtures("nothing_known")
-def test_results_that_are_submitted_at_once_are_all_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_that_are_submitted_at_once_are_all_kept(tmp_path, monkeypatch):
     def slowly_read(file: Path) -> dict[str, Record]:
         found = own_records(file)
         time.sleep(0.2)
@@ -322,9 +316,7 @@ def test_results_that_do_not_hold_are_refused(tmp_path: Path) -> None:
         (lambda d: d["records"][0].update(objective="x"), "records\\[0\\].objective"),
     ],
 )
-def test_a_damaged_file_of_records_is_refused(
-    tmp_path: Path, change: Callable[[Any], object], told: str
-) -> None:
+def test_a_damaged_file_of_records_is_refused(tmp_path, change, told):
     record = tampered(shipped()[ONE], result=document_of(result_of_record(shipped()[ONE])))
     document = {
         "format": "wattsched-best-known/1",

@@ -158,9 +158,7 @@ NEEDING = {
 """Commands that need an extra. Two end with an error also with it, another one: nothing is there to serve."""
 
 
-def test_what_is_missing_is_said_in_a_sentence_and_works_once_it_is_there(
-    place: Place, distributions: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_said_in_a_sentence_and_works_once_it_is_there(place, distributions, monkeypatch):
     assert set(NEEDING) == set(EXTRAS)
     with monkeypatch.context() as patch:
         patch.setattr("wattsched.extras.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""``wattsched import slurm`` and ``kubernetes``: a trace and a cluster of what a scheduler has recorded."""
+"""``wattsched import slurm`` and ``kubernetes``, a scheduler's records; ``solution``, a solver's answer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wattsched.cli.check import print_verdict
+from wattsched.cli.completion import name_option
 from wattsched.cli.failures import BadInput, refusing
-from wattsched.cli.files import content_of, named_input, shown, write
-from wattsched.cli.outputs import Command, ParamType, folder_option
-from wattsched.cli.parameters import refuse_given
+from wattsched.cli.files import (
+    DOCUMENT_SUFFIXES,
+    STANDARD,
+    content_of,
+    named_input,
+    progress,
+    read_instance,
+    shown,
+    write,
+)
+from wattsched.cli.outputs import Command, ParamType, folder_option, json_option, output_option
+from wattsched.cli.parameters import Number, refuse_given
 from wattsched.inputs import require_once
 from wattsched.report.wording import printable
 
@@ -48,7 +59,7 @@ class Zone(ParamType):
 
     name = "zone"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
+    def read(self, value: Any) -> tzinfo:
         """Find it."""
         from zoneinfo import ZoneInfo
 
@@ -57,7 +68,7 @@ class Zone(ParamType):
         try:
             return ZoneInfo(str(value))
         except (ValueError, OSError, KeyError):
-            self.fail(f"{echo(value)} is no time zone such as Europe/Berlin or UTC", param, ctx)
+            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
 
 
 def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -102,8 +113,8 @@ UNTIL = "Without files: ask for jobs up to then."
 @click.command("slurm", cls=Command)
 @click.argument("files", nargs=-1)
 @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
-@click.option("--since", default="now-7days", show_default=True, metavar="T", help=SINCE)
-@click.option("--until", default="now", show_default=True, metavar="T", help=UNTIL)
+@click.option("--since", default="now-7days", metavar="T", help=SINCE)
+@click.option("--until", default="now", metavar="T", help=UNTIL)
 @click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
 @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
 def slurm(
@@ -170,7 +181,69 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     _finish(found, output)
 
 
+AS_EXPORTED = "As it was given to 'export'."
+
+
+@click.command("solution", cls=Command)
+@click.argument("instance_file", metavar="INSTANCE")
+@click.argument("solution_file", metavar="FILE")
+@name_option("formulation", AS_EXPORTED)
+@name_option("objective", AS_EXPORTED)
+@click.option(
+    "--gap",
+    type=Number(0, below=1),
+    default=1e-4,
+    help="Relative gap at which the decision counts as optimal.",
+)
+@click.option(
+    "--prove", type=Number(0), metavar="S", help="Seconds to prove case by case what prices do not."
+)
+@output_option(*DOCUMENT_SUFFIXES, help="Write the result to a .json, .json.gz or .parquet file.")
+@json_option("the result")
+def solution(
+    instance_file: str,
+    solution_file: str,
+    formulation: str | None,
+    objective: str | None,
+    gap: float,
+    prove: float | None,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Import what another solver has found for the program of INSTANCE that 'export' wrote.
+
+    FILE is a solution as HiGHS (raw), SCIP, CBC, GLPK (of -w or -o) or Gurobi write it. Its decision is
+    placed and checked, and proven as far as row prices do. Exit code 1 if it breaks rows, which are named
+    as in the exported file, or the check fails.
+    """
+    from wattsched.report.summary import print_result
+    from wattsched.report.terminal import console
+    from wattsched.solutions import RefusedSolutionError, import_solution
+    from wattsched.verification.verdict import Verdict
+
+    if instance_file == solution_file == STANDARD:
+        raise BadInput("only one of INSTANCE and FILE can be standard input")
+    instance = read_instance(instance_file)
+    try:
+        with progress(f"reading {shown(solution_file)}"), refusing(), named_input(solution_file) as path:
+            result = import_solution(
+                instance, path, formulation=formulation, objective=objective, gap=gap, prove=prove
+            )
+    except RefusedSolutionError as error:
+        return print_verdict(Verdict(error.faults), [], required=False, as_json=as_json)
+    if output is not None:
+        write(output, content_of(result, output))
+    if as_json:
+        write(None, content_of(result, None))
+    else:
+        print_result(console(), result, instance)
+    return 0
+
+
 SOURCES: Mapping[str, Source] = {
     "slurm": Source("jobs and nodes of a Slurm cluster, live or of files", slurm),
     "kubernetes": Source("pods or workloads and nodes of a Kubernetes cluster", kubernetes),
+    "solution": Source(
+        "an instance, and what a solver has found for its exported program", solution, "result"
+    ),
 }

@@ -1,0 +1,154 @@
+"""Rounds of Slurm and Kubernetes: what is told of them, one after the other."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.adapters.trust import trusting
+from tests.strategies.effort import examples
+from wattsched.adapters.kubernetes.loop import Report as PodReport
+from wattsched.adapters.rounds import Report, UnansweredError
+from wattsched.cli.clusters import follow
+
+from .conftest import EXAMPLES, wattsched
+
+NOTES = st.lists(st.sampled_from(["cap not read", "node gone", "403"]), unique=True)
+
+
+@given(st.lists(st.none() | NOTES, max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_notes_are_printed_when_they_are_new_and_are_all_in_json(capsys, rounds):
+    """None is a round without an answer."""
+    told = [UnansweredError("no") if some is None else Report(1, notes=some, alarms=some) for some in rounds]
+    capsys.readouterr()
+    follow(told, once=False, as_json=True, do_apply=True)
+    printed = capsys.readouterr()
+    before, expected = list[str](), list[str]()
+    for some in rounds:
+        expected += [note for note in some or () if note not in before]
+        before = before if some is None else some
+    lines = printed.err.splitlines()
+    for word in ("note: ", "ALARM: "):
+        assert [line.split(word)[1] for line in lines if word in line] == expected
+    assert [json.loads(line).get("notes") for line in printed.out.splitlines()] == rounds
+    assert [json.loads(line)["alarms"] for line in printed.out.splitlines()] == [
+        ["no"] if some is None else some for some in rounds
+    ]
+
+
+@given(
+    st.builds(
+        Report,
+        number=st.integers(1, 10**6),
+        running=st.integers(0, 10**4),
+        queued=st.integers(0, 10**5),
+        power_w=st.floats(0, 1e6),
+        cap_w=st.none() | st.floats(1, 1e6),
+        planned_w=st.none() | st.floats(0, 1e6),
+        reason=st.sampled_from(["optimal", "feasible", "time limit", ""]),
+        gap=st.none() | st.floats(0, 1),
+        took_s=st.floats(0, 1e4),
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
+def test_the_line_of_a_round_fits_80_columns_and_tells_what_shadow_would_draw(capsys, report):
+    capsys.readouterr()
+    report.started = dict.fromkeys(range(123), "a")
+    follow([report], once=True, as_json=False, do_apply=False)
+    line = capsys.readouterr().err.splitlines()[0]
+    small = report.number < 10**5 and max(report.running, report.queued) < 10**4
+    watts = (report.power_w, report.planned_w or 0.0, report.cap_w or 0.0)
+    assert len(line) <= 80 or not (small and max(watts) < 999_990)
+    assert f"{report.power_w / 1000:,.2f}" in line
+    assert report.planned_w is None or f"-> {report.planned_w / 1000:,.2f}" in line
+
+
+def test_many_jobs_with_the_same_reason_have_one_line_and_are_all_in_json(capsys):
+    waiting = (
+        {7: "needs 8 GPUs"} | dict.fromkeys(range(100, 121), "late") | dict.fromkeys(range(20, 40), "few")
+    )
+    follow([Report(1, waiting=waiting)], once=True, as_json=False, do_apply=True)
+    _, *lines = (line.strip() for line in capsys.readouterr().err.splitlines())
+    few = [f"wait {number}: few" for number in range(20, 40)]
+    assert lines == ["wait 7: needs 8 GPUs", "wait 100, 101, 102 and 18 others: late", *few]
+    follow([Report(1, waiting=waiting)], once=True, as_json=True, do_apply=True)
+    assert json.loads(capsys.readouterr().out)["waiting"] == {str(name): why for name, why in waiting.items()}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "power_w", "started", "waits"),
+    [
+        ("slurm", 9_650, {"24", "26"}, "27"),
+        ("kubernetes", 6_250, {"default/bert", "default/gang:resnet"}, "default/typo"),
+    ],
+)
+def test_a_round_as_json(run, tmp_path, scheduler, power_w, started, waits):
+    journal, snapshot = tmp_path / "journal", EXAMPLES / f"{scheduler}.json"
+    site = EXAMPLES / f"{scheduler}-site.json"
+    options = ("--shadow", "--snapshot", snapshot, "--options", site, "--power-w", 12_000)
+    command = (scheduler, *options, "--journal", journal, "--json")
+    report = json.loads(run(*command).stdout)
+    assert (report["number"], report["cap_w"], report["power_w"]) == (1, 12_000, power_w)
+    assert report["started"].keys() >= started
+    assert not report["stopped"].keys() & {"21", "23"}
+    assert waits in report["waiting"]
+    assert json.loads(run(*command).stdout)["number"] == 2
+    assert "2" in run("journal", journal, "--session", scheduler).output
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        ("slurm", "'scontrol' is not installed on this machine"),
+        ("kubernetes", "no configuration of a cluster"),
+    ],
+)
+def test_where_there_is_no_cluster_it_is_said(tmp_path, scheduler, told):
+    nothing = {"PATH": str(tmp_path), "KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    done = wattsched(scheduler, "--shadow", "--once", environment=nothing)
+    assert done.returncode == 4
+    assert told in done.stderr
+
+
+def test_a_comment_that_no_round_can_use_lets_its_own_job_wait(run, tmp_path):
+    snapshot = json.loads((EXAMPLES / "slurm.json").read_text())
+    jobs = json.loads(snapshot["jobs"])
+    (job,) = (one for one in jobs["jobs"] if one["job_id"] == 25)
+    table = {"gpus": [2], "pool": ["A100"], "rate": [1.0], "power_w": [700.0]}
+    job["comment"] = json.dumps({"wattsched": {"options": table, "remaining_work": 1e-9}})
+    (tmp_path / "seen.json").write_text(json.dumps({**snapshot, "jobs": json.dumps(jobs)}))
+    (tmp_path / "site.json").write_text(json.dumps(trusting()))
+    options = ("--snapshot", tmp_path / "seen.json", "--options", tmp_path / "site.json")
+    report = json.loads(run("slurm", "--shadow", *options, "--json").stdout)
+    assert "completion times must be from" in report["waiting"]["25"]
+    assert report["started"].keys() >= {"24"}
+
+
+def report(**jobs: Any) -> PodReport:
+    return PodReport(1, 0.0, **jobs)
+
+
+def followed(*reports: PodReport, do_apply: bool, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """Lines about jobs, of each round."""
+    assert follow(reports, once=False, as_json=False, do_apply=do_apply) == 0
+    lines = capsys.readouterr().err.splitlines()
+    heads = [at for at, line in enumerate(lines) if line.startswith("round 1")] + [len(lines)]
+    return [[line.strip() for line in lines[at + 1 : end]] for at, end in pairwise(heads)]
+
+
+def test_what_is_done_is_told_always_and_what_waits_when_it_is_news(capsys):
+    long = "GPUs " + ", ".join(f"8 of gpu-{k}" for k in range(99))
+    waits, other = report(waiting={"a": "w"}, postponed={"b": "p"}), report(waiting={"a": "w2"})
+    starts = report(started={"c": long}, stopped={"d": "s"}, joined={"e": "gpu-1"})
+    told = ["start c: " + long, "stop d: s", "join e: gpu-1"]
+    rounds = (waits, waits, other, waits, starts, starts)
+    waiting = [["postpone b: p", "wait a: w"], [], ["wait a: w2"], ["postpone b: p", "wait a: w"]]
+    assert followed(*rounds, do_apply=True, capsys=capsys) == [*waiting, told, told]
+    # Nothing is done: the same would be done in each round.
+    assert followed(*rounds, do_apply=False, capsys=capsys) == [*waiting, told, []]
