@@ -63,6 +63,8 @@ class RoundLoop(ABC, Generic[ReportT]):
     """Begins a report."""
     job: ClassVar[str] = ""
     """Text that names of jobs are preceded by."""
+    key: ClassVar[Callable[[str], Any]] = str
+    """Makes our name of a job of the name that a session has."""
 
     policy: Any
     actions: Any
@@ -189,16 +191,16 @@ class RoundLoop(ABC, Generic[ReportT]):
         if plan is not None:
             return plan
         stops = self._stops_to_fit(load, cap.soon_w, report)
-        return Plan([], stops, dict.fromkeys(self.waiting(load), why) | reasons)
+        return Plan([], stops, dict.fromkeys(load.waiting, why) | reasons)
 
     def _within(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
         """A plan without the starts that would be too much when it is carried out."""
         caps = left_w(load, cap.soon_w)
-        if not over_w(self.planned(plan, load).drawn_w, caps):
+        if not over_w(load.after(plan.stops, plan.starts).drawn_w, caps):
             return plan
-        then, starts = self.planned(replace(plan, starts=[]), load), list[Any]()
+        then, starts = load.after(plan.stops), list[Any]()
         for start in plan.starts:
-            later = self.planned(Plan([start], {}, {}), then)
+            later = then.after((), [start])
             added_w = {name: watts - then.drawn_w[name] for name, watts in later.drawn_w.items()}
             if why := too_much(later.drawn_w, added_w, caps):
                 report.postponed[start.name] = why
@@ -210,7 +212,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """A plan, and stops of jobs that no decision stops, as on drained nodes, where too much is drawn."""
         load = round.load
         others = [one for one in load.stoppable if one.name not in plan.stops]
-        over = over_w(self.planned(plan, load).drawn_w, limits_w(load, cap_w)) if others else {}
+        over = over_w(load.after(plan.stops, plan.starts).drawn_w, limits_w(load, cap_w)) if others else {}
         stops = stops_to_fit(over, others, self._records)
         refused = self.refused(stops, load)
         stops = {name: why for name, why in stops.items() if name not in refused}
@@ -288,12 +290,12 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _count(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Say what is drawn, and what of it is above a cap though all was done that may be."""
         report.power_w, report.running = load.power_w, load.running
-        report.queued = len(self.waiting(load))
+        report.queued = len(load.waiting)
         then = load.begun
         if self.actions is None:
             report.stopped = dict(plan.stops)
             report.started = {start.name: str(start) for start in plan.starts}
-            then = self.planned(plan, load)
+            then = load.after(plan.stops, plan.starts)
             report.planned_w = then.power_w
         if self.session.fault:
             told = f"{self.session.fault}: nothing starts, and the cap is kept"
@@ -308,10 +310,6 @@ class RoundLoop(ABC, Generic[ReportT]):
     # -- what each scheduler does in its own way ---------------------------------------------------------
 
     @abstractmethod
-    def key(self, name: str) -> Any:
-        """Our name of a job that a session has."""
-
-    @abstractmethod
     def seen(self) -> Any:
         """Return the cluster as it is now."""
 
@@ -319,17 +317,13 @@ class RoundLoop(ABC, Generic[ReportT]):
     def look(self) -> Any:
         """Return the load of the cluster now: Slurm's or Kubernetes' `Load`."""
 
-    @abstractmethod
     def look_after(self, report: ReportT) -> Any:
         """The same when what was stopped has left, or after a while."""
+        return self.look()
 
     @abstractmethod
     def prepared(self, load: Any, cap: Cap, report: ReportT) -> Any:
         """See to what does not wait for a decision; who uses what then."""
-
-    @abstractmethod
-    def waiting(self, load: Any) -> Collection[Any]:
-        """Jobs of ours that wait."""
 
     @abstractmethod
     def round_of(self, load: Any, clock: Clock) -> Any:
@@ -338,10 +332,6 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
         """Return the plan that the session decides; None where there is no decision."""
-
-    @abstractmethod
-    def planned(self, plan: Plan, load: Any) -> Any:
-        """Return the load that there would be if a plan were carried out."""
 
     def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
         """Jobs whose stop would be refused, and why."""

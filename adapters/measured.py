@@ -14,13 +14,7 @@ from wattsched.serve.metrics import Metrics
 
 
 class RoundMetrics:
-    """Figures of the rounds on a cluster.
-
-    Parameters
-    ----------
-    metrics : Metrics
-        Those of the service that answers for them.
-    """
+    """Figures of the rounds on a cluster."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._last, self._ended_s, self._failed = Report(0, 0.0, power_w=math.nan), time.monotonic(), 0

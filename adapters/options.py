@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -194,13 +196,7 @@ StatedT = TypeVar("StatedT", bound=StatedOptions)
 
 
 def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
-    """Read the site's file; defaults without one.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Read the site's file; defaults without one."""
     return form() if path is None else validated(form, read_json(path), str(path))
 
 
@@ -229,13 +225,7 @@ def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
 
 
 def with_table(fields: dict[str, Any], tables: Mapping[str, OptionTable]) -> dict[str, Any]:
-    """Fields with the table that they name.
-
-    Raises
-    ------
-    InputError
-        Where there is no such table.
-    """
+    """Fields with the table that they name."""
     named = fields.get("options")
     if not isinstance(named, str):
         return fields
@@ -259,6 +249,44 @@ def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str,
     return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
 
 
+@dataclass(frozen=True)
+class Stated:
+    """Names of one kind that are stated somewhere, and those that are there.
+
+    Attributes
+    ----------
+    where : str
+        Where they are stated, in words.
+    sure : bool
+        Whether there are no others; else only one that is spelt nearly like another is told.
+    fault : bool
+        Whether such a name is a fault at the start of ``--apply``; else it is noted.
+    """
+
+    where: str
+    names: Collection[str]
+    there: Collection[str]
+    sure: bool = False
+    fault: bool = True
+
+
+def require_names(stated: Iterable[Stated], note: Callable[[str], None], *, apply: bool) -> None:
+    """Refuse names that are not there, or note them where nothing is done."""
+    faults = list[str]()
+    for kind in stated:
+        for name in sorted({*kind.names} - {*kind.there}):
+            # Names that differ in their numbers alone are siblings, of which one may have gone.
+            others = [one for one in kind.there if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", name)]
+            near = meant(name, kind.there if kind.sure else others)
+            told = f"{kind.where}: '{name}' is not there{near}"
+            if (kind.sure or near) and kind.fault and apply:
+                faults.append(told)
+            elif kind.sure or near:
+                note(told)
+    if faults:
+        raise InputError(faults)
+
+
 class Expansion:
     """Tables of the jobs of a round, within what the site allows a job and a user, and while there is time.
 
@@ -277,14 +305,7 @@ class Expansion:
         self._asked: set[tuple[str, str]] = set()
 
     def with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
-        """Fields with the table of their model, where they have one.
-
-        Raises
-        ------
-        InputError
-            Where there is no such model, or it has no option on this cluster; for too many configurations,
-            and where the time is over.
-        """
+        """Fields with the table of their model, where they have one."""
         self._clock.require_time()
         if "model" not in fields:
             key = repr(fields["options"])

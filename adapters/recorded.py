@@ -113,13 +113,6 @@ def cluster_of(
         Switch to the one above it; those without nodes below are left out.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
-
-    Raises
-    ------
-    InputError
-        Where there are no nodes, or the switches are no tree.
-    ValueError
-        For stand-ins that are not known, or of types that no node has.
     """
     machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
     kinds = sorted({machine.gpu_type for machine in machines})

@@ -143,12 +143,7 @@ def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:
 
 
 def require_work(objective: str) -> None:
-    """Refuse objectives that do work only under a least goodput, which nobody states here.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse objectives that do work only under a least goodput, which nobody states here."""
     if objective in SAVING:
         told = "lets every job wait that may; choose one that values work, under a cap of power"
         raise InputError([f"objective: '{objective}' {told}"])

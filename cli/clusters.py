@@ -23,7 +23,7 @@ from wattsched.inputs import printable
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.loop import RoundLoop
-    from wattsched.adapters.names import Stated
+    from wattsched.adapters.options import Stated
     from wattsched.serve.journal import Journal
 
 SECONDS = {"type": Number(above=0, most=86_400), "metavar": "S"}
@@ -135,7 +135,7 @@ class ClusterRounds(ABC):
             return NO_SOLUTION
 
     def _run(self, stack: ExitStack) -> int:
-        from wattsched.adapters.names import require_names
+        from wattsched.adapters.options import require_names
         from wattsched.serve.journal import Journal
 
         policy = self.policy()

@@ -224,13 +224,7 @@ class Database:
         return content
 
     def document(self, content: bytes) -> Any:
-        """The document that stands in the file so.
-
-        Raises
-        ------
-        JournalError
-            Where the file is damaged.
-        """
+        """The document that stands in the file so."""
         query = "SELECT content FROM texts WHERE digest = ?"
         try:
             found = [self.rows(query, digest) for digest in digests_in(content)]
@@ -281,13 +275,7 @@ class Database:
         file.executemany("DELETE FROM texts WHERE digest = ?", [(one,) for one in every - needed])
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Rows that a query finds.
-
-        Raises
-        ------
-        JournalError
-            Where the file cannot be read any more.
-        """
+        """Rows that a query finds."""
         with self._using, self._told():
             return self._file.execute(query, values).fetchall()
 

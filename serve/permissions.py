@@ -13,13 +13,7 @@ FILE, FOLDER = 0o600, 0o700
 
 
 def keep_private(path: str | Path) -> bool:
-    """Take the rights of others to a file of ours away; whether they had any.
-
-    Raises
-    ------
-    InputError
-        For a file of another user, who could read it, write it, or keep it locked.
-    """
+    """Take the rights of others to a file of ours away; whether they had any."""
     require_own(path)
     if os.name != "posix" or not os.stat(path).st_mode & 0o077:
         return False
@@ -31,13 +25,6 @@ def private_file(path: str | Path) -> bool:
     """Make an empty file that its owner alone may use, in a folder of that kind; whether it is new.
 
     The folder is made where the one above it is there.
-
-    Raises
-    ------
-    InputError
-        As `keep_private`; and for a folder in which everybody can replace files.
-    OSError
-        Where it cannot be made.
     """
     folder = Path(os.path.abspath(path)).parent
     if not folder.exists():
@@ -55,13 +42,7 @@ def private_file(path: str | Path) -> bool:
 
 
 def published_folder(path: str | Path) -> Path:
-    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so.
-
-    Raises
-    ------
-    InputError
-        For a folder of another user, and where none can be made.
-    """
+    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,12 +54,7 @@ def published_folder(path: str | Path) -> Path:
 
 
 def require_own(path: str | Path) -> None:
-    """Refuse a file or a link that another user made.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a file or a link that another user made."""
     for found in (os.lstat(path), os.stat(path)) if os.name == "posix" else ():
         if found.st_uid not in (0, os.geteuid()):
             told = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"

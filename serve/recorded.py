@@ -111,35 +111,15 @@ class RecordedSession(RecordedActions):
         self._change("upsert", jobs, versions)
 
     def remove(self, ids: Sequence[str], *, versions: str | None = None) -> None:
-        """Take jobs out; all of them or none.
-
-        Raises
-        ------
-        ChangedError, InputError, JournalError
-            As `upsert`.
-        """
+        """Take jobs out; all of them or none."""
         self._change("remove", list(ids) if isinstance(ids, tuple) else ids, versions)
 
     def update(self, *, versions: str | None = None, **told: Any) -> None:
-        """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
-
-        Raises
-        ------
-        ChangedError, InputError, JournalError
-            As `upsert`.
-        """
+        """Change budgets, nodes and loads: arguments of `Session.update` as JSON."""
         self._change("update", told, versions)
 
     def apply(self, round: int, *, versions: str | None = None) -> None:
-        """Take a round's decision for what runs now.
-
-        Raises
-        ------
-        InputError
-            Where it is not there, has no decision, or does not fit any more.
-        JournalError
-            As `upsert`.
-        """
+        """Take a round's decision for what runs now."""
         with changes.told_of_fields():
             require("round", round, (Integral,), "the number of a round")
         self._change("apply", int(round), versions)
@@ -359,24 +339,12 @@ class RecordedSession(RecordedActions):
         return self._rounds.lines()
 
     def round(self, number: int) -> Round:
-        """A round with its instance and decision.
-
-        Raises
-        ------
-        InputError
-            Where it is not there, or not any more.
-        """
+        """A round with its instance and decision."""
         last = self.last
         return last if last is not None and last.number == number else self._rounds.round(number)
 
     def round_after(self, number: int) -> Round:
-        """The oldest round that is kept of those after a number.
-
-        Raises
-        ------
-        MissingRoundError
-            Where there is none.
-        """
+        """The oldest round that is kept of those after a number."""
         last = self.last
         newest = last is not None and last.number == number + 1
         return last if last is not None and newest else self._rounds.after(number)

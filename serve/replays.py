@@ -53,13 +53,7 @@ class Policy:
     solver: str = "auto"
 
     def applied_to(self, instance: Instance) -> Instance:
-        """The round as it would have been asked.
-
-        Raises
-        ------
-        ValueError
-            For budgets that no round can have.
-        """
+        """The round as it would have been asked."""
         budgets = type(instance.budgets).model_validate(
             {**instance.budgets.model_dump(), **self._told(LIMITS)}
         )
@@ -107,11 +101,6 @@ def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
     policy : Policy
     **limits
         ``gap``, ``time_limit``, ``threads`` and ``seed`` of `wattsched.solve`.
-
-    Raises
-    ------
-    InputError, ValueError
-        Where the round cannot be asked so, or the solver cannot take it.
     """
     instance = policy.applied_to(made.decision.instance)
     result = solve(instance, formulation=policy.formulation, solver=policy.solver, **limits)

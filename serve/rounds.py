@@ -119,13 +119,7 @@ class Rounds:
         ]
 
     def round(self, number: int) -> Round:
-        """One of them.
-
-        Raises
-        ------
-        MissingRoundError
-            Where it is not there, or not any more.
-        """
+        """One of them."""
         query = "SELECT time_s, instance, result FROM rounds WHERE session = ? AND number = ?"
         found = self._file.rows(query, self._session, number)
         if not found:
@@ -135,13 +129,7 @@ class Rounds:
         return Round(number, made_s, decision_of(asked, result_of(self._file.document(result))))
 
     def after(self, number: int) -> Round:
-        """The oldest one that is kept of those after a number.
-
-        Raises
-        ------
-        MissingRoundError
-            Where there is none.
-        """
+        """The oldest one that is kept of those after a number."""
         query = "SELECT min(number) FROM rounds WHERE session = ? AND number > ?"
         ((found,),) = self._file.rows(query, self._session, number)
         return self.round(number + 1 if found is None else found)

@@ -23,13 +23,7 @@ _PATIENCE_S = 5.0
 
 
 class Server(uvicorn.Server):
-    """A server that finishes what is in flight, ends its streams, and returns.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Made by `wattsched.serve.app.create`.
-    """
+    """A server that finishes what is in flight, ends its streams, and returns."""
 
     def __init__(self, app: FastAPI) -> None:
         self._service: Service = app.state.service
@@ -88,13 +82,7 @@ def served_beside(app: FastAPI, bound: socket.socket) -> Iterator[None]:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that is bound already, so that whoever asks is not refused.
-
-    Raises
-    ------
-    OSError
-        Where the address is not ours, or in use.
-    """
+    """A socket that is bound already, so that whoever asks is not refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Said to be of TCP, or asyncio would not send short answers at once.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -106,13 +94,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def listening_in(path: str) -> socket.socket:
-    """A Unix socket that its owner alone may use; whoever asks for it removes its file at the end.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be made, or is there and is not the socket of a server that has ended.
-    """
+    """A Unix socket that its owner alone may use; whoever asks for it removes its file at the end."""
     with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as other:
         other.setblocking(False)
         if not stat.S_ISSOCK(os.lstat(path).st_mode):

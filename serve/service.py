@@ -117,13 +117,7 @@ class Service:
         return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
-        """Do something short in a thread, for a request; once it is begun, it is waited for.
-
-        Raises
-        ------
-        BusyError, LateError
-            Where there is too much to do.
-        """
+        """Do something short in a thread, for a request; once it is begun, it is waited for."""
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
 
@@ -268,13 +262,7 @@ class Service:
         return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
 
     async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
-        """Decisions from now on, or those after a round; None at first, and from time to time without any.
-
-        Raises
-        ------
-        BusyError
-            Where too many listen.
-        """
+        """Decisions from now on, or those after a round; None at first, and from time to time without any."""
         session = self._session(name)
         if self._streams >= self.limits.streams:
             raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")

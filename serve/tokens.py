@@ -40,11 +40,6 @@ class Tokens:
     ----------
     path : str or Path
         The file.
-
-    Raises
-    ------
-    InputError
-        For a file that is not of this form, and one that cannot be read.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,11 +57,6 @@ class Tokens:
         """Token of whoever may read the file beside a journal, which is made at the first start.
 
         It is made anew where others could read it.
-
-        Raises
-        ------
-        InputError
-            For a file of another user, and one that has no token.
         """
         path = Path(f"{journal}-token")
         if os.path.lexists(path) and keep_private(path):
@@ -105,12 +95,6 @@ def add_token(path: str | Path, name: str, access: str) -> str:
     -------
     str
         The token, which is nowhere else.
-
-    Raises
-    ------
-    InputError
-        For a name that is not of letters, digits and ``._-``, or that is in the file already, and for a file
-        of something else.
     """
     if access not in get_args(Access):
         raise InputError([f"access: must be 'read' or 'write', got '{access}'"])

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
-from wattsched.adapters.kubernetes.launches import Launches
+from wattsched.adapters.kubernetes.launches import LAUNCH, WRITTEN, Launches
 from wattsched.adapters.kubernetes.load import Binding
-from wattsched.adapters.kubernetes.options import LAUNCH, WRITTEN, KubeJob
+from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
-from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.adapters.kubernetes.snapshot import Mirror
 from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
@@ -31,12 +31,7 @@ _LONGEST = 1000
 
 @dataclass
 class Events:
-    """Events that tell pods why they wait.
-
-    Parameters
-    ----------
-    api : Api
-    """
+    """Events that tell pods why they wait."""
 
     api: Api
     _told: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -185,23 +180,11 @@ class Actions:
         self._events.tell(waiting, why)
 
     def guarded(self, job: KubeJob) -> str:
-        """Return why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer.
-        """
+        """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""
         return "; ".join(refused for pod in job.pods if (refused := self._evict(pod, dry_run=True)))
 
     def stop(self, job: KubeJob, why: str) -> str:
-        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer.
-        """
+        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused."""
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
         with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""

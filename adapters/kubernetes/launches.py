@@ -1,4 +1,4 @@
-"""Seal and remember how we started pods, so that nobody else can change it.
+"""Settings with which we started pods: annotated, sealed and remembered, so that nobody else changes them.
 
 A pod's annotations can be written by whoever may change the pod. So each launch is sealed with a key that
 only we have, and one that is gone or forged later changes nothing while we run.
@@ -13,24 +13,81 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 from secrets import token_bytes
+from typing import Any
 
-from wattsched.adapters.kubernetes.options import LAUNCH, Launch
-from wattsched.adapters.kubernetes.reading import KubePod
+from pydantic import Field
+
+from wattsched.adapters.kubernetes.reading import PREFIX, KubePod
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import write_atomically
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.serve.permissions import FILE, keep_private
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+
+LAUNCH = f"{PREFIX}launch"
+"""Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
 
 _KEY_BYTES = 32
 
 
-def key_beside(journal: str | Path) -> bytes:
-    """Read the key of a journal, ``JOURNAL-key``, which is made for its owner alone where it is not there.
+def annotation(field: str) -> str:
+    """Annotation of a field: ``wattsched.io/remaining-work`` for ``remaining_work``."""
+    return PREFIX + field.replace("_", "-")
 
-    Raises
-    ------
-    InputError
-        Where it is no key, or another user's, or can neither be read nor made.
+
+# Settings are annotations of their own, too, for an agent on the node.
+WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
+"""Annotations of ours on pods that were started."""
+
+
+class Launch(Strict):
+    """Settings with which we started a pod.
+
+    Attributes
+    ----------
+    uid : str
+        Of the pod, as another one may have its name later.
+    gpus, power_w
+        Of the pod; of its gang it has an equal part.
+    rate : float
+        Of its job.
+    gang : dict of str to int
+        Pods of its gang by node, as they were to be bound.
+    node : str
+        Where another scheduler was told to bind it.
+    seal : str
+        By which we know that we wrote it, see `Launches`.
     """
+
+    uid: str
+    gpus: Count
+    power_w: NonNegative
+    rate: Positive = 1.0
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_size: Count | None = None
+    gang: dict[Name, Count] | None = None
+    node: Name | None = None
+    seal: str = Field("", pattern="^[0-9a-f]*$")
+
+    def annotations(self) -> dict[str, str]:
+        """Annotations to bind with."""
+        settings = {
+            annotation(name): value for name in SETTINGS if (value := getattr(self, name)) is not None
+        }
+        return {
+            LAUNCH: json.dumps(self.model_dump(exclude_none=True)),
+            **{name: f"{value:g}" for name, value in settings.items()},
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Clock, power limit and batch size, those that there are."""
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
+
+
+def key_beside(journal: str | Path) -> bytes:
+    """Read the key of a journal, ``JOURNAL-key``, which is made for its owner alone where it is not there."""
     path = Path(f"{journal}-key")
     try:
         if os.path.lexists(path):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from wattsched.adapters.kubernetes.load import Binding, Load
+from wattsched.adapters.kubernetes.launches import Launch
+from wattsched.adapters.kubernetes.load import Binding, Load, Start
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
-    Launch,
     PoolView,
     claim_of,
     complete,
@@ -26,35 +25,10 @@ from wattsched.adapters.options import OF_MODELS, Expansion, under_way
 from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.rounds import Plan, start_text
+from wattsched.adapters.rounds import Plan
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.session_decision import SessionDecision
-
-
-@dataclass(frozen=True)
-class Start:
-    """A job whose pods are to be bound, all or none."""
-
-    job: KubeJob
-    bindings: tuple[Binding, ...]
-
-    @property
-    def power_w(self) -> float:
-        """Watts of its pods."""
-        return sum(one.launch.power_w for one in self.bindings)
-
-    @property
-    def name(self) -> str:
-        """Name of the job."""
-        return self.job.name
-
-    def __str__(self) -> str:
-        """Describe a start: its GPUs by node, its settings, and its watts."""
-        gpus = Counter[str]()
-        for one in self.bindings:
-            gpus[one.node] += one.launch.gpus
-        return start_text(gpus, self.bindings[0].launch, self.power_w)
 
 
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
@@ -67,11 +41,6 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
         Jobs that are not to start now, and why.
     clock : Clock, optional
         The time that there is; jobs that are not looked at in it wait.
-
-    Raises
-    ------
-    InputError
-        Where the cluster has no GPUs, or their watts are not known.
     """
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])

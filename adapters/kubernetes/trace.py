@@ -129,13 +129,7 @@ class Run:
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
-    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed.
-
-    Raises
-    ------
-    InputError
-        Where it is no such list, and for every object that cannot be read.
-    """
+    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed."""
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
@@ -194,11 +188,6 @@ def recorded(
         When the objects were asked for: what runs then counts until then.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
-
-    Raises
-    ------
-    InputError, ValueError
-        For what cannot be read, and stand-ins that are not known.
     """
     once = _once(items)
     by_kind: dict[str, list[Any]] = {kind: [one for one in once if one["kind"] == kind] for kind in KINDS}
@@ -368,13 +357,7 @@ def _together(runs: list[Run]) -> list[Run]:
 
 
 def moment_of(document: Any) -> float | None:
-    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints.
-
-    Raises
-    ------
-    InputError
-        Where it is no number.
-    """
+    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints."""
     time_s = document.get("time") if isinstance(document, dict) else None
     if time_s is None:
         return None

@@ -75,13 +75,6 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
     ----------
     zone : tzinfo, optional
         Of times that tell none (default: this machine's).
-
-    Raises
-    ------
-    InputError
-        With line, column and value of everything that cannot be read.
-    ValueError
-        For a malformed host list.
     """
     if text.lstrip().startswith("{"):
         rows = document_in(AccountedRows, JSON, text).jobs
@@ -124,13 +117,7 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 
 def _gpus(tres: str) -> tuple[int, frozenset[str]]:
-    """GPUs of a TRES text and their types; the entry without a type counts those with one, too.
-
-    Raises
-    ------
-    ValueError
-        For an entry of GPUs that does not count them.
-    """
+    """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
     for entry, told in _GPU_COUNT.findall(tres):
         if not re.fullmatch("[0-9]{1,6}", told):
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
@@ -156,13 +143,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def amount(text: str) -> float:
-    """Number as Slurm prints it: ``1.5K`` is 1,500.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Number as Slurm prints it: ``1.5K`` is 1,500."""
     found = _COUNT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{echo(text)} is not a number such as 17 or 1.5K")

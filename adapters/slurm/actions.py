@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattsched.adapters.slurm.load import Start
 from wattsched.adapters.slurm.options import Launch, Ours, launch_of
-from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.io import write_atomically

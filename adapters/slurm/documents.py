@@ -46,13 +46,7 @@ def _comment(value: Any) -> str:
 
 
 def names_in(value: Any) -> list[str]:
-    """Names of a list, or of a host list expression.
-
-    Raises
-    ------
-    ValueError
-        For an expression that is malformed.
-    """
+    """Names of a list, or of a host list expression."""
     if isinstance(value, list):
         return [str(name) for name in value]
     return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
@@ -290,24 +284,12 @@ class AccountedRows(Answer):
 
 
 def document_in(model: Any, command: str, text: str) -> Any:
-    """Read what a command prints as JSON.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """Read what a command prints as JSON."""
     return part_of(model, _parsed(command, text), command)
 
 
 def node_rows(text: str) -> list[NodeRow]:
-    """Nodes of ``scontrol show node --json``, or of ``sinfo --json`` of any release.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """Nodes of ``scontrol show node --json``, or of ``sinfo --json`` of any release."""
     command = "sinfo --json"
     document = _parsed(command, text)
     if not isinstance(document, dict) or "sinfo" not in document:
@@ -330,13 +312,7 @@ def _parsed(command: str, text: str) -> Any:
 
 
 def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
-    """A document, or a part of one that has this ``meta``.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """A document, or a part of one that has this ``meta``."""
     try:
         return validated(model, document)
     except InputError as error:

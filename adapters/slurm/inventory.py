@@ -71,15 +71,7 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 
 def nodes_in(text: str) -> dict[str, SlurmNode]:
-    """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name.
-
-    Raises
-    ------
-    InputError
-        Where it is not what these commands print.
-    ValueError
-        For a malformed host list.
-    """
+    """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name."""
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:

@@ -69,13 +69,7 @@ class Needs:
         return [what for what, there in checks.items() if not there]
 
     def allowed(self, nodes: Iterable[SlurmNode], count: int, gpus: int) -> frozenset[str]:
-        """Nodes that have what it asks for, as one of `count` with so many GPUs on each.
-
-        Raises
-        ------
-        InputError
-            With what is scarce, where there is none, and for features that cannot be read.
-        """
+        """Nodes that have what it asks for, as one of `count` with so many GPUs on each."""
         if self.features and not _FEATURES.fullmatch(self.features):
             raise InputError(
                 [f"--constraint={self.features}: only names with either & or | between are looked at"]

@@ -1,9 +1,12 @@
-"""Options of jobs: from their comments, a file of the site, or their plain requests."""
+"""Options of jobs: from their comments, a file of the site, or their plain requests.
+
+An `InputError` says why a job waits.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +17,7 @@ from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.options import (
     OF_MODELS,
     PLAIN_S,
+    Stated,
     StatedOptions,
     merged,
     plain_table,
@@ -116,6 +120,32 @@ class Launch(Strict):
         return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
+def stated_names(
+    site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
+) -> list[Stated]:
+    """Names of the site's file and of options, and those that Slurm has.
+
+    Parameters
+    ----------
+    known : mapping, optional
+        All accounts and QOS; without them only those of the queue are known.
+    """
+    hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
+    members = {name for domain in options.power_domains for name in domain.members}
+    sure = known is not None
+    accounts, qos = ({getattr(job, kind) for job in site.jobs.values()} for kind in ("account", "qos"))
+    known = known or {"account": accounts, "qos": qos}
+    return [
+        Stated("power_domains of the site's file", members, hosts),
+        Stated("--partition", ours.partitions, site.partitions, sure=True),
+        Stated("--account", ours.accounts, known["account"], sure, sure),
+        Stated("accounts of the site's file", options.accounts, known["account"], sure, sure),
+        Stated("tenants of the site's file", options.tenants, known["account"], sure, sure),
+        Stated("--qos", ours.qos, known["qos"], sure, sure),
+        Stated("qos of the site's file", options.qos, known["qos"], sure, sure),
+    ]
+
+
 def launch_of(job: SlurmJob) -> Launch | None:
     """Return how a job was released that runs, ends or is about to start; None where it was not, by us."""
     found = marked(job.admin_comment)
@@ -139,11 +169,6 @@ def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dic
     ----------
     believe : bool
         Whether the comment counts.
-
-    Raises
-    ------
-    InputError
-        For a comment that cannot be understood, or says what the site does not allow.
     """
     layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
@@ -165,11 +190,6 @@ def fields_of(
         Of `said_of`.
     pools : list of str
         Those of its partitions.
-
-    Raises
-    ------
-    InputError
-        With why it can have no option.
     """
     fields = said
     if "options" not in fields and "model" not in fields:
@@ -210,11 +230,6 @@ def record_of(
         Nodes that it may have, one of each kind.
     held : Launch, optional
         What a running job was released as; its clock and power limit cannot change while it runs.
-
-    Raises
-    ------
-    InputError
-        With why it can have no option.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)

@@ -185,13 +185,7 @@ class Site:
 
 
 def read(snapshot: Snapshot) -> Site:
-    """Read what the commands said.
-
-    Raises
-    ------
-    InputError
-        Where an output is not what Slurm prints. A job that cannot be read is odd, and the others go on.
-    """
+    """Read what the commands said."""
     try:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:

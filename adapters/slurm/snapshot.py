@@ -113,13 +113,7 @@ def accounting() -> dict[str, set[str]] | None:
 
 
 def load(path: str | Path) -> Snapshot:
-    """Read a saved snapshot.
-
-    Raises
-    ------
-    InputError
-        Where the file is none.
-    """
+    """Read a saved snapshot."""
     document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(["is no snapshot of Slurm: it must be an object"], str(path))

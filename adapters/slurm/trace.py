@@ -78,13 +78,7 @@ class Said:
 
 
 def kind_of(text: str) -> str:
-    """Return what a text tells, by the command that printed it.
-
-    Raises
-    ------
-    ValueError
-        Where it is none that is known.
-    """
+    """Return what a text tells, by the command that printed it."""
     begin = text.lstrip()
     if begin.startswith("{"):
         try:
@@ -117,11 +111,6 @@ def ask_slurm(since: str, until: str) -> Said:
     ----------
     since, until : str
         Jobs that were there in this time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``.
-
-    Raises
-    ------
-    SlurmError
-        Where it does not answer, or keeps no accounting.
     """
     period = (f"--starttime={since}", f"--endtime={until}")
     jobs = ask(

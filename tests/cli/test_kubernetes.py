@@ -21,8 +21,7 @@ from tests.cli.conftest import wattsched
 from tests.docs.markdown import blocks_of
 from wattsched.adapters.kubernetes.api import Api
 from wattsched.adapters.kubernetes.loop import Report
-from wattsched.adapters.kubernetes.snapshot import load
-from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.adapters.kubernetes.snapshot import Mirror, load
 from wattsched.cli.following import follow
 from wattsched.cli.kubernetes import command
 from wattsched.serve.journal import Journal

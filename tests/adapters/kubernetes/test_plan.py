@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import wattsched
 from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
-from wattsched.adapters.kubernetes.arranging import placed
+from wattsched.adapters.kubernetes.launches import Launch
 from wattsched.adapters.kubernetes.load import Load, load_of
 from wattsched.adapters.kubernetes.loop import Policy
-from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
+from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
@@ -79,7 +79,7 @@ def after(site: Site, plan: Any, options: KubernetesOptions | None = None) -> Lo
     left = Site(site.time_s, site.nodes, {uid: pod for uid, pod in site.pods.items() if uid not in gone})
     load = load_at(left, options)
     for start in plan.starts:
-        bindings, why = placed(start, load)
+        bindings, why = load.placed(start)
         assert not why
         assert [one.node for one in bindings] == [one.node for one in start.bindings]
     return load
