@@ -20,10 +20,11 @@ from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
-from wattsched.topology.fields import Name, NonNegative, Positive, Standing, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,21 @@ OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_lim
 
 _BOUNDS = ("pools", "min_gpus", "max_gpus")
 """Fields that say which configurations of a model a job may have."""
+
+
+class Launched(Strict):
+    """GPUs, watts and settings with which a job or a pod of ours was started."""
+
+    gpus: Count
+    power_w: NonNegative
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_size: Count | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Clock, power limit and batch size, those that there are."""
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
 class Foreign(Strict):

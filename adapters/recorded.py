@@ -60,14 +60,27 @@ class Recorded:
     left_out: Counter[str] = field(default_factory=Counter)
     assumed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _runs: Counter[str] = field(default_factory=Counter)
 
-    def add(self, job: TraceJob) -> None:
-        """Put a job into the trace, with names as long as files take them."""
+    def add(self, job: TraceJob, state: str, waited_s: float) -> None:
+        """Put a run of a job into the trace, numbered, with names as long as files take them."""
+        self.ended[state] += 1
+        self.waited_s.append(max(0.0, waited_s))
+        self._runs[job.name] += 1
+        run = self._runs[job.name]
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
-        name, user, account = map(shortened, (job.name, job.user, job.account))
+        numbered = job.name if run == 1 else f"{job.name}#{run}"
+        name, user, account = map(shortened, (numbered, job.user, job.account))
         kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
-        self.cut += kept != job
+        self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
+
+    def note_gaps(self, running: int) -> None:
+        """Say how many jobs still run, and of how many the GPU type is not clear."""
+        if running:
+            self.assumed.append(f"{count(running, 'job')} still running: what it has run is all of it")
+        if vague := sum(job.gpu_type is None for job in self.jobs):
+            self.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
 
     def lines(self) -> list[str]:
         """Return lines that say what there is, what is left out and what is assumed."""

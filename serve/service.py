@@ -7,18 +7,16 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.io import document_text
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
+from wattsched.serve.description import IdsRequest, JobsRequest, SolveRequest
 from wattsched.serve.documents import (
     decision_document,
-    jobs_document,
     report_document,
     session_document,
 )
@@ -26,7 +24,6 @@ from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
 from wattsched.serve.recorded import RecordedSession
-from wattsched.serve.requests import IdsRequest, JobsRequest, SolveRequest
 from wattsched.serve.rounds import MissingRoundError, Round
 from wattsched.serve.workers import BusyError, LateError, Workers
 
@@ -143,17 +140,12 @@ class Service:
 
     async def describe(self, name: str) -> dict[str, Any]:
         """A session as it is now."""
-        session = self._session(name)
+        session = self.session(name)
         return await self.do(partial(session_document, session, self._every_s.get(name)))
-
-    async def now(self, name: str) -> str:
-        """The round as it is now, as a file has it."""
-        session = self._session(name)
-        return await self.do(lambda: document_text(session.session.to_instance(name)))
 
     async def drop(self, name: str, versions: str | None = None) -> dict[str, Any]:
         """Forget a session with all that it decided."""
-        session = self._session(name)
+        session = self.session(name)
         with session.known_as(versions):
             pass
         self._every_s.pop(name, None)
@@ -168,7 +160,7 @@ class Service:
     async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
         """Change budgets, loads and nodes."""
         require_values(changes)
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.update, versions=versions, **changes))
         return await self.describe(name)
 
@@ -177,20 +169,16 @@ class Service:
     async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Add jobs, or change the given fields of those that are there."""
         records = validated(JobsRequest, document).jobs
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.upsert, records, versions=versions))
         return {"upserted": len(records), "jobs": len(session.session)}
 
     async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Take jobs out."""
         ids = validated(IdsRequest, document).ids
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.remove, ids, versions=versions))
         return {"removed": len(ids), "jobs": len(session.session)}
-
-    async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
-        """Some of the jobs."""
-        return await self.do(partial(jobs_document, self._session(name), first, most))
 
     # -- decisions ---------------------------------------------------------------------------------------
 
@@ -203,7 +191,7 @@ class Service:
         deadline_s = self._deadline_s(asked.deadline_s)
         if asked.apply:
             self._require_no_shadow()
-        session = self._session(name)
+        session = self.session(name)
         loop = asyncio.get_running_loop()
         until = loop.time() + deadline_s
 
@@ -226,44 +214,26 @@ class Service:
     async def apply(self, name: str, number: int, versions: str | None = None) -> dict[str, Any]:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.apply, number, versions=versions))
         return {"applied": number}
 
-    async def cancel(self, name: str) -> dict[str, Any]:
-        """End the decision that is being made with what it has."""
-        self._session(name).cancel()
-        return {"cancelled": name}
-
     # -- rounds ------------------------------------------------------------------------------------------
 
-    async def rounds(self, name: str, most: int = 1000) -> dict[str, Any]:
-        """The newest rounds, the oldest of them first."""
-        lines = await self.do(self._session(name).rounds)
-        return {"rounds": [asdict(line) for line in lines[-most:]]}
-
-    async def round(self, name: str, number: int) -> dict[str, Any]:
+    async def round(self, name: str, number: int) -> Round:
         """A decision."""
-        return await self.do(partial(decision_document, await self._found(name, number)))
-
-    async def instance(self, name: str, number: int) -> str:
-        """The instance of a round, as a file has it."""
-        return await self.do(partial(document_text, (await self._found(name, number)).decision.instance))
-
-    async def result(self, name: str, number: int) -> str:
-        """The result of a round, as a file has it."""
-        return await self.do(partial(document_text, (await self._found(name, number)).decision.result))
+        return await self.do(partial(self.session(name).round, number))
 
     async def report(self, name: str, most: int = 100) -> dict[str, Any]:
         """Return the changes that the newest rounds would have made to what ran."""
-        session = self._session(name)
+        session = self.session(name)
         lines = (await self.do(session.rounds))[-most:]
         made = [await self.do(partial(session.round, line.number)) for line in lines]
         return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
 
     async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
         """Decisions from now on, or those after a round; None at first, and from time to time without any."""
-        session = self._session(name)
+        session = self.session(name)
         if self._streams >= self.limits.streams:
             raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")
         newest = session.last.number if session.last else 0
@@ -293,15 +263,13 @@ class Service:
 
     def version(self, name: str) -> str:
         """Version of a session; asked for before it is read, it is not newer than what was read."""
-        return self._session(name).version
+        return self.session(name).version
 
-    def _session(self, name: str) -> RecordedSession:
+    def session(self, name: str) -> RecordedSession:
+        """A session that is there."""
         if (session := self._journal.opened(name)) is None:
             raise MissingError(f"there is no session {name!r:.120}")
         return session
-
-    async def _found(self, name: str, number: int) -> Round:
-        return await self.do(partial(self._session(name).round, number))
 
     def _require_no_shadow(self) -> None:
         if self.shadow:
@@ -335,7 +303,7 @@ class Service:
 
     async def _decide_every(self, name: str, every_s: float) -> None:
         """Decide again and again; a round that is not begun before the next is due is not asked for twice."""
-        session, loop = self._session(name), asyncio.get_running_loop()
+        session, loop = self.session(name), asyncio.get_running_loop()
         due, round_made = loop.time(), None
 
         def decide() -> None:

@@ -13,16 +13,16 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any
 
 from pydantic import Field
 
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod
+from wattsched.adapters.options import Launched
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import write_atomically
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.serve.permissions import FILE, keep_private
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, Positive
 
 LAUNCH = f"{PREFIX}launch"
 """Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
@@ -40,7 +40,7 @@ WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
 """Annotations of ours on pods that were started."""
 
 
-class Launch(Strict):
+class Launch(Launched):
     """Settings with which we started a pod.
 
     Attributes
@@ -60,30 +60,15 @@ class Launch(Strict):
     """
 
     uid: str
-    gpus: Count
-    power_w: NonNegative
     rate: Positive = 1.0
-    frequency_mhz: Count | None = None
-    power_limit_w: Positive | None = None
-    batch_size: Count | None = None
     gang: dict[Name, Count] | None = None
     node: Name | None = None
     seal: str = Field("", pattern="^[0-9a-f]*$")
 
     def annotations(self) -> dict[str, str]:
         """Annotations to bind with."""
-        settings = {
-            annotation(name): value for name in SETTINGS if (value := getattr(self, name)) is not None
-        }
-        return {
-            LAUNCH: json.dumps(self.model_dump(exclude_none=True)),
-            **{name: f"{value:g}" for name, value in settings.items()},
-        }
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Clock, power limit and batch size, those that there are."""
-        return self.model_dump(include=set(SETTINGS), exclude_none=True)
+        settings = {annotation(name): f"{value:g}" for name, value in self.settings.items()}
+        return {LAUNCH: json.dumps(self.model_dump(exclude_none=True)), **settings}
 
 
 def key_beside(journal: str | Path) -> bytes:

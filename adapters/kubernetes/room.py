@@ -15,8 +15,7 @@ from typing import Any
 from wattsched.adapters.kubernetes.load import Binding, Load, Start
 from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
-from wattsched.adapters.plan import Kept, Round
-from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
+from wattsched.adapters.plan import Kept, Need, Round, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
 from wattsched.instances.errors import InputError
 

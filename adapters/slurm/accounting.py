@@ -90,10 +90,10 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
     except ValueError as error:
         raise InputError([f"{place}.tres.{told}: {error}"], JSON) from None
     id = str(row.job_id)
-    if row.array.job_id and row.array.task_id is not None:
-        id = f"{row.array.job_id}_{row.array.task_id}"
-    elif row.het.job_id and row.het.job_offset is not None:
-        id = f"{row.het.job_id}+{row.het.job_offset}"
+    if row.array_job and row.array_task is not None:
+        id = f"{row.array_job}_{row.array_task}"
+    elif row.het_job and row.het_offset is not None:
+        id = f"{row.het_job}+{row.het_offset}"
     return Accounted(
         id=id,
         user=row.user,
@@ -105,7 +105,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         elapsed_s=row.time.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
-        energy_j=_known_j(_energy_in(allocated), [step.statistics.energy.consumed for step in row.steps]),
+        energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
         nodes=tuple(row.nodes),
     )
 

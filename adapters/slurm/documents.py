@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
@@ -72,6 +72,11 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
+def _at(*path: str) -> Any:
+    """Read an optional field from within an object of a document."""
+    return Field(validation_alias=AliasPath(*path))
+
+
 class NodeRow(Answer):
     """A node."""
 
@@ -109,18 +114,6 @@ class _Gres(Answer):
     used: Text = ""
 
 
-class _Amount(Answer):
-    """CPUs of all nodes of a group, or megabytes of each."""
-
-    total: Number = None
-    maximum: Number = None
-    allocated: Number = None
-
-
-class _Features(Answer):
-    active: Listed = []
-
-
 class _Group(Answer):
     """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
 
@@ -128,9 +121,12 @@ class _Group(Answer):
     node: _State
     gres: _Gres
     partition: _Named
-    cpus: _Amount = _Amount()
-    memory: _Amount = _Amount()
-    features: _Features = _Features()
+    cpus: Annotated[Number, _at("cpus", "total")] = None
+    cpus_each: Annotated[Number, _at("cpus", "maximum")] = None
+    alloc_cpus: Annotated[Number, _at("cpus", "allocated")] = None
+    memory_each: Annotated[Number, _at("memory", "maximum")] = None
+    alloc_memory: Annotated[Number, _at("memory", "allocated")] = None
+    features: Annotated[Listed, _at("features", "active")] = []
 
     def rows(self) -> Iterable[NodeRow]:
         """Its nodes, each with its part of what is allocated."""
@@ -142,11 +138,11 @@ class _Group(Answer):
                 gres=self.gres.total,
                 gres_used=self.gres.used,
                 partitions=[self.partition.name],
-                cpus=self.cpus.maximum or (self.cpus.total or 0) / len(names),
-                alloc_cpus=(self.cpus.allocated or 0) / len(names),
-                real_memory=self.memory.maximum,
-                alloc_memory=(self.memory.allocated or 0) / len(names),
-                active_features=self.features.active,
+                cpus=self.cpus_each or (self.cpus or 0) / len(names),
+                alloc_cpus=(self.alloc_cpus or 0) / len(names),
+                real_memory=self.memory_each,
+                alloc_memory=(self.alloc_memory or 0) / len(names),
+                active_features=self.features,
             )
 
 
@@ -240,26 +236,8 @@ class _JobState(Answer):
     current: Words
 
 
-class _Array(Answer):
-    job_id: Whole = 0
-    task_id: Whole = None
-
-
-class _Het(Answer):
-    job_id: Whole = 0
-    job_offset: Whole = None
-
-
-class _Energy(Answer):
-    consumed: Number = None
-
-
-class _Statistics(Answer):
-    energy: _Energy = _Energy()
-
-
 class _Step(Answer):
-    statistics: _Statistics = _Statistics()
+    energy_j: Annotated[Number, _at("statistics", "energy", "consumed")] = None
 
 
 class AccountedRow(Answer):
@@ -271,8 +249,10 @@ class AccountedRow(Answer):
     tres: _AllTres
     user: Text = ""
     account: Text = ""
-    array: _Array = _Array()
-    het: _Het = _Het()
+    array_job: Annotated[Whole, _at("array", "job_id")] = 0
+    array_task: Annotated[Whole, _at("array", "task_id")] = None
+    het_job: Annotated[Whole, _at("het", "job_id")] = 0
+    het_offset: Annotated[Whole, _at("het", "job_offset")] = None
     nodes: Names = []
     steps: list[_Step] = []
 

@@ -17,6 +17,7 @@ from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.options import (
     OF_MODELS,
     PLAIN_S,
+    Launched,
     Stated,
     StatedOptions,
     merged,
@@ -29,9 +30,8 @@ from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import GpuType
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name
 
 
 class SiteOptions(StatedOptions):
@@ -80,7 +80,7 @@ def _is_launched(job: SlurmJob) -> bool:
     return isinstance(said, dict) and "run" in said
 
 
-class Launch(Strict):
+class Launch(Launched):
     """Settings with which we released a job, kept in its admin comment: all that a restart of ours needs.
 
     Attributes
@@ -99,13 +99,8 @@ class Launch(Strict):
 
     run: int
     released_s: float
-    gpus: Count
     pool: Name
     nodes: dict[Name, Count]
-    power_w: NonNegative
-    frequency_mhz: Count | None = None
-    power_limit_w: Positive | None = None
-    batch_size: Count | None = None
     asked_nodes: list[Name] = Field(default_factory=list)
     waits: str | None = None
 
@@ -113,11 +108,6 @@ class Launch(Strict):
         """The admin comment."""
         said = self.model_dump(exclude_none=True)
         return json.dumps({MARK: {name: value for name, value in said.items() if value != []}})
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Clock, power limit and batch size, those that there are."""
-        return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
 def stated_names(

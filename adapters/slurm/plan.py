@@ -9,10 +9,19 @@ from math import inf
 from typing import Any
 
 from wattsched.adapters.options import Expansion
-from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
+from wattsched.adapters.plan import (
+    Kept,
+    Need,
+    Round,
+    assigned,
+    cluster_row,
+    left_of,
+    undecided,
+    why_over_quota,
+    why_waiting,
+)
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
 from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
 from wattsched.adapters.slurm.load import Load, Running, Start, behind

@@ -20,8 +20,7 @@ from wattsched.adapters.slurm.documents import (
     names_in,
     part_of,
 )
-from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
-from wattsched.adapters.slurm.needs import Needs
+from wattsched.adapters.slurm.inventory import Needs, SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
