@@ -35,17 +35,7 @@ ReportT = TypeVar("ReportT", bound=Report)
 
 
 class RoundLoop(ABC, Generic[ReportT]):
-    """Rounds until `stop` is set.
-
-    Parameters
-    ----------
-    policy : Policy
-    budget : Budget
-    journal : Journal
-    look : callable
-        Takes a snapshot.
-    actions : callable, optional
-        Makes the actions on a journal; needed to apply.
+    """Rounds until `stop` is set, on what `look` shows.
 
     Attributes
     ----------
@@ -138,8 +128,6 @@ class RoundLoop(ABC, Generic[ReportT]):
         self._count(load, plan, cap, report)
         return report
 
-    # -- the cap -----------------------------------------------------------------------------------------
-
     def _kept(self, load: Any, cap: Cap, report: ReportT) -> Any:
         """Stop what brings the draw below the caps, and look again; in shadow, as if that were done."""
         if self.actions is None:
@@ -164,8 +152,6 @@ class RoundLoop(ABC, Generic[ReportT]):
                 report.note_not_stopped(kept, self.job)
                 return stops
             kept |= refused
-
-    # -- deciding ----------------------------------------------------------------------------------------
 
     def _decided(self, load: Any, cap: Cap, report: ReportT) -> Plan:
         """The plan of a decision; where there is none, what brings the draw below the caps."""
@@ -263,8 +249,6 @@ class RoundLoop(ABC, Generic[ReportT]):
             done.set()
             watcher.join()
 
-    # -- doing -------------------------------------------------------------------------------------------
-
     def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
         for name, why in stops.items():
             if self.stop.is_set():
@@ -306,8 +290,6 @@ class RoundLoop(ABC, Generic[ReportT]):
             told = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
             told += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
             report.alarms.append(f"{told}: nothing more can be done")
-
-    # -- what each scheduler does in its own way ---------------------------------------------------------
 
     @abstractmethod
     def seen(self) -> Any:

@@ -304,13 +304,7 @@ def require_names(stated: Iterable[Stated], note: Callable[[str], None], *, appl
 
 
 class Expansion:
-    """Tables of the jobs of a round, within what the site allows a job and a user, and while there is time.
-
-    Parameters
-    ----------
-    cluster : mapping
-        As instances have it.
-    """
+    """Tables of the jobs of a round, within what the site allows a job and a user, while there is time."""
 
     def __init__(self, cluster: Mapping[str, Any], options: StatedOptions, clock: Clock) -> None:
         self._options, self._clock = options, clock

@@ -66,26 +66,12 @@ class JournalError(OSError):
 
 
 class Database:
-    """One SQLite file in WAL mode; safe from several threads.
-
-    Parameters
-    ----------
-    path : str or Path
-        Is made where it is not there.
-    read_only : bool
-        Look at it only, which several processes can while another one writes.
-    quota_mb : float
-        Megabytes that it may have. From four fifths on rounds are given up, the oldest first.
+    """One SQLite file in WAL mode, with the arguments of `Journal`; safe from several threads.
 
     Attributes
     ----------
     fault : str
         Why the newest change could not be written; empty where it was.
-
-    Raises
-    ------
-    InputError
-        For what is no journal, and for one that another process writes.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False, quota_mb: float = QUOTA_MB) -> None:

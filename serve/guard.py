@@ -32,22 +32,10 @@ _log = logging.getLogger("wattsched.serve")
 
 
 class Guard:
-    """An ASGI application before another one.
+    """An ASGI application before another one; `wattsched.serve.app.create` says what its arguments are.
 
-    Parameters
-    ----------
-    app : callable
-    service : Service
-        Whose limits hold, and whose metrics count.
-    tokens : Tokens, optional
-        None lets everybody in.
-    fixed : bool
-        Refuse what would change anything.
-    asking : collection of str
-        Paths where POST changes nothing.
-    hosts : collection of str
-        Names that the service has, besides ``localhost``, its machine's name and its addresses. A page whose
-        own name was made to lead here is asked for by that name, and an address is no name.
+    A page whose own name was made to lead here is asked for by that name, which is not ours; an address is
+    no name.
     """
 
     def __init__(

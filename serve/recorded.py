@@ -89,8 +89,6 @@ class RecordedSession(RecordedActions):
                 raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
             yield
 
-    # -- changes -----------------------------------------------------------------------------------------
-
     def upsert(self, jobs: Sequence[Mapping[str, Any]], *, versions: str | None = None) -> None:
         """Add jobs, or change the given fields of those that are there; all of it or nothing.
 
@@ -136,14 +134,7 @@ class RecordedSession(RecordedActions):
         self._pending.append(_Event(kind, told if kind == "apply" else None, content))
 
     def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
-        """Write changes that are pending, and a decision after them, to the disk in one piece.
-
-        Returns
-        -------
-        number : int
-            Of the round, 0 without any.
-        now_s : float
-        """
+        """Write pending changes, and a decision after them, to the disk in one piece; its number and time."""
         events, self._pending = self._pending, []
         last, number, now_s = self.last.number if self.last else 0, 0, time.time()
         with self._told_of_losses(), self._file.transaction() as file:
@@ -210,8 +201,6 @@ class RecordedSession(RecordedActions):
             case _:
                 raise JournalError(f"the journal is damaged: it has a change of the kind {kind!r:.40}")
 
-    # -- opening, and what makes it quick ----------------------------------------------------------------
-
     def _open(self) -> Session:
         """The session as the journal has it: its state, and the events since then."""
         session = changes.session_of(self._document)
@@ -257,8 +246,6 @@ class RecordedSession(RecordedActions):
         except InputError:
             return False
         return again.to_instance() == self.session.to_instance()
-
-    # -- decisions ---------------------------------------------------------------------------------------
 
     def solve(
         self,

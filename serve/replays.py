@@ -62,7 +62,7 @@ class Policy:
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
 
     def _told(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Those of some fields that are to be otherwise."""
+        """Return the fields, of some, that are to be otherwise."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

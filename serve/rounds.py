@@ -111,7 +111,7 @@ class Rounds:
         return number or 0
 
     def lines(self) -> list[RoundLine]:
-        """Those that are kept, the oldest first."""
+        """Rounds that are kept, the oldest first, each in a line."""
         query = "SELECT number, time_s, applied_s, summary FROM rounds WHERE session = ? ORDER BY number"
         return [
             RoundLine(number, made_s, applied_s, **self._file.document(summary))
@@ -149,13 +149,7 @@ class Rounds:
         last: int,
         applied: bool,
     ) -> int:
-        """Record a decision after another one in a transaction; of older rounds, keep those that events need.
-
-        Returns
-        -------
-        int
-            Its number.
-        """
+        """Record a decision after another one in a transaction; older rounds stay that events need."""
         query = "SELECT max(number) FROM rounds WHERE session = ?"
         (newest,) = file.execute(query, (self._session,)).fetchone()
         number = max(newest or 0, last) + 1

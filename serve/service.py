@@ -49,15 +49,7 @@ class ConflictError(Exception):
 class Service:
     """Sessions of a journal, for several clients at the same time.
 
-    Its methods are called in one event loop; what takes time is done in threads.
-
-    Parameters
-    ----------
-    journal : Journal
-        Is not closed here.
-    limits : Limits, optional
-    shadow : bool
-        Decide and record, and let nobody apply a decision.
+    Its methods are called in one event loop; what takes time is done in threads. The journal is not closed.
     """
 
     def __init__(self, journal: Journal, limits: Limits | None = None, *, shadow: bool = False) -> None:
@@ -76,8 +68,6 @@ class Service:
         self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
         self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
         self.metrics.watch_journal(journal)
-
-    # -- the service itself ------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the sessions that are there, and go on with their background rounds."""
@@ -117,8 +107,6 @@ class Service:
         """Do something short in a thread, for a request; once it is begun, it is waited for."""
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
-
-    # -- sessions ----------------------------------------------------------------------------------------
 
     async def sessions(self) -> dict[str, Any]:
         """Names of the sessions."""
@@ -164,8 +152,6 @@ class Service:
         await self.do(partial(session.update, versions=versions, **changes))
         return await self.describe(name)
 
-    # -- jobs --------------------------------------------------------------------------------------------
-
     async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Add jobs, or change the given fields of those that are there."""
         records = validated(JobsRequest, document).jobs
@@ -179,8 +165,6 @@ class Service:
         session = self.session(name)
         await self.do(partial(session.remove, ids, versions=versions))
         return {"removed": len(ids), "jobs": len(session.session)}
-
-    # -- decisions ---------------------------------------------------------------------------------------
 
     async def solve(self, name: str, document: Any = None, versions: str | None = None) -> dict[str, Any]:
         """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
@@ -217,8 +201,6 @@ class Service:
         session = self.session(name)
         await self.do(partial(session.apply, number, versions=versions))
         return {"applied": number}
-
-    # -- rounds ------------------------------------------------------------------------------------------
 
     async def round(self, name: str, number: int) -> Round:
         """A decision."""
@@ -259,8 +241,6 @@ class Service:
         finally:
             self._streams -= 1
 
-    # -- inside ------------------------------------------------------------------------------------------
-
     def version(self, name: str) -> str:
         """Version of a session; asked for before it is read, it is not newer than what was read."""
         return self.session(name).version
@@ -293,8 +273,6 @@ class Service:
         """Wake those who wait for decisions of a session."""
         if (news := self._news.pop(name, None)) is not None:
             news.set()
-
-    # -- rounds in the background ------------------------------------------------------------------------
 
     def _set_timer(self, name: str) -> None:
         every_s = self._every_s[name] = self._journal.document(name).get("every_s")

@@ -35,11 +35,6 @@ class Tokens:
     """Tokens of a file, one line each: a name, ``read`` or ``write``, and the token's SHA-256.
 
     Tokens are random and long, so that a plain digest of them cannot be guessed.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -89,12 +84,9 @@ class Tokens:
 
 
 def add_token(path: str | Path, name: str, access: str) -> str:
-    """Add a client to a file of tokens, which is made where it is not there, readable by its owner alone.
+    """Add a client to a file of tokens, which is made where it is not there, and return its token.
 
-    Returns
-    -------
-    str
-        The token, which is nowhere else.
+    The file is readable by its owner alone, and the token is nowhere else.
     """
     if access not in get_args(Access):
         raise InputError([f"access: must be 'read' or 'write', got '{access}'"])

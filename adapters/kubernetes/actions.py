@@ -29,31 +29,6 @@ _LONGEST = 1000
 """Characters of a message; the API takes 1024."""
 
 
-@dataclass
-class Events:
-    """Events that tell pods why they wait."""
-
-    api: Api
-    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
-
-    def tell(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write events of jobs that have another reason to wait than was told; refused ones are left out."""
-        pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
-        self._told = {uid: told for uid, told in self._told.items() if uid in pods}
-        now_s, left = time.monotonic(), _MOST
-        for uid, (pod, reason) in pods.items():
-            before, then_s = self._told.get(uid, ("", -_AGAIN_S))
-            if not left or reason == before or now_s < then_s + _AGAIN_S:
-                continue
-            left -= 1
-            try:
-                self.api.write_event(pod.namespace, _event(pod, reason))
-            except KubernetesError as error:
-                if not error.certain:
-                    return
-            self._told[uid] = reason, now_s
-
-
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
     moment = datetime.now(UTC)
     told = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -78,24 +53,14 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
 
 @dataclass
 class Actions:
-    """Actions on a real cluster.
-
-    Parameters
-    ----------
-    api : Api
-    mirror : Mirror
-        Which shows what was done after a moment.
-    journal : RecordedSession
-        Where actions are kept.
-    launches : Launches
-        Seals what pods are annotated with.
-    number : int
-        Of the round, which tells attempts apart.
+    """Actions on a real cluster; its mirror shows what was done after a moment.
 
     Attributes
     ----------
     looks_at_volumes : bool
         Whether who binds looks at volumes.
+    number : int
+        Of the round, which tells attempts apart.
     """
 
     looks_at_volumes: ClassVar[bool] = False
@@ -106,11 +71,7 @@ class Actions:
     launches: Launches = field(default_factory=Launches)
     number: int = 0
     _unseen: dict[str, KubePod] = field(default_factory=dict)
-    _events: Events = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Tell pods of their events on the same server."""
-        self._events = Events(self.api)
+    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
@@ -176,8 +137,21 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Say in events of the pods that wait after a round why they do."""
-        self._events.tell(waiting, why)
+        """Write events of pods that have another reason to wait than was told; refused ones are left out."""
+        pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
+        self._told = {uid: told for uid, told in self._told.items() if uid in pods}
+        now_s, left = time.monotonic(), _MOST
+        for uid, (pod, reason) in pods.items():
+            before, then_s = self._told.get(uid, ("", -_AGAIN_S))
+            if not left or reason == before or now_s < then_s + _AGAIN_S:
+                continue
+            left -= 1
+            try:
+                self.api.write_event(pod.namespace, _event(pod, reason))
+            except KubernetesError as error:
+                if not error.certain:
+                    return
+            self._told[uid] = reason, now_s
 
     def guarded(self, job: KubeJob) -> str:
         """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""
@@ -194,13 +168,7 @@ class Actions:
         return refused
 
     def give_back(self, pods: Iterable[KubePod]) -> dict[str, str]:
-        """Take what we wrote off pods: nobody holds a place for them, or settings, any more.
-
-        Returns
-        -------
-        dict of str to str
-            Pods, and why that was refused; '' where it was not.
-        """
+        """Take what we wrote off pods, and return them, with why that was refused, '' where it was not."""
         found = dict[str, str]()
         for pod in pods:
             written = WRITTEN & pod.annotations.keys()

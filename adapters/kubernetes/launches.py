@@ -88,13 +88,7 @@ def key_beside(journal: str | Path) -> bytes:
 
 
 class Launches:
-    """Launches of pods by uid, each as we wrote it.
-
-    Parameters
-    ----------
-    key : bytes, optional
-        Without one every launch is believed, as where a saved cluster is looked at and nothing is done.
-    """
+    """Launches of pods by uid, each as we wrote it; without a key every launch is believed, as in shadow."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key, self._known = key, dict[str, Launch]()

@@ -24,15 +24,7 @@ def identity_of(journal: str | Path) -> str:
 
 @dataclass
 class Lease(HeldLease):
-    """A Lease that is held within a ``with``.
-
-    Parameters
-    ----------
-    api : Api
-        It changes nothing from then on while the Lease is not held.
-    namespace, name : str
-        Of the Lease.
-    """
+    """A Lease that is held within a ``with``; while it is not held, `api` changes nothing from then on."""
 
     duration_s: ClassVar[float] = 30
     renewed_s: ClassVar[float] = 5.0

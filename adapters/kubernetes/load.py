@@ -93,18 +93,12 @@ class Load(Drawing):
         Pods that their gang has no place for, and why.
     stuck : dict of str to str
         Jobs with pods that are due and have no room, and why.
-    used : dict of str to int
-        GPUs by node, of all pods.
-    soon : dict of str to int
-        GPUs by node of pods that were deleted and are about to go.
     leaving : list of KubePod
-        These pods.
-    node_w : dict of str to float
-        What each node draws.
-    foreign_node_w : dict of str to float
-        How much of it GPUs of pods that are not ours draw beyond idling.
+        Pods that were deleted and are about to go.
+    used, soon : dict of str to int
+        GPUs by node, of all pods, and of those that are about to go.
     soon_w : dict of str to float
-        How much of it pods that are about to go take with them.
+        Watts that these take with them, by node.
     """
 
     site: Site

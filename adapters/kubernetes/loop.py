@@ -73,8 +73,6 @@ class Rounds(RoundLoop[Report]):
             options = self.policy.options.model_copy(update={"claims_on_any_node": True})
             self.policy = replace(self.policy, options=options)
 
-    # -- looking -----------------------------------------------------------------------------------------
-
     def seen(self) -> Site:
         """Return the cluster as it is now."""
         return read(self._snapshot(), self.policy.options.gpu_label)
@@ -107,8 +105,6 @@ class Rounds(RoundLoop[Report]):
             else:
                 report.joined |= {one.pod.key: one.node for one in bindings}
         return load
-
-    # -- deciding ----------------------------------------------------------------------------------------
 
     def round_of(self, load: Load, clock: Clock) -> Round:
         """The cluster and its jobs, as a session is told of them."""
@@ -163,8 +159,6 @@ class Rounds(RoundLoop[Report]):
         if self.actions is None:
             return {}
         return {name: why for name in stops if (why := self.actions.guarded(load.ours[name]))}
-
-    # -- doing -------------------------------------------------------------------------------------------
 
     def stop_job(self, name: str, why: str, load: Load) -> str:
         """Evict the pods of a job; '' or why not."""

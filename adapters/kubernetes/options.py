@@ -79,13 +79,7 @@ class KubernetesOptions(StatedOptions):
 
 @dataclass(frozen=True)
 class KubeJob:
-    """A pod on its own, or the pods of a gang.
-
-    Attributes
-    ----------
-    pods : tuple of KubePod
-        By name.
-    """
+    """A pod on its own, or the pods of a gang, by name."""
 
     name: str
     pods: tuple[KubePod, ...]
@@ -157,14 +151,7 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of its pods or, where nothing is, their plain request.
 
-    Parameters
-    ----------
-    kind_of : mapping of str to str
-        GPU type of every pool.
-    pools : sequence of str
-        Those that have nodes for its pods.
-    believe : bool
-        Whether its annotations count.
+    `kind_of` is the GPU type of every pool; without `believe` its annotations do not count.
     """
     first, *others = job.pods
     said = [said_by(pod, options, kind_of) for pod in job.pods] if believe else [JobOptions()]

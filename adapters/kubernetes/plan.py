@@ -32,16 +32,7 @@ from wattsched.session_decision import SessionDecision
 
 
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
-    """The round as a session takes it.
-
-    Parameters
-    ----------
-    load : Load
-    aside : mapping of str to str, optional
-        Jobs that are not to start now, and why.
-    clock : Clock, optional
-        The time that there is; jobs that are not looked at in it wait.
-    """
+    """The round as a session takes it, without jobs that are put aside or that nobody had time to look at."""
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
     left_out, clock = load.stuck | load.surplus | dict(aside or {}), clock or Clock()

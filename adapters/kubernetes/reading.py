@@ -161,15 +161,7 @@ class Site:
 
 
 def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site:
-    """Read what the API said.
-
-    Parameters
-    ----------
-    snapshot : mapping
-        ``time`` in seconds since 1970, and objects: ``nodes`` and ``pods``.
-    gpu_label : str
-        Label of nodes that names their GPUs.
-    """
+    """Read what the API said; `gpu_label` is the label of nodes that names their GPUs."""
     try:
         found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
         nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}

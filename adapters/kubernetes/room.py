@@ -69,10 +69,7 @@ def _kinds(job: KubeJob) -> list[tuple[KubePod, int]]:
 def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Room) -> dict[str, list[Any]]:
     """Rows of a table in pools where the pods of a job have room for all that they ask for.
 
-    Parameters
-    ----------
-    empty, now : Room
-        Of nodes without pods, and without those that are leaving or could be stopped.
+    On empty nodes, and now, without pods that are leaving or could be stopped.
     """
     pools = sorted(set(table["pool"]))
     never = {pool: empty.scarce(job, pool) for pool in pools}

@@ -112,16 +112,9 @@ def _some(found: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 @dataclass
 class Watched:
-    """Objects of one kind: listed once, then watched; listed anew where the watch is too old (410).
+    """Objects of one kind, by uid: listed once, then watched; listed anew where the watch is too old (410).
 
-    Attributes
-    ----------
-    objects : dict of str to dict
-        By uid.
-    version : str
-        Of the last event; empty where all have to be listed.
-    error : KubernetesError, optional
-        Why the watch does not stand now.
+    The version is that of the last event; `error` says why the watch does not stand now.
     """
 
     api: Api

@@ -69,13 +69,7 @@ class Accounted:
 
 
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
-    """Read what ``sacct`` printed.
-
-    Parameters
-    ----------
-    zone : tzinfo, optional
-        Of times that tell none (default: this machine's).
-    """
+    """Read what ``sacct`` printed; `zone` is that of times that tell none, by default this machine's."""
     if text.lstrip().startswith("{"):
         rows = document_in(AccountedRows, JSON, text).jobs
         return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(rows)]

@@ -79,12 +79,9 @@ class Actions:
         return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
 
     def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
-        """Leave our jobs to Slurm: what waits for us is released as its user asked for it.
+        """Leave our jobs to Slurm, and return them, each with why Slurm refused, '' where it did not.
 
-        Returns
-        -------
-        dict of int to str
-            Jobs, and why Slurm refused; '' where it did not.
+        What waits for us is released as its user asked for it.
         """
         found = dict[int, str]()
         for job in jobs:

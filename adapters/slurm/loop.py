@@ -74,8 +74,6 @@ class Rounds(RoundLoop[Report]):
         self._stopped: dict[int, SlurmJob] = {}
         self._aside: dict[int, tuple[float, str]] = {}
 
-    # -- looking -----------------------------------------------------------------------------------------
-
     def seen(self) -> Site:
         """Return the cluster as it is now."""
         return read(self._snapshot(self.budget.clock()))
@@ -136,8 +134,6 @@ class Rounds(RoundLoop[Report]):
     def _let_wait(self, number: int, now_s: float, why: str) -> None:
         self._aside[number] = now_s + max(_ASIDE_S, self.policy.start_s), why
 
-    # -- deciding ----------------------------------------------------------------------------------------
-
     def round_of(self, load: Load, clock: Clock) -> Round:
         """The cluster and its jobs, as a session is told of them."""
         return round_of(load, self.policy.ours, self.policy.every_s, self._put_aside(load), clock)
@@ -149,8 +145,6 @@ class Rounds(RoundLoop[Report]):
         plan = plan_of(round, decision)
         reasons = unclear(round.load.site, self.policy.ours) | queued(plan, round, cap_w) | plan.reasons
         return Plan(plan.starts, plan.stops, reasons)
-
-    # -- doing -------------------------------------------------------------------------------------------
 
     def stop_job(self, name: int, why: str, load: Load) -> str:
         """Requeue a job, or take its release back; '' or why not."""

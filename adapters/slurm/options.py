@@ -113,13 +113,7 @@ class Launch(Launched):
 def stated_names(
     site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
 ) -> list[Stated]:
-    """Names of the site's file and of options, and those that Slurm has.
-
-    Parameters
-    ----------
-    known : mapping, optional
-        All accounts and QOS; without them only those of the queue are known.
-    """
+    """Names of the site's file and of options, and those that Slurm has: without accounting, in the queue."""
     hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
     members = {name for domain in options.power_domains for name in domain.members}
     sure = known is not None
@@ -153,13 +147,7 @@ def launch_of(job: SlurmJob) -> Launch | None:
 
 
 def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dict[str, Any]:
-    """Fields that are said of a job; its comment goes before its name, its QOS and its account.
-
-    Parameters
-    ----------
-    believe : bool
-        Whether the comment counts.
-    """
+    """Fields that are said of a job; its comment, if believed, goes before its name, QOS and account."""
     layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     if believe and MARK in job.comment:
@@ -172,15 +160,7 @@ def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dic
 def fields_of(
     said: dict[str, Any], job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]
 ) -> dict[str, Any]:
-    """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request.
-
-    Parameters
-    ----------
-    said : dict
-        Of `said_of`.
-    pools : list of str
-        Those of its partitions.
-    """
+    """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request."""
     fields = said
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
@@ -212,14 +192,8 @@ def record_of(
 ) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
-    Parameters
-    ----------
-    fields : mapping
-        Of `fields_of`, with a table.
-    hosts : iterable of SlurmNode
-        Nodes that it may have, one of each kind.
-    held : Launch, optional
-        What a running job was released as; its clock and power limit cannot change while it runs.
+    `hosts` has a node of each kind that it may have. What a running job was released as, its clock and power
+    limit among it, cannot change while it runs.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)

@@ -148,16 +148,9 @@ def round_of(
     aside: Mapping[int, str] | None = None,
     clock: Clock | None = None,
 ) -> Round:
-    """The round as a session takes it.
+    """The round as a session takes it, without jobs that are put aside or that nobody had time to look at.
 
     Jobs of ours on nodes of several pools are told of as load: they stay, or are stopped for a cap.
-
-    Parameters
-    ----------
-    aside : mapping of int to str, optional
-        Jobs that let others go first, and why.
-    clock : Clock, optional
-        The time that there is; jobs that are not looked at in it wait.
     """
     site, options, left_out = load.site, load.options, dict[int, str]()
     if not site.nodes:

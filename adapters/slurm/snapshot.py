@@ -37,17 +37,7 @@ class SlurmError(UnansweredError):
 
 
 def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command of Slurm.
-
-    Parameters
-    ----------
-    environment : mapping, optional
-        Variables besides those of this process.
-
-    Returns
-    -------
-    str
-        Its standard output.
+    """Run a command of Slurm, perhaps with more variables, and return its standard output.
 
     Raises
     ------

@@ -105,13 +105,7 @@ def kind_of(text: str) -> str:
 
 
 def ask_slurm(since: str, until: str) -> Said:
-    """Ask this machine's Slurm.
-
-    Parameters
-    ----------
-    since, until : str
-        Jobs that were there in this time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``.
-    """
+    """Ask this machine's Slurm for jobs of a time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``."""
     period = (f"--starttime={since}", f"--endtime={until}")
     jobs = ask(
         *("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}", *period),

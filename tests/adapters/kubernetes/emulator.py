@@ -45,8 +45,6 @@ class KubernetesWorld(World):
         policy = Policy(options, apply=True)
         return Rounds(policy, budget, self.journal, self.look, lambda of: Actions(server, server, of))
 
-    # -- what an API server and its mirror do ------------------------------------------------------------
-
     def at(self, time_s: float) -> str:
         return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -94,8 +92,6 @@ class KubernetesWorld(World):
 
     def wait(self, seen: Callable[[Any], bool], timeout_s: float = 0.0) -> bool:
         return seen(self.pods)
-
-    # -- what becomes of pods ----------------------------------------------------------------------------
 
     def _leaves_s(self, pod: dict[str, Any]) -> float:
         text = pod["metadata"].get("deletionTimestamp")
@@ -183,8 +179,6 @@ class KubernetesWorld(World):
 
     def mend_nodes(self) -> None:
         self.down, self.guarded = set(), set()
-
-    # -- what is true ------------------------------------------------------------------------------------
 
     def drawn_w(self, leaving: bool = False) -> dict[str, float]:
         by_node = dict.fromkeys(NODES, 0.0)

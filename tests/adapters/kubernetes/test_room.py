@@ -69,8 +69,6 @@ class Cluster(Server):
 
         return Rounds(policy, self.budget, self.journal, self.look, actions)
 
-    # -- what an API server and its mirror do ------------------------------------------------------------
-
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         self.pods[name]["metadata"]["annotations"] |= annotations
         self.pods[name]["spec"]["nodeName"] = node
@@ -84,8 +82,6 @@ class Cluster(Server):
             raise KubernetesError("a budget", 429)
         if not dry_run:
             del self.pods[name]
-
-    # -- what is true of it ------------------------------------------------------------------------------
 
     def running(self) -> set[str]:
         return {name for name, pod in self.pods.items() if pod["spec"].get("nodeName")}
