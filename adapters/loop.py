@@ -282,14 +282,14 @@ class RoundLoop(ABC, Generic[ReportT]):
             then = load.after(plan.stops, plan.starts)
             report.planned_w = then.power_w
         if self.session.fault:
-            told = f"{self.session.fault}: nothing starts, and the cap is kept"
-            report.alarms += [told] if told not in report.alarms else []
+            text = f"{self.session.fault}: nothing starts, and the cap is kept"
+            report.alarms += [text] if text not in report.alarms else []
         caps = caps_w(load, cap.now_w)
         for name, above_w in over_w(then.drawn_w, caps).items():
             where = f" behind '{name}'" if name else ""
-            told = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
-            told += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
-            report.alarms.append(f"{told}: nothing more can be done")
+            text = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
+            text += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
+            report.alarms.append(f"{text}: nothing more can be done")
 
     @abstractmethod
     def seen(self) -> Any:

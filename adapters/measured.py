@@ -56,5 +56,5 @@ class RoundMetrics:
 def notify(state: str = "READY=1\nWATCHDOG=1") -> None:
     """Tell systemd, where it has started us, that we are alive (sd_notify)."""
     if address := os.environ.get("NOTIFY_SOCKET"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)

@@ -294,11 +294,11 @@ def require_names(stated: Iterable[Stated], note: Callable[[str], None], *, appl
             # Names that differ in their numbers alone are siblings, of which one may have gone.
             others = [one for one in kind.there if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", name)]
             near = meant(name, kind.there if kind.sure else others)
-            told = f"{kind.where}: '{name}' is not there{near}"
+            text = f"{kind.where}: '{name}' is not there{near}"
             if (kind.sure or near) and kind.fault and apply:
-                faults.append(told)
+                faults.append(text)
             elif kind.sure or near:
-                note(told)
+                note(text)
     if faults:
         raise InputError(faults)
 
@@ -337,8 +337,8 @@ class Expansion:
             return
         most, so_far = self._options.allow.configurations_per_user, self._of_user[user]
         if so_far + configurations > most:
-            told = f"{configurations:,} configurations, and other jobs of '{user}' have {so_far:,}"
-            raise InputError([f"{told}; the site allows {most:,} per user"])
+            text = f"{configurations:,} configurations, and other jobs of '{user}' have {so_far:,}"
+            raise InputError([f"{text}; the site allows {most:,} per user"])
         self._asked.add((user, key))
         self._of_user[user] += configurations
 
@@ -360,12 +360,12 @@ class Expansion:
         rows = _undominated(found)
         if not len(rows):
             known = {*models(), *(one.model for one in self._options.profiles)}
-            told = (
+            text = (
                 "has no option on the GPUs of this cluster"
                 if said["model"] in known
                 else "is none that is known, and the file states no profile of it"
             )
-            raise InputError([f"model: '{said['model']}' {told}"])
+            raise InputError([f"model: '{said['model']}' {text}"])
         table: dict[str, list[Any]] = {
             "gpus": found.gpus[rows].tolist(),
             "pool": [found.pools[pool].name for pool in found.pool[rows]],

@@ -117,11 +117,13 @@ def told_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float
     and the rest of the site is decided as ever.
     """
     caps, staying_w = left_w(load, cap_w), load.after(stoppable).drawn_w
-    told = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
+    stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     if not load.options.foreign.stop_ours:
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
-        told = {name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in told.items()}
-    return told
+        stated = {
+            name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in stated.items()
+        }
+    return stated
 
 
 def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: Mapping[str, float]) -> str:

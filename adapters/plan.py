@@ -223,25 +223,25 @@ def why_waiting(needs: Iterable[Need], left: Mapping[str, Left], quota: str = ""
     needs = [one for one in needs if one.pool in left]
     fitting = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
     first = dict.fromkeys(name for one in needs for name in left[one.pool].first)
-    told = list[str]()
+    parts = list[str]()
     if not fitting and needs:
         least = min(needs, key=lambda one: (one.gpus * one.times, -left[one.pool].holds(one.gpus)))
-        told.append(_too_few(least, {one.pool: left[one.pool] for one in needs}))
+        parts.append(_too_few(least, {one.pool: left[one.pool] for one in needs}))
     elif len(over := [one for need in fitting if (one := _over(need, left[need.pool]))]) == len(fitting):
-        told += [min(over)[1]] if over else []
+        parts += [min(over)[1]] if over else []
         first = dict.fromkeys(name for one in left.values() for name in one.first)
     elif quota:
-        told.append(quota)
-    if first or not told:
+        parts.append(quota)
+    if first or not parts:
         go = "goes" if len(first) == 1 else "go"
-        told.append(f"{listed(first, '', _NAMED) or 'others'} {go} first")
-    return "; ".join(told)
+        parts.append(f"{listed(first, '', _NAMED) or 'others'} {go} first")
+    return "; ".join(parts)
 
 
 def _too_few(need: Need, left: Mapping[str, Left]) -> str:
     if need.times > 1:
-        told = f"needs {need.times:,} times {count(need.gpus, 'GPU')} of one node"
-        return f"{told}; there is room for {left[need.pool].holds(need.gpus):,}"
+        text = f"needs {need.times:,} times {count(need.gpus, 'GPU')} of one node"
+        return f"{text}; there is room for {left[need.pool].holds(need.gpus):,}"
     most = max((free for one in left.values() for free in one.free), default=0)
     return f"needs {count(need.gpus, 'GPU')} on one node, {most} {'is' if most == 1 else 'are'} free"
 
@@ -257,8 +257,10 @@ def _over(need: Need, left: Left) -> tuple[float, str] | None:
 
 def _unlike(*powers_w: float) -> list[str]:
     """Format amounts in kilowatts, with as many digits as tell them apart."""
-    told = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
-    return next((texts for texts in told if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w])
+    tries = ([f"{watts / 1e3:,.{digits}f} kW" for watts in powers_w] for digits in (1, 2, 3, 6))
+    return next(
+        (texts for texts in tries if len({*texts}) == len(texts)), [f"{w / 1e3} kW" for w in powers_w]
+    )
 
 
 def why_over_quota(

@@ -31,8 +31,8 @@ def why(error: Exception) -> str:
     if isinstance(error, InputError):
         return "; ".join(error.faults)
     text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    told = echo(" ".join(text.split()), "", 200)
-    return f"what it says cannot be used ({type(error).__name__}{': ' * bool(told)}{told})"
+    message = echo(" ".join(text.split()), "", 200)
+    return f"what it says cannot be used ({type(error).__name__}{': ' * bool(message)}{message})"
 
 
 @contextmanager

@@ -87,20 +87,20 @@ class Recorded:
         users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""
-        told = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
+        lines = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
         if self.cluster is not None:
             gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
-            told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+            lines.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
         else:
-            told.append("no nodes were told, and so there is no cluster")
+            lines.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        told.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
-        told += [f"left out: {counted(self.left_out)}"] if self.left_out else []
-        told += [f"assumed: {line}" for line in self.assumed]
-        told += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
+        lines.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
+        lines += [f"left out: {counted(self.left_out)}"] if self.left_out else []
+        lines += [f"assumed: {line}" for line in self.assumed]
+        lines += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
         rest = len(self.notes) - MOST_NOTES
-        return told + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
+        return lines + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
 
 
 def counted(counts: Counter[str]) -> str:
@@ -134,9 +134,9 @@ def cluster_of(
             raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
     known = {}
     for kind in kinds:
-        known[kind], told = gpu_type_named(kind, stand_ins.get(kind))
-        if told:
-            assumed.append(f"GPU type '{kind}' {told}")
+        known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
+        if text:
+            assumed.append(f"GPU type '{kind}' {text}")
     base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
     assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
     used = set[str]()

@@ -150,13 +150,13 @@ def _tell_failures(app: FastAPI) -> None:
         return Answer({"error": str(error), **faults}, status, headers=headers)
 
     async def unknown(request: Request, error: Any) -> Response:
-        told = f"there is no {request.method} {request.url.path!r:.200}"
-        told = told if error.status_code in (404, 405) else str(error.detail)
-        return Answer({"error": told}, error.status_code, headers=error.headers)
+        text = f"there is no {request.method} {request.url.path!r:.200}"
+        text = text if error.status_code in (404, 405) else str(error.detail)
+        return Answer({"error": text}, error.status_code, headers=error.headers)
 
     async def invalid(_: Request, error: Any) -> Response:
-        told = [(fault["loc"][-1], line) for fault in error.errors() for line in sentences_of(fault)]
-        faults = [f"{name}: {line}"[:200] for name, line in told]
+        lines = [(fault["loc"][-1], line) for fault in error.errors() for line in sentences_of(fault)]
+        faults = [f"{name}: {line}"[:200] for name, line in lines]
         return Answer({"error": "; ".join(faults), "faults": faults}, 422)
 
     for kind in STATUSES:
@@ -223,8 +223,8 @@ async def _require_known(request: Request) -> None:
 async def _require_nothing(asked: Annotated[Any, Depends(_document_if_any)]) -> None:
     """Refuse fields of a request that takes none."""
     if asked not in (None, {}):
-        told = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
-        raise InputError(told or [f"the request takes nothing, got {shown(asked)}"])
+        text = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
+        raise InputError(text or [f"the request takes nothing, got {shown(asked)}"])
 
 
 def _file(text: str, headers: dict[str, str] | None = None) -> Response:
@@ -351,8 +351,8 @@ def _of_decisions(service: Service) -> APIRouter:
         name: Name, after: First | None = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:
         if last_event_id and not re.fullmatch("[0-9]{1,15}", last_event_id):
-            told = "must be the number of a round, as events have it"
-            raise InputError([f"Last-Event-ID: {told}, got {shown(last_event_id)}"])
+            text = "must be the number of a round, as events have it"
+            raise InputError([f"Last-Event-ID: {text}, got {shown(last_event_id)}"])
         last = int(last_event_id) if last_event_id else None
         found = service.decisions(name, last if after is None else after)
         first = await anext(found)  # what is refused is refused before the answer begins

@@ -173,18 +173,18 @@ def require_values(changes: Mapping[str, Any]) -> None:
 def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """One update that does what an earlier one and then another one do."""
     # None says nothing, but for limits, which it takes away.
-    told = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
+    text = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
     of_nodes = before
-    if "cluster" in told:
+    if "cluster" in text:
         # All its nodes are up, and without a capacity of its own it keeps the present one.
         earlier = before.get("cluster", {})
         kept = {"capacity": earlier["capacity"]} if "capacity" in earlier else {}
-        told["cluster"], of_nodes = {**kept, **told["cluster"]}, {}
-    after = {**before, **told}
+        text["cluster"], of_nodes = {**kept, **text["cluster"]}, {}
+    after = {**before, **text}
     for name in ("reserved_w", "unavailable"):
-        after[name] = {**of_nodes.get(name, {}), **told.get(name, {})}
-    still = {*of_nodes.get("down", ())} - {*told.get("up", ())}
-    after["down"] = sorted(still | {*told.get("down", ())})
+        after[name] = {**of_nodes.get(name, {}), **text.get(name, {})}
+    still = {*of_nodes.get("down", ())} - {*text.get("up", ())}
+    after["down"] = sorted(still | {*text.get("down", ())})
     return {name: value for name, value in after.items() if name != "up"}
 
 

@@ -102,8 +102,8 @@ class Database:
             self._let_go()
             if isinstance(error, InputError):
                 raise
-            told = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
-            raise InputError([told], self.path) from None
+            text = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
+            raise InputError([text], self.path) from None
 
     def _require_file(self, read_only: bool) -> None:
         """Refuse what is no file, or cannot be read or written, and say why, which SQLite does not."""
@@ -115,8 +115,8 @@ class Database:
             raise UnreadableError(error, self.path) from None
         if not read_only and os.path.exists(self.path):
             if os.stat(self.path).st_nlink > 1:
-                told = "has another name (a hard link), by which another process could write it"
-                raise InputError([told], self.path)
+                text = "has another name (a hard link), by which another process could write it"
+                raise InputError([text], self.path)
             with _written(self.path):
                 os.close(os.open(self.path, os.O_RDWR))
 
@@ -136,11 +136,11 @@ class Database:
         except sqlite3.OperationalError as error:
             file.close()
             wal = Path(f"{self.path}-wal")
-            if not any(told in str(error) for told in ("unable to open", "readonly")):
+            if not any(text in str(error) for text in ("unable to open", "readonly")):
                 raise
             if wal.exists() and wal.stat().st_size:
-                told = f"its newest changes are in {wal.name}, and the folder cannot be written to"
-                raise InputError([f"cannot be opened: {told}; copy both to another one"], self.path) from None
+                text = f"its newest changes are in {wal.name}, and the folder cannot be written to"
+                raise InputError([f"cannot be opened: {text}; copy both to another one"], self.path) from None
             file = _opened(self.path, "ro&immutable=1")
         return file
 
@@ -151,8 +151,8 @@ class Database:
             guard.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             busy = "locked" in str(error)
-            told = "is open in another process, which writes it" if busy else f"cannot be opened: {error}"
-            raise InputError([told], self.path) from None
+            text = "is open in another process, which writes it" if busy else f"cannot be opened: {error}"
+            raise InputError([text], self.path) from None
         return guard
 
     def _prepare(self, read_only: bool) -> None:
@@ -239,10 +239,10 @@ class Database:
             self._sweep(file)
         if not self._told_full and self.used_bytes() > _FULL * self._quota_bytes:
             self._told_full = True
-            told = (
+            text = (
                 "the journal %s has used %.0f %% of its quota, and little can be given up (--journal-quota)"
             )
-            _log.warning(told, self.path, 100 * self.used_bytes() / self._quota_bytes)
+            _log.warning(text, self.path, 100 * self.used_bytes() / self._quota_bytes)
 
     def sweep(self) -> None:
         """Forget the texts that nothing needs any more; in any case something is written."""

@@ -31,8 +31,8 @@ def private_file(path: str | Path) -> bool:
         folder.mkdir(FOLDER)
     mode = folder.stat().st_mode
     if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        told = f"everybody can replace files in its folder (mode {mode & 0o777:o})"
-        raise InputError([f"{told}; 'chmod o-w {folder}', or choose another one"], str(path))
+        text = f"everybody can replace files in its folder (mode {mode & 0o777:o})"
+        raise InputError([f"{text}; 'chmod o-w {folder}', or choose another one"], str(path))
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
     except FileExistsError:
@@ -57,5 +57,5 @@ def require_own(path: str | Path) -> None:
     """Refuse a file or a link that another user made."""
     for found in (os.lstat(path), os.stat(path)) if os.name == "posix" else ():
         if found.st_uid not in (0, os.geteuid()):
-            told = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
-            raise InputError([told], str(path))
+            text = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
+            raise InputError([text], str(path))

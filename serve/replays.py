@@ -57,8 +57,8 @@ class Policy:
         budgets = type(instance.budgets).model_validate(
             {**instance.budgets.model_dump(), **self._told(LIMITS)}
         )
-        told = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
-        changed = instance.model_copy(update={"budgets": budgets, **told})
+        fields = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
+        changed = instance.model_copy(update={"budgets": budgets, **fields})
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
 
     def _told(self, names: tuple[str, ...]) -> dict[str, float]:

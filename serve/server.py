@@ -103,8 +103,8 @@ def affordable(connections: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if 0 <= soft < needed:
         connections = max(1, soft - SPARE - _OTHER_FILES)
-        told = "'ulimit -n' allows %d open files, and so %d connections"
-        logging.getLogger("wattsched.serve").warning(told, soft, connections)
+        text = "'ulimit -n' allows %d open files, and so %d connections"
+        logging.getLogger("wattsched.serve").warning(text, soft, connections)
     return connections
 
 

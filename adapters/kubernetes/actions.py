@@ -31,7 +31,7 @@ _LONGEST = 1000
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
     moment = datetime.now(UTC)
-    told = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "metadata": {"name": f"{pod.name[:230].rstrip('-.')}.{time.time_ns():x}", "namespace": pod.namespace},
         "involvedObject": {
@@ -45,8 +45,8 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
         "reason": "Waits",
         "message": f"waits, {reason}"[:_LONGEST],
         "source": {"component": "wattsched"},
-        "firstTimestamp": told,
-        "lastTimestamp": told,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
         "count": 1,
     }
 
@@ -139,7 +139,7 @@ class Actions:
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Write events of pods that have another reason to wait than was told; refused ones are left out."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
-        self._told = {uid: told for uid, told in self._told.items() if uid in pods}
+        self._told = {uid: last for uid, last in self._told.items() if uid in pods}
         now_s, left = time.monotonic(), _MOST
         for uid, (pod, reason) in pods.items():
             before, then_s = self._told.get(uid, ("", -_AGAIN_S))
@@ -163,7 +163,7 @@ class Actions:
         with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""
             if not refused:
-                refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
+                refused = "; ".join(text for pod in job.pods if (text := self._evict(pod)))
             found["outcome"] = refused or "done"
         return refused
 
@@ -193,8 +193,8 @@ class Actions:
                 raise
             # It has gone by itself, or another one has its name.
             if error.status not in (_GONE, _CONFLICT):
-                told = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
-                return f"{pod.key}: {told}"
+                text = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
+                return f"{pod.key}: {text}"
         return ""
 
     def wait_until_seen(self) -> None:

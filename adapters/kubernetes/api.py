@@ -243,14 +243,14 @@ def _settings(kubeconfig: str | None) -> Any:
         except config.ConfigException:
             config.load_kube_config(kubeconfig, client_configuration=settings)
     except OSError as error:
-        told = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
-        raise KubernetesError(f"no configuration of a cluster: {echo(told, '', 300)}") from None
+        text = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
+        raise KubernetesError(f"no configuration of a cluster: {echo(text, '', 300)}") from None
     except config.ConfigException as error:
         # What follows a brace is an entry of the file, which may hold a token.
-        told = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
+        text = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
         if any(map(os.path.isfile, _files(kubeconfig))):
-            raise InputError([f"is no kubeconfig: {told}"], os.pathsep.join(_files(kubeconfig))) from None
-        raise KubernetesError(f"no configuration of a cluster: {told}") from None
+            raise InputError([f"is no kubeconfig: {text}"], os.pathsep.join(_files(kubeconfig))) from None
+        raise KubernetesError(f"no configuration of a cluster: {text}") from None
     except YAMLError as error:
         # Its own words quote the file.
         mark = getattr(error, "problem_mark", None)
@@ -258,8 +258,8 @@ def _settings(kubeconfig: str | None) -> Any:
         file = os.pathsep.join(_files(kubeconfig)) if mark is None else mark.name
         raise InputError([f"is no YAML{where}"], file) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        told = f": {error}" if isinstance(error, binascii.Error) else ""
-        raise InputError([f"is no kubeconfig{told}"], os.pathsep.join(_files(kubeconfig))) from None
+        text = f": {error}" if isinstance(error, binascii.Error) else ""
+        raise InputError([f"is no kubeconfig{text}"], os.pathsep.join(_files(kubeconfig))) from None
     settings.retries = False
     if not settings.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -291,13 +291,13 @@ def _token(text: str | None) -> str | None:
 def refusal(status: int | None, body: Any) -> KubernetesError:
     """Return the error of a refusal or, without a status, of an API server that does not answer."""
     try:
-        told = json.loads(body)["message"]
+        text = json.loads(body)["message"]
     except (ValueError, TypeError, KeyError):
-        told = body
+        text = body
     if not status:  # as of a certificate that is not believed: nobody refused
-        told = ": ".join(str(told).splitlines())
-        return KubernetesError(f"the API server does not answer: {echo(told, '', 300)}")
-    return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status)
+        text = ": ".join(str(text).splitlines())
+        return KubernetesError(f"the API server does not answer: {echo(text, '', 300)}")
+    return KubernetesError(f"the API server refuses: {echo(text, '', 300)} ({status})", status)
 
 
 def _event(line: bytes) -> dict[str, Any]:

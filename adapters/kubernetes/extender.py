@@ -293,11 +293,11 @@ def watch(extender: Extender, metrics: Metrics) -> None:
         "Age of the decision that questions are answered by",
     )
     metrics.watch(name, about, lambda: extender.age_s)
-    for kind, told in (
+    for kind, text in (
         ("node", "sent to their node"),
         ("waits", "refused"),
         ("none", "left to the scheduler"),
     ):
         metrics.watch(
-            f"wattsched_extender_{kind}", f"Pods {told}", partial(extender.counts.__getitem__, kind)
+            f"wattsched_extender_{kind}", f"Pods {text}", partial(extender.counts.__getitem__, kind)
         )

@@ -79,8 +79,8 @@ class Lease(HeldLease):
             if error.status == _CONFLICT:  # another one was quicker
                 return
             if error.status == _NOT_FOUND and found is None:
-                told = "make it, or name another one by --lease-namespace"
-                raise InputError([f"there is no namespace '{self.namespace}' for {self}: {told}"]) from None
+                text = "make it, or name another one by --lease-namespace"
+                raise InputError([f"there is no namespace '{self.namespace}' for {self}: {text}"]) from None
             raise
         self._held_s, self._holder = now_s, ""
 

@@ -285,8 +285,8 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
         nodes[name] = node if known else replace(node, ready=False)
         if not known:
             strange[node.product].append(name)
-    pods, told = seated(site)
-    notes = told + [_unknown_watts(product, names, options) for product, names in strange.items()]
+    pods, notes = seated(site)
+    notes += [_unknown_watts(product, names, options) for product, names in strange.items()]
     labels = " and ".join(options.rack_labels) or "rack_labels"
     notes += options.absent(there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])

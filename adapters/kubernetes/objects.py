@@ -309,6 +309,6 @@ def constraints_of(
         for one in (*(term.labels or ()), *(term.fields or ()))
     )
     if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
-        told = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
-        return Constraints(odd=told)
+        text = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
+        return Constraints(odd=text)
     return Constraints(chosen, required.terms if required else None, tolerated, odd)

@@ -235,8 +235,8 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
         return f"a pod asks for {job.pods[0].gpus} GPUs, and no node that it may have has so many"
     counts = sorted(set(columns.get("gpus", ())))
     if job.gpus not in counts:
-        told = ", ".join(map(str, counts)) or "none"
-        return f"its pods ask for {job.gpus} GPUs, and its options are for {told}"
+        text = ", ".join(map(str, counts)) or "none"
+        return f"its pods ask for {job.gpus} GPUs, and its options are for {text}"
     kinds = ", ".join(sorted({site.kind[pool] for pool in pools}))
     return f"its options for {job.gpus} GPUs are of none of the GPU types that it may use ({kinds})"
 
@@ -301,8 +301,8 @@ def claim_of(job: KubeJob, site: Site) -> Claim:
         raise InputError([f"a pod asks for {each:,} GPUs, and no node that it may have has more than {most}"])
     there = sum(site.nodes[name].gpus // max(1, each) for name in hosts)
     if len(job.pods) > there:
-        told = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
-        raise InputError([f"{told} have room for {there} of them when they are empty"])
+        text = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
+        raise InputError([f"{text} have room for {there} of them when they are empty"])
     nodes = -(-len(job.pods) // (most // max(1, each)))
     return Claim(hosts, job.pods[0].created_s, nodes, each)
 

@@ -76,9 +76,9 @@ def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Ro
     scarce = {pool: never[pool] or now.scarce(job, pool) for pool in pools}
     rows = [i for i, pool in enumerate(table["pool"]) if not scarce[pool]]
     if not rows:
-        told = ", ".join(sorted(set.union(*scarce.values())))
+        text = ", ".join(sorted(set.union(*scarce.values())))
         raise InputError(
-            [f"asks for more than nodes have: {told}" if all(never.values()) else f"waits for room: {told}"]
+            [f"asks for more than nodes have: {text}" if all(never.values()) else f"waits for room: {text}"]
         )
     return {name: [column[i] for i in rows] for name, column in table.items()}
 

@@ -120,8 +120,8 @@ def items_of(document: Any) -> list[dict[str, Any]]:
         try:
             _require_readable(item)
         except (InputError, ValueError) as error:
-            told = error.faults if isinstance(error, InputError) else [str(error)]
-            faults += [f"items[{number}], {_called(item)}: {line}" for line in told]
+            lines = error.faults if isinstance(error, InputError) else [str(error)]
+            faults += [f"items[{number}], {_called(item)}: {line}" for line in lines]
         if len(faults) >= MOST_FAULTS:
             break
     if faults:

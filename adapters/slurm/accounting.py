@@ -78,11 +78,11 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
-    told = "allocated" if row.tres.allocated else "requested"
+    part = "allocated" if row.tres.allocated else "requested"
     try:
         gpus, kinds = _gpus(allocated if row.tres.allocated else requested)
     except ValueError as error:
-        raise InputError([f"{place}.tres.{told}: {error}"], JSON) from None
+        raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
     id = str(row.job_id)
     if row.array_job and row.array_task is not None:
         id = f"{row.array_job}_{row.array_task}"
@@ -112,8 +112,8 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 def _gpus(tres: str) -> tuple[int, frozenset[str]]:
     """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
-    for entry, told in _GPU_COUNT.findall(tres):
-        if not re.fullmatch("[0-9]{1,6}", told):
+    for entry, number in _GPU_COUNT.findall(tres):
+        if not re.fullmatch("[0-9]{1,6}", number):
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
     entries = gpus_in(tres)
     whole = [count for kind, count, _ in entries if not kind]
@@ -176,8 +176,8 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     missing = [name for name in NEEDED if name not in header]
     missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
     if missing:
-        told = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
-        raise InputError([f"sacct: {told}; read are {', '.join(FIELDS)}"])
+        message = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
+        raise InputError([f"sacct: {message}; read are {', '.join(FIELDS)}"])
     free = header.index("JobName") if "JobName" in header else -1
     for number, line in lines[1:]:
         cells = line.split("|")[:-1] if behind else line.split("|")
@@ -204,8 +204,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
-    told = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(told, _in_cell(_gpus)) or (0, frozenset())
+    column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
+    gpus, kinds = read.optional(column, _in_cell(_gpus)) or (0, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -230,8 +230,8 @@ def _epoch_s(row: Row, column: str, zone: tzinfo | None) -> float:
         if form == LOCAL:
             return datetime.fromtimestamp(found, UTC).replace(tzinfo=zone).timestamp()
     except (ValueError, OverflowError, OSError):
-        told = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
-        raise row.fault(column, told) from None
+        message = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
+        raise row.fault(column, message) from None
     return found if form == ZONED else row.number(column)
 
 

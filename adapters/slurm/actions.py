@@ -110,7 +110,7 @@ class Actions:
 
         What Slurm itself holds is left alone: with any change it would be released, and tried again.
         """
-        self._told = {number: told for number, told in self._told.items() if number in why}
+        self._told = {number: last for number, last in self._told.items() if number in why}
         now_s, left = time.monotonic(), _MOST
         for number, reason in why.items():
             before, then_s = self._told.get(number, ("", -_AGAIN_S))

@@ -298,8 +298,8 @@ def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
     except InputError as error:
         meta = document.get("meta") if meta is None and isinstance(document, dict) else meta
         release = _release_in(meta)
-        told = f" (Slurm {release})" if release else ""
-        raise InputError([f"{fault}{told}" for fault in error.faults], source) from None
+        text = f" (Slurm {release})" if release else ""
+        raise InputError([f"{fault}{text}" for fault in error.faults], source) from None
 
 
 def _release_in(meta: Any) -> str:

@@ -117,8 +117,8 @@ class Needs:
         if found := frozenset(name for name, lacking in lacks.items() if not lacking):
             return found
         least = min(map(len, lacks.values()), default=0)
-        told = sorted({what for lacking in lacks.values() if len(lacking) == least for what in lacking})
-        raise InputError([f"asks for what no node with GPUs in its partitions has: {', '.join(told)}"])
+        scarce = sorted({what for lacking in lacks.values() if len(lacking) == least for what in lacking})
+        raise InputError([f"asks for what no node with GPUs in its partitions has: {', '.join(scarce)}"])
 
     def _features_are_on(self, node: SlurmNode) -> bool:
         if "|" in self.features:

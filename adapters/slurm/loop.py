@@ -99,8 +99,8 @@ class Rounds(RoundLoop[Report]):
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
         """Hold again what was released and does not start."""
         if load.mislaid:
-            told = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
-            report.notes.append(f"Slurm counts {told}")
+            text = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
+            report.notes.append(f"Slurm counts {text}")
         if late := self._late(load):
             report.held_again = late
             for number in late.keys() & load.ours.keys():

@@ -127,8 +127,8 @@ class _Places:
         """
         sizes = sorted((self.site.nodes[name].gpus for name in hosts), reverse=True)
         if job.request.gpus > sum(sizes):
-            told = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
-            raise InputError([f"{told} {sum(sizes):,}"])
+            text = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
+            raise InputError([f"{text} {sum(sizes):,}"])
         if not (left := hosts - reserved(self.site, job.limit_s)):
             names = sorted(one.name for one in self.site.reservations if one.nodes & hosts)
             raise InputError([f"its time limit reaches into the reservation '{names[0]}' of its nodes"])
@@ -284,8 +284,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.
-    told = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
-    stops |= {number: "waits" for number in ours if number in told}
+    decidable = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
+    stops |= {number: "waits" for number in ours if number in decidable}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 

@@ -100,8 +100,8 @@ def kind_of(text: str) -> str:
     if "|" in begin.partition("\n")[0]:
         return ACCOUNTING
     known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
-    told = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
-    raise ValueError(f"is not what {known} prints: {told}")
+    message = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
+    raise ValueError(f"is not what {known} prints: {message}")
 
 
 def ask_slurm(since: str, until: str) -> Said:
@@ -190,12 +190,12 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             (job.start_s or job.eligible_s) - job.eligible_s,
         )
     if not found.jobs:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
-        told = told or "sacct tells of no job; without --starttime it tells of today's alone"
-        raise InputError([f"no job has used a GPU: {told}"])
+        text = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
+        text = text or "sacct tells of no job; without --starttime it tells of today's alone"
+        raise InputError([f"no job has used a GPU: {text}"])
     if strange:
-        told = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
-        found.notes.append(f"no node has GPUs of type {told}; nodes have {listed(there.values())}")
+        text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
+        found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
     found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
     if shared:
         why = (
