@@ -98,8 +98,8 @@ power_limits_w : list of two numbers, optional
         InputError
         """
         if (characters := sum(map(len, texts))) > self.characters:
-            told = f"says {characters:,} characters, the site allows {self.characters:,}"
-            raise InputError([told])
+            text = f"says {characters:,} characters, the site allows {self.characters:,}"
+            raise InputError([text])
 
     def require(self, said: JobOptions) -> None:
         """Refuse what may not be stated.
@@ -122,8 +122,8 @@ power_limits_w : list of two numbers, optional
         InputError
         """
         if configurations > self.configurations:
-            told = f"{configurations:,} configurations, the site allows {self.configurations:,} per job"
-            raise InputError([told])
+            text = f"{configurations:,} configurations, the site allows {self.configurations:,} per job"
+            raise InputError([text])
 
 
 def _faults(said: JobOptions, allow: Allow) -> Iterator[str]:

@@ -162,12 +162,12 @@ class Budget:
         soon_w = math.inf if caps is None else caps.least(first_s, ahead_s + self.ahead_s)
         self._unknown_since_s = min(self._unknown_since_s, self.monotonic()) if unknown else math.inf
         if unknown:
-            told = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"
+            text = f"the cap is not known ({file}: {unknown}): nothing starts, and what it said still counts"
             if self.fail_safe_w is not None:
-                told += f", from {GRACE_S:.0f} s on at most {self.fail_safe_w:,.0f} W"
+                text += f", from {GRACE_S:.0f} s on at most {self.fail_safe_w:,.0f} W"
                 if self.monotonic() >= self._unknown_since_s + GRACE_S:
                     now_w, soon_w = min(now_w, self.fail_safe_w), min(soon_w, self.fail_safe_w)
-            alarms.append(told)
+            alarms.append(text)
         return Cap(now_w, soon_w, unknown, tuple(alarms))
 
     def _times(self) -> tuple[float, float, list[str]]:
@@ -183,6 +183,6 @@ class Budget:
         if run_s >= self._set_since_s + BELIEVED_S:
             self._anchor_s, self._set_since_s = time_s - run_s, math.inf
             return time_s, time_s, []
-        told = f"the clock was set {'forward' if set_s > 0 else 'back'} by {abs(set_s):,.0f} s"
-        told += f": the least cap of both times counts for {BELIEVED_S / 60:.0f} minutes"
-        return min(time_s, time_s - set_s), max(time_s, time_s - set_s), [told]
+        text = f"the clock was set {'forward' if set_s > 0 else 'back'} by {abs(set_s):,.0f} s"
+        text += f": the least cap of both times counts for {BELIEVED_S / 60:.0f} minutes"
+        return min(time_s, time_s - set_s), max(time_s, time_s - set_s), [text]

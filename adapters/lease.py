@@ -73,12 +73,12 @@ class HeldLease(ABC):
             `failure`, where there is no answer.
         """
         self._renew()
-        told = False
+        announced = False
         while not self._held:
             if self._is_renewed_by_another():
                 raise InputError([f"{self._by_another()}, and renews it: one process acts on a cluster"])
-            if not told:
-                told = True
+            if not announced:
+                announced = True
                 self.tell(f"{self._by_another()}; waiting up to {self.duration_s:.0f} s, as it may be dead")
             time.sleep(self.look_s * random.uniform(0.5, 1.5))  # not all at the same moment
             self._renew()

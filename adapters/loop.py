@@ -35,17 +35,7 @@ ReportT = TypeVar("ReportT", bound=Report)
 
 
 class RoundLoop(ABC, Generic[ReportT]):
-    """Rounds until `stop` is set.
-
-    Parameters
-    ----------
-    policy : Policy
-    budget : Budget
-    journal : Journal
-    look : callable
-        Takes a snapshot.
-    actions : callable, optional
-        Makes the actions on a journal; needed to apply.
+    """Rounds until `stop` is set, on what `look` shows.
 
     Attributes
     ----------
@@ -63,6 +53,8 @@ class RoundLoop(ABC, Generic[ReportT]):
     """Begins a report."""
     job: ClassVar[str] = ""
     """Text that names of jobs are preceded by."""
+    key: ClassVar[Callable[[str], Any]] = str
+    """Makes our name of a job of the name that a session has."""
 
     policy: Any
     actions: Any
@@ -136,8 +128,6 @@ class RoundLoop(ABC, Generic[ReportT]):
         self._count(load, plan, cap, report)
         return report
 
-    # -- the cap -----------------------------------------------------------------------------------------
-
     def _kept(self, load: Any, cap: Cap, report: ReportT) -> Any:
         """Stop what brings the draw below the caps, and look again; in shadow, as if that were done."""
         if self.actions is None:
@@ -163,8 +153,6 @@ class RoundLoop(ABC, Generic[ReportT]):
                 return stops
             kept |= refused
 
-    # -- deciding ----------------------------------------------------------------------------------------
-
     def _decided(self, load: Any, cap: Cap, report: ReportT) -> Plan:
         """The plan of a decision; where there is none, what brings the draw below the caps."""
         report.alarms += cap.alarms
@@ -189,16 +177,16 @@ class RoundLoop(ABC, Generic[ReportT]):
         if plan is not None:
             return plan
         stops = self._stops_to_fit(load, cap.soon_w, report)
-        return Plan([], stops, dict.fromkeys(self.waiting(load), why) | reasons)
+        return Plan([], stops, dict.fromkeys(load.waiting, why) | reasons)
 
     def _within(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
         """A plan without the starts that would be too much when it is carried out."""
         caps = left_w(load, cap.soon_w)
-        if not over_w(self.planned(plan, load).drawn_w, caps):
+        if not over_w(load.after(plan.stops, plan.starts).drawn_w, caps):
             return plan
-        then, starts = self.planned(replace(plan, starts=[]), load), list[Any]()
+        then, starts = load.after(plan.stops), list[Any]()
         for start in plan.starts:
-            later = self.planned(Plan([start], {}, {}), then)
+            later = then.after((), [start])
             added_w = {name: watts - then.drawn_w[name] for name, watts in later.drawn_w.items()}
             if why := too_much(later.drawn_w, added_w, caps):
                 report.postponed[start.name] = why
@@ -210,7 +198,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """A plan, and stops of jobs that no decision stops, as on drained nodes, where too much is drawn."""
         load = round.load
         others = [one for one in load.stoppable if one.name not in plan.stops]
-        over = over_w(self.planned(plan, load).drawn_w, limits_w(load, cap_w)) if others else {}
+        over = over_w(load.after(plan.stops, plan.starts).drawn_w, limits_w(load, cap_w)) if others else {}
         stops = stops_to_fit(over, others, self._records)
         refused = self.refused(stops, load)
         stops = {name: why for name, why in stops.items() if name not in refused}
@@ -261,8 +249,6 @@ class RoundLoop(ABC, Generic[ReportT]):
             done.set()
             watcher.join()
 
-    # -- doing -------------------------------------------------------------------------------------------
-
     def _stop(self, stops: Mapping[Any, str], load: Any, report: ReportT) -> None:
         for name, why in stops.items():
             if self.stop.is_set():
@@ -288,28 +274,22 @@ class RoundLoop(ABC, Generic[ReportT]):
     def _count(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
         """Say what is drawn, and what of it is above a cap though all was done that may be."""
         report.power_w, report.running = load.power_w, load.running
-        report.queued = len(self.waiting(load))
+        report.queued = len(load.waiting)
         then = load.begun
         if self.actions is None:
             report.stopped = dict(plan.stops)
             report.started = {start.name: str(start) for start in plan.starts}
-            then = self.planned(plan, load)
+            then = load.after(plan.stops, plan.starts)
             report.planned_w = then.power_w
         if self.session.fault:
-            told = f"{self.session.fault}: nothing starts, and the cap is kept"
-            report.alarms += [told] if told not in report.alarms else []
+            text = f"{self.session.fault}: nothing starts, and the cap is kept"
+            report.alarms += [text] if text not in report.alarms else []
         caps = caps_w(load, cap.now_w)
         for name, above_w in over_w(then.drawn_w, caps).items():
             where = f" behind '{name}'" if name else ""
-            told = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
-            told += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
-            report.alarms.append(f"{told}: nothing more can be done")
-
-    # -- what each scheduler does in its own way ---------------------------------------------------------
-
-    @abstractmethod
-    def key(self, name: str) -> Any:
-        """Our name of a job that a session has."""
+            text = f"{caps[name] + above_w:,.0f} W are drawn{where} by what may not be stopped"
+            text += f" (other jobs, idle GPUs, nodes), and the cap is {caps[name]:,.0f} W"
+            report.alarms.append(f"{text}: nothing more can be done")
 
     @abstractmethod
     def seen(self) -> Any:
@@ -319,17 +299,13 @@ class RoundLoop(ABC, Generic[ReportT]):
     def look(self) -> Any:
         """Return the load of the cluster now: Slurm's or Kubernetes' `Load`."""
 
-    @abstractmethod
     def look_after(self, report: ReportT) -> Any:
         """The same when what was stopped has left, or after a while."""
+        return self.look()
 
     @abstractmethod
     def prepared(self, load: Any, cap: Cap, report: ReportT) -> Any:
         """See to what does not wait for a decision; who uses what then."""
-
-    @abstractmethod
-    def waiting(self, load: Any) -> Collection[Any]:
-        """Jobs of ours that wait."""
 
     @abstractmethod
     def round_of(self, load: Any, clock: Clock) -> Any:
@@ -338,10 +314,6 @@ class RoundLoop(ABC, Generic[ReportT]):
     @abstractmethod
     def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
         """Return the plan that the session decides; None where there is no decision."""
-
-    @abstractmethod
-    def planned(self, plan: Plan, load: Any) -> Any:
-        """Return the load that there would be if a plan were carried out."""
 
     def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
         """Jobs whose stop would be refused, and why."""

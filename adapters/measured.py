@@ -14,13 +14,7 @@ from wattsched.serve.metrics import Metrics
 
 
 class RoundMetrics:
-    """Figures of the rounds on a cluster.
-
-    Parameters
-    ----------
-    metrics : Metrics
-        Those of the service that answers for them.
-    """
+    """Figures of the rounds on a cluster."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._last, self._ended_s, self._failed = Report(0, 0.0, power_w=math.nan), time.monotonic(), 0
@@ -62,5 +56,5 @@ class RoundMetrics:
 def notify(state: str = "READY=1\nWATCHDOG=1") -> None:
     """Tell systemd, where it has started us, that we are alive (sd_notify)."""
     if address := os.environ.get("NOTIFY_SOCKET"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(state.encode(), f"\0{address[1:]}" if address.startswith("@") else address)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -18,10 +20,11 @@ from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
-from wattsched.topology.fields import Name, NonNegative, Positive, Standing, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of
 
 if TYPE_CHECKING:
@@ -36,6 +39,21 @@ OF_MODELS = ("model", "gpu_counts", "batch_sizes", "frequencies_mhz", "power_lim
 
 _BOUNDS = ("pools", "min_gpus", "max_gpus")
 """Fields that say which configurations of a model a job may have."""
+
+
+class Launched(Strict):
+    """GPUs, watts and settings with which a job or a pod of ours was started."""
+
+    gpus: Count
+    power_w: NonNegative
+    frequency_mhz: Count | None = None
+    power_limit_w: Positive | None = None
+    batch_size: Count | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Clock, power limit and batch size, those that there are."""
+        return self.model_dump(include=set(SETTINGS), exclude_none=True)
 
 
 class Foreign(Strict):
@@ -194,13 +212,7 @@ StatedT = TypeVar("StatedT", bound=StatedOptions)
 
 
 def stated_in(path: str | Path | None, form: type[StatedT]) -> StatedT:
-    """Read the site's file; defaults without one.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Read the site's file; defaults without one."""
     return form() if path is None else validated(form, read_json(path), str(path))
 
 
@@ -229,13 +241,7 @@ def merged(layers: Iterable[JobOptions | None]) -> dict[str, Any]:
 
 
 def with_table(fields: dict[str, Any], tables: Mapping[str, OptionTable]) -> dict[str, Any]:
-    """Fields with the table that they name.
-
-    Raises
-    ------
-    InputError
-        Where there is no such table.
-    """
+    """Fields with the table that they name."""
     named = fields.get("options")
     if not isinstance(named, str):
         return fields
@@ -259,14 +265,46 @@ def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str,
     return {"restart_s": ran_s, **record, "remaining_work": max(0.01 * work, work - rate * ran_s)}
 
 
-class Expansion:
-    """Tables of the jobs of a round, within what the site allows a job and a user, and while there is time.
+@dataclass(frozen=True)
+class Stated:
+    """Names of one kind that are stated somewhere, and those that are there.
 
-    Parameters
+    Attributes
     ----------
-    cluster : mapping
-        As instances have it.
+    where : str
+        Where they are stated, in words.
+    sure : bool
+        Whether there are no others; else only one that is spelt nearly like another is told.
+    fault : bool
+        Whether such a name is a fault at the start of ``--apply``; else it is noted.
     """
+
+    where: str
+    names: Collection[str]
+    there: Collection[str]
+    sure: bool = False
+    fault: bool = True
+
+
+def require_names(stated: Iterable[Stated], note: Callable[[str], None], *, apply: bool) -> None:
+    """Refuse names that are not there, or note them where nothing is done."""
+    faults = list[str]()
+    for kind in stated:
+        for name in sorted({*kind.names} - {*kind.there}):
+            # Names that differ in their numbers alone are siblings, of which one may have gone.
+            others = [one for one in kind.there if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", name)]
+            near = meant(name, kind.there if kind.sure else others)
+            text = f"{kind.where}: '{name}' is not there{near}"
+            if (kind.sure or near) and kind.fault and apply:
+                faults.append(text)
+            elif kind.sure or near:
+                note(text)
+    if faults:
+        raise InputError(faults)
+
+
+class Expansion:
+    """Tables of the jobs of a round, within what the site allows a job and a user, while there is time."""
 
     def __init__(self, cluster: Mapping[str, Any], options: StatedOptions, clock: Clock) -> None:
         self._options, self._clock = options, clock
@@ -277,14 +315,7 @@ class Expansion:
         self._asked: set[tuple[str, str]] = set()
 
     def with_table(self, fields: dict[str, Any], user: str) -> dict[str, Any]:
-        """Fields with the table of their model, where they have one.
-
-        Raises
-        ------
-        InputError
-            Where there is no such model, or it has no option on this cluster; for too many configurations,
-            and where the time is over.
-        """
+        """Fields with the table of their model, where they have one."""
         self._clock.require_time()
         if "model" not in fields:
             key = repr(fields["options"])
@@ -306,8 +337,8 @@ class Expansion:
             return
         most, so_far = self._options.allow.configurations_per_user, self._of_user[user]
         if so_far + configurations > most:
-            told = f"{configurations:,} configurations, and other jobs of '{user}' have {so_far:,}"
-            raise InputError([f"{told}; the site allows {most:,} per user"])
+            text = f"{configurations:,} configurations, and other jobs of '{user}' have {so_far:,}"
+            raise InputError([f"{text}; the site allows {most:,} per user"])
         self._asked.add((user, key))
         self._of_user[user] += configurations
 
@@ -329,12 +360,12 @@ class Expansion:
         rows = _undominated(found)
         if not len(rows):
             known = {*models(), *(one.model for one in self._options.profiles)}
-            told = (
+            text = (
                 "has no option on the GPUs of this cluster"
                 if said["model"] in known
                 else "is none that is known, and the file states no profile of it"
             )
-            raise InputError([f"model: '{said['model']}' {told}"])
+            raise InputError([f"model: '{said['model']}' {text}"])
         table: dict[str, list[Any]] = {
             "gpus": found.gpus[rows].tolist(),
             "pool": [found.pools[pool].name for pool in found.pool[rows]],

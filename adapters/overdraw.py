@@ -98,14 +98,14 @@ def over_w(drawn_w: Mapping[str, float], caps: Mapping[str, float]) -> dict[str,
 
 
 def limits_w(load: Any, cap_w: float) -> dict[str, float]:
-    """Watts above which jobs of ours stop: the caps, and more where they do not stop for strangers."""
+    """Watts above which jobs of ours stop: the caps, and more where they do not stop for others' jobs."""
     caps, foreign, found = caps_w(load, cap_w), load.foreign_w, load.options.foreign
     beyond_w = 0.0 if found.stop_ours else max(0.0, foreign[""] - found.power_w)
     return {name: cap + min(beyond_w, foreign[name]) for name, cap in caps.items()}
 
 
 def left_w(load: Any, cap_w: float) -> dict[str, float]:
-    """The caps without the watts that are set aside for strangers who do not draw them yet."""
+    """The caps without the watts that are set aside for others' jobs and not drawn yet."""
     aside_w = max(0.0, load.options.foreign.power_w - load.foreign_w[""])
     return caps_w(load, cap_w) | {"": cap_w - aside_w}
 
@@ -117,11 +117,13 @@ def told_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float
     and the rest of the site is decided as ever.
     """
     caps, staying_w = left_w(load, cap_w), load.after(stoppable).drawn_w
-    told = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
+    stated = {name: max(cap, staying_w[name] + _ROUNDING_W) for name, cap in caps.items()}
     if not load.options.foreign.stop_ours:
         now_w, limits = load.after(()).drawn_w, limits_w(load, cap_w)
-        told = {name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in told.items()}
-    return told
+        stated = {
+            name: max(cap, min(now_w[name] + _ROUNDING_W, limits[name])) for name, cap in stated.items()
+        }
+    return stated
 
 
 def too_much(drawn_w: Mapping[str, float], added_w: Mapping[str, float], caps: Mapping[str, float]) -> str:

@@ -31,8 +31,8 @@ def why(error: Exception) -> str:
     if isinstance(error, InputError):
         return "; ".join(error.faults)
     text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    told = echo(" ".join(text.split()), "", 200)
-    return f"what it says cannot be used ({type(error).__name__}{': ' * bool(told)}{told})"
+    message = echo(" ".join(text.split()), "", 200)
+    return f"what it says cannot be used ({type(error).__name__}{': ' * bool(message)}{message})"
 
 
 @contextmanager
@@ -85,11 +85,6 @@ class Clock:
         self._spent_s += _ROW_S * (_JOB_ROWS + rows)
 
     def require_time(self) -> None:
-        """Refuse a job that there is no time to look at.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse a job that there is no time to look at."""
         if time.monotonic() - self._begun_s + self._spent_s > _SHARE * self._deadline_s:
             raise InputError(["was not looked at in this round: those before it took all the time for that"])

@@ -60,34 +60,47 @@ class Recorded:
     left_out: Counter[str] = field(default_factory=Counter)
     assumed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _runs: Counter[str] = field(default_factory=Counter)
 
-    def add(self, job: TraceJob) -> None:
-        """Put a job into the trace, with names as long as files take them."""
+    def add(self, job: TraceJob, state: str, waited_s: float) -> None:
+        """Put a run of a job into the trace, numbered, with names as long as files take them."""
+        self.ended[state] += 1
+        self.waited_s.append(max(0.0, waited_s))
+        self._runs[job.name] += 1
+        run = self._runs[job.name]
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
-        name, user, account = map(shortened, (job.name, job.user, job.account))
+        numbered = job.name if run == 1 else f"{job.name}#{run}"
+        name, user, account = map(shortened, (numbered, job.user, job.account))
         kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
-        self.cut += kept != job
+        self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
+
+    def note_gaps(self, running: int) -> None:
+        """Say how many jobs still run, and of how many the GPU type is not clear."""
+        if running:
+            self.assumed.append(f"{count(running, 'job')} still running: what it has run is all of it")
+        if vague := sum(job.gpu_type is None for job in self.jobs):
+            self.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
 
     def lines(self) -> list[str]:
         """Return lines that say what there is, what is left out and what is assumed."""
         users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""
-        told = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
+        lines = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
         if self.cluster is not None:
             gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
-            told.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+            lines.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
         else:
-            told.append("no nodes were told, and so there is no cluster")
+            lines.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        told.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
-        told += [f"left out: {counted(self.left_out)}"] if self.left_out else []
-        told += [f"assumed: {line}" for line in self.assumed]
-        told += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
+        lines.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
+        lines += [f"left out: {counted(self.left_out)}"] if self.left_out else []
+        lines += [f"assumed: {line}" for line in self.assumed]
+        lines += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
         rest = len(self.notes) - MOST_NOTES
-        return told + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
+        return lines + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
 
 
 def counted(counts: Counter[str]) -> str:
@@ -113,13 +126,6 @@ def cluster_of(
         Switch to the one above it; those without nodes below are left out.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
-
-    Raises
-    ------
-    InputError
-        Where there are no nodes, or the switches are no tree.
-    ValueError
-        For stand-ins that are not known, or of types that no node has.
     """
     machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
     kinds = sorted({machine.gpu_type for machine in machines})
@@ -128,9 +134,9 @@ def cluster_of(
             raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
     known = {}
     for kind in kinds:
-        known[kind], told = gpu_type_named(kind, stand_ins.get(kind))
-        if told:
-            assumed.append(f"GPU type '{kind}' {told}")
+        known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
+        if text:
+            assumed.append(f"GPU type '{kind}' {text}")
     base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
     assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
     used = set[str]()

@@ -97,8 +97,8 @@ class Report:
 
     def note_not_stopped(self, jobs: Mapping[Any, str], kind: str = "") -> None:
         """Say once of jobs that were not stopped why."""
-        told = [f"{kind}{name} was not stopped: {why}" for name, why in jobs.items()]
-        self.notes += [note for note in told if note not in self.notes]
+        notes = [f"{kind}{name} was not stopped: {why}" for name, why in jobs.items()]
+        self.notes += [note for note in notes if note not in self.notes]
 
     @property
     def jobs(self) -> dict[str, dict[Any, str]]:
@@ -136,22 +136,17 @@ class Plan:
 
 def start_text(gpus: Mapping[str, int], launch: Any, power_w: float) -> str:
     """Describe a start: its GPUs by node, its settings, and its watts."""
-    told = ", ".join(f"{count} of {node}" for node, count in gpus.items())
+    text = ", ".join(f"{count} of {node}" for node, count in gpus.items())
     clock = f" at {launch.frequency_mhz} MHz" if launch.frequency_mhz is not None else ""
     limit = f" at {launch.power_limit_w:g} W each" if launch.power_limit_w is not None else ""
-    return f"GPUs {told}{clock}{limit}, {power_w:,.0f} W"
+    return f"GPUs {text}{clock}{limit}, {power_w:,.0f} W"
 
 
 def require_work(objective: str) -> None:
-    """Refuse objectives that do work only under a least goodput, which nobody states here.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse objectives that do work only under a least goodput, which nobody states here."""
     if objective in SAVING:
-        told = "lets every job wait that may; choose one that values work, under a cap of power"
-        raise InputError([f"objective: '{objective}' {told}"])
+        text = "lets every job wait that may; choose one that values work, under a cap of power"
+        raise InputError([f"objective: '{objective}' {text}"])
 
 
 def tell(

@@ -252,8 +252,6 @@ class GoodputPolicy:
             raise ValueError(f"jobs: there is no decision, {self.last.result.termination.reason}")
         return answer | self._placements(self.last)
 
-    # -- the cluster -------------------------------------------------------------------------------------
-
     def _session_of(self, nodes: Mapping[str, Mapping[int, Node]]) -> Session:
         """The session of these nodes: that of the round before, where they are the same."""
         types = {name: self._type(name, of) for name, of in nodes.items() if of}
@@ -311,8 +309,6 @@ class GoodputPolicy:
             labels = sorted(one.nodes, key=order.__getitem__)
             found[one.job] = one.pool, [place[label] for label in labels for _ in one.nodes[label]]
         return found
-
-    # -- configurations ----------------------------------------------------------------------------------
 
     def _worth(self, name: str, job: Job, held: Mapping[str, Any] | None) -> _Rows:
         """Configurations of a job, with what each is worth over waiting as its goodput."""

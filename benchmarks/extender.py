@@ -26,10 +26,9 @@ import psutil
 import tables
 from service import Client, told
 
-from wattsched.adapters.kubernetes.extender import Extender, Opinion
+from wattsched.adapters.kubernetes.extender import ASKING, Extender, Opinion, router_of
 from wattsched.adapters.kubernetes.loop import is_marked
 from wattsched.adapters.kubernetes.reading import read_pod
-from wattsched.adapters.kubernetes.routes import ASKING, router_of
 from wattsched.serve.app import create
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits

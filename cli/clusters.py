@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from wattsched.adapters.budget import Budget
     from wattsched.adapters.loop import RoundLoop
-    from wattsched.adapters.names import Stated
+    from wattsched.adapters.options import Stated
     from wattsched.adapters.rounds import Report
     from wattsched.serve.journal import Journal
 
@@ -142,7 +142,7 @@ class ClusterRounds(ABC):
             return NO_SOLUTION
 
     def _run(self, stack: ExitStack) -> int:
-        from wattsched.adapters.names import require_names
+        from wattsched.adapters.options import require_names
         from wattsched.serve.journal import Journal
 
         policy = self.policy()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wattsched.adapters.kubernetes.api import Api
     from wattsched.adapters.kubernetes.extender import Extender
     from wattsched.adapters.kubernetes.loop import Policy, Rounds
-    from wattsched.adapters.names import Stated
+    from wattsched.adapters.options import Stated
     from wattsched.serve.journal import Journal
 
 CAP = "cap.json"
@@ -118,7 +118,7 @@ class KubernetesRounds(ClusterRounds):
 
     def stated_names(self, rounds: Rounds) -> list[Stated]:
         """Return the names that are stated of the cluster, and those that it has."""
-        from wattsched.adapters.kubernetes.site import stated_names
+        from wattsched.adapters.kubernetes.options import stated_names
 
         return stated_names(rounds.seen(), rounds.policy.options)
 
@@ -146,26 +146,25 @@ class KubernetesRounds(ClusterRounds):
         """Return the rounds on the cluster; the stack holds its watches, Lease and extender."""
         from wattsched.adapters.kubernetes import snapshot
         from wattsched.adapters.kubernetes.actions import Actions
-        from wattsched.adapters.kubernetes.announcing import Announcing
-        from wattsched.adapters.kubernetes.api import take
         from wattsched.adapters.kubernetes.launches import Launches, key_beside
         from wattsched.adapters.kubernetes.lease import Lease, identity_of
         from wattsched.adapters.kubernetes.loop import Rounds
-        from wattsched.adapters.kubernetes.watching import Mirror
 
         kind: Any = Actions
         launches = Launches()
         if self.changes and self.journal is not None:
             launches = Launches(key_beside(self.journal))
             if self.extender is not None:
+                from wattsched.adapters.kubernetes.announcing import Announcing
+
                 extender = stack.enter_context(self._extending(self.extender, journal, policy))
                 kind = partial(Announcing, extender=extender)
             identity, name = identity_of(self.journal), policy.scheduler_name
             lease = Lease(identity, self.tell, api=self.api, namespace=self.lease_namespace, name=name)
             stack.enter_context(lease)
         if self.single and not self.changes:
-            return Rounds(policy, budget, journal, self.looking(snapshot, lambda: take(self.api)))
-        mirror = stack.enter_context(closing(Mirror(self.api)))
+            return Rounds(policy, budget, journal, self.looking(snapshot, lambda: snapshot.take(self.api)))
+        mirror = stack.enter_context(closing(snapshot.Mirror(self.api)))
         look = self.looking(snapshot, mirror.snapshot)
         return Rounds(policy, budget, journal, look, lambda of: kind(self.api, mirror, of, launches))
 
@@ -175,9 +174,8 @@ class KubernetesRounds(ClusterRounds):
         host = at.rpartition(":")[0].strip("[]") or "127.0.0.1"
         if self.tokens is None and not is_loopback(host):
             raise BadInput(f"--extender {at}: others can reach this, so --tokens FILE has to say who may ask")
-        from wattsched.adapters.kubernetes.extender import Extender
+        from wattsched.adapters.kubernetes.extender import ASKING, Extender, router_of, watch
         from wattsched.adapters.kubernetes.reading import read_pod
-        from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
         from wattsched.serve.app import create
         from wattsched.serve.server import served_beside
         from wattsched.serve.tokens import Tokens

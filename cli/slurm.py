@@ -15,7 +15,7 @@ from wattsched.cli.parameters import filling, refuse_given
 
 if TYPE_CHECKING:
     from wattsched.adapters.budget import Budget
-    from wattsched.adapters.names import Stated
+    from wattsched.adapters.options import Stated
     from wattsched.adapters.slurm.loop import Policy, Rounds
     from wattsched.serve.journal import Journal
 
@@ -77,7 +77,7 @@ class SlurmRounds(ClusterRounds):
 
     def stated_names(self, rounds: Rounds) -> list[Stated]:
         """Return the names that are stated of the cluster, and those that it has."""
-        from wattsched.adapters.slurm.site import stated_names
+        from wattsched.adapters.slurm.options import stated_names
         from wattsched.adapters.slurm.snapshot import accounting
 
         known = accounting() if self.snapshot is None else None

@@ -76,15 +76,7 @@ class RecordedActions:
             return file.execute(query, row).rowcount == 1
 
     def end_action(self, key: str, document: Mapping[str, Any]) -> None:
-        """Record how an action ended.
-
-        Raises
-        ------
-        InputError
-            Where no action of that key was begun, and for a document that JSON cannot say.
-        JournalError
-            Where it cannot be recorded.
-        """
+        """Record how an action ended."""
         require("key", key, (str,), "a text")
         ended = packed(document, "document", finite=True)
         with self._going_on(), self._file.transaction() as file:

@@ -6,6 +6,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
@@ -14,12 +16,11 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from wattsched.instances.errors import InputError, sentences_of, shown
-from wattsched.instances.io import parse_json
-from wattsched.serve import answers
-from wattsched.serve.answers import REFUSALS, described, telling
+from wattsched.instances.io import document_text, parse_json
+from wattsched.serve import description as schemas
 from wattsched.serve.database import JournalError
-from wattsched.serve.description import describe
-from wattsched.serve.documents import json_bytes
+from wattsched.serve.description import REFUSALS, describe, described, telling
+from wattsched.serve.documents import decision_document, jobs_document, json_bytes
 from wattsched.serve.guard import Guard
 from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
@@ -149,13 +150,13 @@ def _tell_failures(app: FastAPI) -> None:
         return Answer({"error": str(error), **faults}, status, headers=headers)
 
     async def unknown(request: Request, error: Any) -> Response:
-        told = f"there is no {request.method} {request.url.path!r:.200}"
-        told = told if error.status_code in (404, 405) else str(error.detail)
-        return Answer({"error": told}, error.status_code, headers=error.headers)
+        text = f"there is no {request.method} {request.url.path!r:.200}"
+        text = text if error.status_code in (404, 405) else str(error.detail)
+        return Answer({"error": text}, error.status_code, headers=error.headers)
 
     async def invalid(_: Request, error: Any) -> Response:
-        told = [(fault["loc"][-1], line) for fault in error.errors() for line in sentences_of(fault)]
-        faults = [f"{name}: {line}"[:200] for name, line in told]
+        lines = [(fault["loc"][-1], line) for fault in error.errors() for line in sentences_of(fault)]
+        faults = [f"{name}: {line}"[:200] for name, line in lines]
         return Answer({"error": "; ".join(faults), "faults": faults}, 422)
 
     for kind in STATUSES:
@@ -168,12 +169,14 @@ def _of_the_service(service: Service) -> APIRouter:
     router, open_to_all = APIRouter(tags=["service"]), {"security": list[Any]()}
 
     @router.get(
-        "/healthz", openapi_extra=open_to_all, **described("Whether the process lives", answers.HealthAnswer)
+        "/healthz",
+        openapi_extra=open_to_all,
+        **described("Whether the process lives", schemas.HealthAnswer),
     )
     async def healthz() -> Response:
         return Answer({"alive": True})
 
-    ready = described("Whether it takes requests on", answers.ReadyAnswer)
+    ready = described("Whether it takes requests on", schemas.ReadyAnswer)
     ready["responses"][503] = ready["responses"][200]
 
     @router.get("/readyz", openapi_extra=open_to_all, **ready)
@@ -220,8 +223,8 @@ async def _require_known(request: Request) -> None:
 async def _require_nothing(asked: Annotated[Any, Depends(_document_if_any)]) -> None:
     """Refuse fields of a request that takes none."""
     if asked not in (None, {}):
-        told = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
-        raise InputError(told or [f"the request takes nothing, got {shown(asked)}"])
+        text = [f"{name!s:.60}: is not a known field" for name in asked] if isinstance(asked, dict) else []
+        raise InputError(text or [f"the request takes nothing, got {shown(asked)}"])
 
 
 def _file(text: str, headers: dict[str, str] | None = None) -> Response:
@@ -231,12 +234,12 @@ def _file(text: str, headers: dict[str, str] | None = None) -> Response:
 
 def _of_sessions(service: Service) -> APIRouter:
     router = APIRouter(tags=["sessions"], dependencies=[Depends(_require_known)])
-    session = answers.SessionAnswer
+    session = schemas.SessionAnswer
 
     def version(name: str) -> dict[str, str]:
         return {"ETag": service.version(name)}
 
-    @router.get("/sessions", **described("Names of the sessions", answers.SessionsAnswer))
+    @router.get("/sessions", **described("Names of the sessions", schemas.SessionsAnswer))
     async def sessions() -> Response:
         return Answer(await service.sessions())
 
@@ -250,7 +253,7 @@ def _of_sessions(service: Service) -> APIRouter:
         return Answer(await service.describe(name), headers=before)
 
     @router.delete(
-        "/sessions/{name}", **described("Forget a session and all that it decided", answers.DroppedAnswer)
+        "/sessions/{name}", **described("Forget a session and all that it decided", schemas.DroppedAnswer)
     )
     async def drop(name: Name, if_match: IfMatch = None) -> Response:
         return Answer(await service.drop(name, if_match))
@@ -262,20 +265,22 @@ def _of_sessions(service: Service) -> APIRouter:
     @router.get("/sessions/{name}/instance", **described("The round as it is now, as a file", "Instance"))
     async def now(name: Name) -> Response:
         before = version(name)
-        return _file(await service.now(name), before)
+        session = service.session(name).session
+        return _file(await service.do(lambda: document_text(session.to_instance(name))), before)
 
-    @router.get("/sessions/{name}/jobs", **described("Jobs as files have them", answers.JobsAnswer))
+    @router.get("/sessions/{name}/jobs", **described("Jobs as files have them", schemas.JobsAnswer))
     async def jobs(name: Name, first: First = 0, most: Most = 1000) -> Response:
         before = version(name)
-        return Answer(await service.jobs(name, first, most), headers=before)
+        found = await service.do(partial(jobs_document, service.session(name), first, most))
+        return Answer(found, headers=before)
 
     @router.put(
-        "/sessions/{name}/jobs", **described("Add or change jobs", answers.UpsertedAnswer, "JobsRequest")
+        "/sessions/{name}/jobs", **described("Add or change jobs", schemas.UpsertedAnswer, "JobsRequest")
     )
     async def upsert(name: Name, document: Document, if_match: IfMatch = None) -> Response:
         return Answer(await service.upsert(name, document, if_match))
 
-    @router.delete("/sessions/{name}/jobs", **described("Take jobs out", answers.RemovedAnswer, "IdsRequest"))
+    @router.delete("/sessions/{name}/jobs", **described("Take jobs out", schemas.RemovedAnswer, "IdsRequest"))
     async def remove(name: Name, document: Document, if_match: IfMatch = None) -> Response:
         return Answer(await service.remove(name, document, if_match))
 
@@ -288,28 +293,30 @@ def _of_decisions(service: Service) -> APIRouter:
     takes_nothing = [Depends(_require_nothing)]
 
     @router.post(
-        "/solve", **described("Decide what every job does next", answers.SolvedAnswer, "SolveRequest")
+        "/solve", **described("Decide what every job does next", schemas.SolvedAnswer, "SolveRequest")
     )
     async def solve(
         name: Name, document: Annotated[Any, Depends(_document_if_any)], if_match: IfMatch = None
     ) -> Response:
         return Answer(await service.solve(name, document, if_match))
 
-    ending = described("End the decision that is being made with what it has", answers.CancelledAnswer)
+    ending = described("End the decision that is being made with what it has", schemas.CancelledAnswer)
 
     @router.post("/cancel", dependencies=takes_nothing, **ending)
     async def cancel(name: Name) -> Response:
-        return Answer(await service.cancel(name))
+        service.session(name).cancel()
+        return Answer({"cancelled": name})
 
-    @router.get("/rounds", **described("The newest rounds, each in a line", answers.RoundsAnswer))
+    @router.get("/rounds", **described("The newest rounds, each in a line", schemas.RoundsAnswer))
     async def rounds(name: Name, most: Most = 1000) -> Response:
-        return Answer(await service.rounds(name, most))
+        lines = await service.do(service.session(name).rounds)
+        return Answer({"rounds": [asdict(line) for line in lines[-most:]]})
 
-    @router.get("/rounds/{number}", **described("A decision", answers.DecisionAnswer))
+    @router.get("/rounds/{number}", **described("A decision", schemas.DecisionAnswer))
     async def round(name: Name, number: Number) -> Response:
-        return Answer(await service.round(name, number))
+        return Answer(await service.do(partial(decision_document, await service.round(name, number))))
 
-    applying = described("Take a decision for what runs now", answers.AppliedAnswer)
+    applying = described("Take a decision for what runs now", schemas.AppliedAnswer)
 
     @router.post("/rounds/{number}/apply", dependencies=takes_nothing, **applying)
     async def apply(name: Name, number: Number, if_match: IfMatch = None) -> Response:
@@ -317,15 +324,17 @@ def _of_decisions(service: Service) -> APIRouter:
 
     @router.get("/rounds/{number}/instance", **described("The instance of a round, as a file", "Instance"))
     async def instance(name: Name, number: Number) -> Response:
-        return _file(await service.instance(name, number))
+        found = (await service.round(name, number)).decision.instance
+        return _file(await service.do(partial(document_text, found)))
 
     @router.get("/rounds/{number}/result", **described("The result of a round, as a file", "Result"))
     async def result(name: Name, number: Number) -> Response:
-        return _file(await service.result(name, number))
+        found = (await service.round(name, number)).decision.result
+        return _file(await service.do(partial(document_text, found)))
 
     @router.get(
         "/report",
-        **described("What the newest rounds would have changed of what ran", answers.ReportAnswer),
+        **described("What the newest rounds would have changed of what ran", schemas.ReportAnswer),
     )
     async def report(name: Name, most: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
         return Answer(await service.report(name, most))
@@ -342,8 +351,8 @@ def _of_decisions(service: Service) -> APIRouter:
         name: Name, after: First | None = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> Response:
         if last_event_id and not re.fullmatch("[0-9]{1,15}", last_event_id):
-            told = "must be the number of a round, as events have it"
-            raise InputError([f"Last-Event-ID: {told}, got {shown(last_event_id)}"])
+            text = "must be the number of a round, as events have it"
+            raise InputError([f"Last-Event-ID: {text}, got {shown(last_event_id)}"])
         last = int(last_event_id) if last_event_id else None
         found = service.decisions(name, last if after is None else after)
         first = await anext(found)  # what is refused is refused before the answer begins

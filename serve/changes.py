@@ -36,13 +36,7 @@ def told_of_fields() -> Iterator[None]:
 
 
 def session_of(document: Mapping[str, Any]) -> Session:
-    """A session of its arguments as JSON.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """A session of its arguments as JSON."""
     if not isinstance(document, Mapping):
         raise InputError([f"the session must be an object, got {shown(document)}"])
     faults = [f"{name}: is not a known field" for name in document if name not in (*ARGUMENTS, *SERVICE)]
@@ -62,13 +56,7 @@ def session_of(document: Mapping[str, Any]) -> Session:
 
 
 def upsert(session: Session, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add jobs, or change the given fields of those that are there; all of it or nothing.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the place of its record: ``jobs[3].weight: must be ...``.
-    """
+    """Add jobs, or change the given fields of those that are there; all of it or nothing."""
     _require_records(records)
     if not records:
         return
@@ -139,25 +127,13 @@ def _given(job: Job, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def remove(session: Session, ids: Sequence[str]) -> None:
-    """Take jobs out; all of them or none.
-
-    Raises
-    ------
-    InputError
-        For jobs that are not there.
-    """
+    """Take jobs out; all of them or none."""
     with told_of_fields():
         session.remove(ids)
 
 
 def change_jobs(session: Session, records: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> None:
-    """Add or change jobs, and take others out; all of it or nothing.
-
-    Raises
-    ------
-    InputError
-        With every fault; those that are taken out must be there, and not among the others.
-    """
+    """Add or change jobs, and take others out; all of it or nothing."""
     _require_records(records)
     both = {record["name"] for record in records}
     faults = [f"remove: must be names, got {shown(name)}" for name in gone if not isinstance(name, str)]
@@ -173,13 +149,7 @@ def change_jobs(session: Session, records: Sequence[Mapping[str, Any]], gone: Se
 
 
 def update(session: Session, changes: Mapping[str, Any]) -> None:
-    """Change the round.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Change the round."""
     _require_known(changes)
     with told_of_fields():
         session.update(**changes)
@@ -191,13 +161,7 @@ def _require_known(changes: Mapping[str, Any]) -> None:
 
 
 def require_values(changes: Mapping[str, Any]) -> None:
-    """Refuse what is no update, and null where there is no limit that it would take away.
-
-    Raises
-    ------
-    InputError
-        With every field.
-    """
+    """Refuse what is no update, and null where there is no limit that it would take away."""
     if not isinstance(changes, Mapping):
         raise InputError([f"the changes must be an object, got {shown(changes)}"])
     _require_known(changes)
@@ -209,18 +173,18 @@ def require_values(changes: Mapping[str, Any]) -> None:
 def merged(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """One update that does what an earlier one and then another one do."""
     # None says nothing, but for limits, which it takes away.
-    told = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
+    text = {name: value for name, value in changes.items() if value is not None or name in _LIMITS}
     of_nodes = before
-    if "cluster" in told:
+    if "cluster" in text:
         # All its nodes are up, and without a capacity of its own it keeps the present one.
         earlier = before.get("cluster", {})
         kept = {"capacity": earlier["capacity"]} if "capacity" in earlier else {}
-        told["cluster"], of_nodes = {**kept, **told["cluster"]}, {}
-    after = {**before, **told}
+        text["cluster"], of_nodes = {**kept, **text["cluster"]}, {}
+    after = {**before, **text}
     for name in ("reserved_w", "unavailable"):
-        after[name] = {**of_nodes.get(name, {}), **told.get(name, {})}
-    still = {*of_nodes.get("down", ())} - {*told.get("up", ())}
-    after["down"] = sorted(still | {*told.get("down", ())})
+        after[name] = {**of_nodes.get(name, {}), **text.get(name, {})}
+    still = {*of_nodes.get("down", ())} - {*text.get("up", ())}
+    after["down"] = sorted(still | {*text.get("down", ())})
     return {name: value for name, value in after.items() if name != "up"}
 
 

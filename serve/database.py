@@ -66,26 +66,12 @@ class JournalError(OSError):
 
 
 class Database:
-    """One SQLite file in WAL mode; safe from several threads.
-
-    Parameters
-    ----------
-    path : str or Path
-        Is made where it is not there.
-    read_only : bool
-        Look at it only, which several processes can while another one writes.
-    quota_mb : float
-        Megabytes that it may have. From four fifths on rounds are given up, the oldest first.
+    """One SQLite file in WAL mode, with the arguments of `Journal`; safe from several threads.
 
     Attributes
     ----------
     fault : str
         Why the newest change could not be written; empty where it was.
-
-    Raises
-    ------
-    InputError
-        For what is no journal, and for one that another process writes.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False, quota_mb: float = QUOTA_MB) -> None:
@@ -116,8 +102,8 @@ class Database:
             self._let_go()
             if isinstance(error, InputError):
                 raise
-            told = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
-            raise InputError([told], self.path) from None
+            text = "is no journal" if "not a database" in str(error) else f"cannot be opened: {error}"
+            raise InputError([text], self.path) from None
 
     def _require_file(self, read_only: bool) -> None:
         """Refuse what is no file, or cannot be read or written, and say why, which SQLite does not."""
@@ -129,8 +115,8 @@ class Database:
             raise UnreadableError(error, self.path) from None
         if not read_only and os.path.exists(self.path):
             if os.stat(self.path).st_nlink > 1:
-                told = "has another name (a hard link), by which another process could write it"
-                raise InputError([told], self.path)
+                text = "has another name (a hard link), by which another process could write it"
+                raise InputError([text], self.path)
             with _written(self.path):
                 os.close(os.open(self.path, os.O_RDWR))
 
@@ -150,11 +136,11 @@ class Database:
         except sqlite3.OperationalError as error:
             file.close()
             wal = Path(f"{self.path}-wal")
-            if not any(told in str(error) for told in ("unable to open", "readonly")):
+            if not any(text in str(error) for text in ("unable to open", "readonly")):
                 raise
             if wal.exists() and wal.stat().st_size:
-                told = f"its newest changes are in {wal.name}, and the folder cannot be written to"
-                raise InputError([f"cannot be opened: {told}; copy both to another one"], self.path) from None
+                text = f"its newest changes are in {wal.name}, and the folder cannot be written to"
+                raise InputError([f"cannot be opened: {text}; copy both to another one"], self.path) from None
             file = _opened(self.path, "ro&immutable=1")
         return file
 
@@ -165,8 +151,8 @@ class Database:
             guard.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             busy = "locked" in str(error)
-            told = "is open in another process, which writes it" if busy else f"cannot be opened: {error}"
-            raise InputError([told], self.path) from None
+            text = "is open in another process, which writes it" if busy else f"cannot be opened: {error}"
+            raise InputError([text], self.path) from None
         return guard
 
     def _prepare(self, read_only: bool) -> None:
@@ -224,13 +210,7 @@ class Database:
         return content
 
     def document(self, content: bytes) -> Any:
-        """The document that stands in the file so.
-
-        Raises
-        ------
-        JournalError
-            Where the file is damaged.
-        """
+        """The document that stands in the file so."""
         query = "SELECT content FROM texts WHERE digest = ?"
         try:
             found = [self.rows(query, digest) for digest in digests_in(content)]
@@ -259,10 +239,10 @@ class Database:
             self._sweep(file)
         if not self._told_full and self.used_bytes() > _FULL * self._quota_bytes:
             self._told_full = True
-            told = (
+            text = (
                 "the journal %s has used %.0f %% of its quota, and little can be given up (--journal-quota)"
             )
-            _log.warning(told, self.path, 100 * self.used_bytes() / self._quota_bytes)
+            _log.warning(text, self.path, 100 * self.used_bytes() / self._quota_bytes)
 
     def sweep(self) -> None:
         """Forget the texts that nothing needs any more; in any case something is written."""
@@ -281,13 +261,7 @@ class Database:
         file.executemany("DELETE FROM texts WHERE digest = ?", [(one,) for one in every - needed])
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Rows that a query finds.
-
-        Raises
-        ------
-        JournalError
-            Where the file cannot be read any more.
-        """
+        """Rows that a query finds."""
         with self._using, self._told():
             return self._file.execute(query, values).fetchall()
 

@@ -32,22 +32,10 @@ _log = logging.getLogger("wattsched.serve")
 
 
 class Guard:
-    """An ASGI application before another one.
+    """An ASGI application before another one; `wattsched.serve.app.create` says what its arguments are.
 
-    Parameters
-    ----------
-    app : callable
-    service : Service
-        Whose limits hold, and whose metrics count.
-    tokens : Tokens, optional
-        None lets everybody in.
-    fixed : bool
-        Refuse what would change anything.
-    asking : collection of str
-        Paths where POST changes nothing.
-    hosts : collection of str
-        Names that the service has, besides ``localhost``, its machine's name and its addresses. A page whose
-        own name was made to lead here is asked for by that name, and an address is no name.
+    A page whose own name was made to lead here is asked for by that name, which is not ours; an address is
+    no name.
     """
 
     def __init__(
@@ -98,8 +86,8 @@ class Guard:
         if scope["path"] in _OPEN:
             return
         if scope.get("state", {}).get("crowded"):
-            told = "too many connections are open (--connections, --per-address)"
-            raise HTTPException(503, told, {"Retry-After": "1", "Connection": "close"})
+            text = "too many connections are open (--connections, --per-address)"
+            raise HTTPException(503, text, {"Retry-After": "1", "Connection": "close"})
         headers = Headers(scope=scope)
         if (scope.get("server") or ("", 0))[1] is not None:  # no page reaches a Unix socket
             self._require_own_page(headers)
@@ -108,23 +96,23 @@ class Guard:
         if self._tokens is not None and scope["path"] not in _PUBLIC:
             known = self._tokens.client(headers.get("authorization"))
             if known is None:
-                told = "a bearer token is needed: 'Authorization: Bearer TOKEN'"
-                raise HTTPException(401, told, {"WWW-Authenticate": "Bearer"})
+                text = "a bearer token is needed: 'Authorization: Bearer TOKEN'"
+                raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
             if known.access == "read" and not reads:
                 raise HTTPException(403, f"the token of '{known.name}' is for reading only")
             client = known.name
         if self._fixed and not reads:
             raise HTTPException(403, "what is here can be read only: rounds alone change it")
         if wait_s := self._rate.wait_s(client):
-            told = f"more than {self._limits.rate:g} requests per second"
-            raise HTTPException(429, told, {"Retry-After": str(math.ceil(wait_s))})
+            text = f"more than {self._limits.rate:g} requests per second"
+            raise HTTPException(429, text, {"Retry-After": str(math.ceil(wait_s))})
 
     def _require_own_page(self, headers: Headers) -> None:
         """Refuse what a page of somebody else sends from a browser that reaches this service."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
-            told = f"the host {host!r:.120} is not known here; --allow-host names those of a proxy"
-            raise HTTPException(403, told)
+            text = f"the host {host!r:.120} is not known here; --allow-host names those of a proxy"
+            raise HTTPException(403, text)
         page = "" if origin is None else origin.partition("://")[2].lower()
         # Another port of this machine is another page, too.
         if origin is not None and page != host.lower() and _name_in(page) not in self._hosts - {"localhost"}:
@@ -141,16 +129,16 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, which is never larger than it may be."""
         most = int(self._limits.body_mb * 1e6)
-        told = f"the body is larger than {self._limits.body_mb:g} MB"
+        text = f"the body is larger than {self._limits.body_mb:g} MB"
         headers = Headers(scope=scope)
         stated = headers.get("content-length", "")
         if stated.isdecimal() and (len(stated) > 15 or int(stated) > most):
-            raise HTTPException(413, told, {"Connection": "close"})
+            raise HTTPException(413, text, {"Connection": "close"})
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if (stated.strip("0") or headers.get("transfer-encoding")) and kind != "application/json":
             # What a page of another origin may send without being asked about is of other kinds.
-            told = f"the body must be 'Content-Type: application/json', got {kind!r:.120}"
-            raise HTTPException(415, told, {"Connection": "close"})
+            text = f"the body must be 'Content-Type: application/json', got {kind!r:.120}"
+            raise HTTPException(415, text, {"Connection": "close"})
         parts, size = [], 0
         try:
             async with asyncio.timeout(_BODY_S):
@@ -161,12 +149,12 @@ class Guard:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
-                        raise HTTPException(413, told, {"Connection": "close"})
+                        raise HTTPException(413, text, {"Connection": "close"})
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            told = f"the body was not complete after {_BODY_S:g} s"
-            raise HTTPException(408, told, {"Connection": "close"}) from None
+            text = f"the body was not complete after {_BODY_S:g} s"
+            raise HTTPException(408, text, {"Connection": "close"}) from None
 
 
 def _method(scope: Scope) -> str:

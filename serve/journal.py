@@ -95,8 +95,8 @@ class Journal:
             With every fault, and for a name that is in use.
         """
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            told = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"
-            raise InputError([f"name: {told}, got {name!r:.120}"])
+            text = "must be letters, digits, '.', '_' and '-', at most 100, and begin with a letter or digit"
+            raise InputError([f"name: {text}, got {name!r:.120}"])
         session_of(document)
         with self._file.transaction() as file:
             if file.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():

@@ -38,8 +38,8 @@ class Metrics:
         """Tell how full a journal is, and whether it can be written."""
         self.watch("wattsched_journal_bytes", "Bytes of the journal in use", journal.used_bytes)
         self.watch("wattsched_journal_quota_bytes", "Bytes that it may have", lambda: 1e6 * journal.quota_mb)
-        told = "1 where the newest change could not be written"
-        self.watch("wattsched_journal_failing", told, lambda: float(bool(journal.fault)))
+        text = "1 where the newest change could not be written"
+        self.watch("wattsched_journal_failing", text, lambda: float(bool(journal.fault)))
 
     def text(self) -> bytes:
         """All of it in the text format."""

@@ -13,13 +13,7 @@ FILE, FOLDER = 0o600, 0o700
 
 
 def keep_private(path: str | Path) -> bool:
-    """Take the rights of others to a file of ours away; whether they had any.
-
-    Raises
-    ------
-    InputError
-        For a file of another user, who could read it, write it, or keep it locked.
-    """
+    """Take the rights of others to a file of ours away; whether they had any."""
     require_own(path)
     if os.name != "posix" or not os.stat(path).st_mode & 0o077:
         return False
@@ -31,21 +25,14 @@ def private_file(path: str | Path) -> bool:
     """Make an empty file that its owner alone may use, in a folder of that kind; whether it is new.
 
     The folder is made where the one above it is there.
-
-    Raises
-    ------
-    InputError
-        As `keep_private`; and for a folder in which everybody can replace files.
-    OSError
-        Where it cannot be made.
     """
     folder = Path(os.path.abspath(path)).parent
     if not folder.exists():
         folder.mkdir(FOLDER)
     mode = folder.stat().st_mode
     if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        told = f"everybody can replace files in its folder (mode {mode & 0o777:o})"
-        raise InputError([f"{told}; 'chmod o-w {folder}', or choose another one"], str(path))
+        text = f"everybody can replace files in its folder (mode {mode & 0o777:o})"
+        raise InputError([f"{text}; 'chmod o-w {folder}', or choose another one"], str(path))
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
     except FileExistsError:
@@ -55,13 +42,7 @@ def private_file(path: str | Path) -> bool:
 
 
 def published_folder(path: str | Path) -> Path:
-    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so.
-
-    Raises
-    ------
-    InputError
-        For a folder of another user, and where none can be made.
-    """
+    """Make a folder that everybody reads and its owner alone changes; of one that is there, make it so."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,13 +54,8 @@ def published_folder(path: str | Path) -> Path:
 
 
 def require_own(path: str | Path) -> None:
-    """Refuse a file or a link that another user made.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a file or a link that another user made."""
     for found in (os.lstat(path), os.stat(path)) if os.name == "posix" else ():
         if found.st_uid not in (0, os.geteuid()):
-            told = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
-            raise InputError([told], str(path))
+            text = f"belongs to another user (uid {found.st_uid}), who could write it or keep it locked"
+            raise InputError([text], str(path))

@@ -89,8 +89,6 @@ class RecordedSession(RecordedActions):
                 raise ChangedError(f"the session is of version {self.version} now, not {versions!s:.80}")
             yield
 
-    # -- changes -----------------------------------------------------------------------------------------
-
     def upsert(self, jobs: Sequence[Mapping[str, Any]], *, versions: str | None = None) -> None:
         """Add jobs, or change the given fields of those that are there; all of it or nothing.
 
@@ -111,35 +109,15 @@ class RecordedSession(RecordedActions):
         self._change("upsert", jobs, versions)
 
     def remove(self, ids: Sequence[str], *, versions: str | None = None) -> None:
-        """Take jobs out; all of them or none.
-
-        Raises
-        ------
-        ChangedError, InputError, JournalError
-            As `upsert`.
-        """
+        """Take jobs out; all of them or none."""
         self._change("remove", list(ids) if isinstance(ids, tuple) else ids, versions)
 
     def update(self, *, versions: str | None = None, **told: Any) -> None:
-        """Change budgets, nodes and loads: arguments of `Session.update` as JSON.
-
-        Raises
-        ------
-        ChangedError, InputError, JournalError
-            As `upsert`.
-        """
+        """Change budgets, nodes and loads: arguments of `Session.update` as JSON."""
         self._change("update", told, versions)
 
     def apply(self, round: int, *, versions: str | None = None) -> None:
-        """Take a round's decision for what runs now.
-
-        Raises
-        ------
-        InputError
-            Where it is not there, has no decision, or does not fit any more.
-        JournalError
-            As `upsert`.
-        """
+        """Take a round's decision for what runs now."""
         with changes.told_of_fields():
             require("round", round, (Integral,), "the number of a round")
         self._change("apply", int(round), versions)
@@ -156,14 +134,7 @@ class RecordedSession(RecordedActions):
         self._pending.append(_Event(kind, told if kind == "apply" else None, content))
 
     def _commit(self, decided: Contents | None = None, *, applied: bool = False) -> tuple[int, float]:
-        """Write changes that are pending, and a decision after them, to the disk in one piece.
-
-        Returns
-        -------
-        number : int
-            Of the round, 0 without any.
-        now_s : float
-        """
+        """Write pending changes, and a decision after them, to the disk in one piece; its number and time."""
         events, self._pending = self._pending, []
         last, number, now_s = self.last.number if self.last else 0, 0, time.time()
         with self._told_of_losses(), self._file.transaction() as file:
@@ -230,8 +201,6 @@ class RecordedSession(RecordedActions):
             case _:
                 raise JournalError(f"the journal is damaged: it has a change of the kind {kind!r:.40}")
 
-    # -- opening, and what makes it quick ----------------------------------------------------------------
-
     def _open(self) -> Session:
         """The session as the journal has it: its state, and the events since then."""
         session = changes.session_of(self._document)
@@ -277,8 +246,6 @@ class RecordedSession(RecordedActions):
         except InputError:
             return False
         return again.to_instance() == self.session.to_instance()
-
-    # -- decisions ---------------------------------------------------------------------------------------
 
     def solve(
         self,
@@ -359,24 +326,12 @@ class RecordedSession(RecordedActions):
         return self._rounds.lines()
 
     def round(self, number: int) -> Round:
-        """A round with its instance and decision.
-
-        Raises
-        ------
-        InputError
-            Where it is not there, or not any more.
-        """
+        """A round with its instance and decision."""
         last = self.last
         return last if last is not None and last.number == number else self._rounds.round(number)
 
     def round_after(self, number: int) -> Round:
-        """The oldest round that is kept of those after a number.
-
-        Raises
-        ------
-        MissingRoundError
-            Where there is none.
-        """
+        """The oldest round that is kept of those after a number."""
         last = self.last
         newest = last is not None and last.number == number + 1
         return last if last is not None and newest else self._rounds.after(number)

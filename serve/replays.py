@@ -53,22 +53,16 @@ class Policy:
     solver: str = "auto"
 
     def applied_to(self, instance: Instance) -> Instance:
-        """The round as it would have been asked.
-
-        Raises
-        ------
-        ValueError
-            For budgets that no round can have.
-        """
+        """The round as it would have been asked."""
         budgets = type(instance.budgets).model_validate(
             {**instance.budgets.model_dump(), **self._told(LIMITS)}
         )
-        told = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
-        changed = instance.model_copy(update={"budgets": budgets, **told})
+        fields = {"objective": self.objective or instance.objective, **self._told(PER_KWH)}
+        changed = instance.model_copy(update={"budgets": budgets, **fields})
         return type(instance).model_validate(changed.model_dump() | {"jobs": changed.jobs})
 
     def _told(self, names: tuple[str, ...]) -> dict[str, float]:
-        """Those of some fields that are to be otherwise."""
+        """Return the fields, of some, that are to be otherwise."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
@@ -107,11 +101,6 @@ def replayed(made: Round, policy: Policy, **limits: Any) -> Replayed:
     policy : Policy
     **limits
         ``gap``, ``time_limit``, ``threads`` and ``seed`` of `wattsched.solve`.
-
-    Raises
-    ------
-    InputError, ValueError
-        Where the round cannot be asked so, or the solver cannot take it.
     """
     instance = policy.applied_to(made.decision.instance)
     result = solve(instance, formulation=policy.formulation, solver=policy.solver, **limits)

@@ -111,7 +111,7 @@ class Rounds:
         return number or 0
 
     def lines(self) -> list[RoundLine]:
-        """Those that are kept, the oldest first."""
+        """Rounds that are kept, the oldest first, each in a line."""
         query = "SELECT number, time_s, applied_s, summary FROM rounds WHERE session = ? ORDER BY number"
         return [
             RoundLine(number, made_s, applied_s, **self._file.document(summary))
@@ -119,13 +119,7 @@ class Rounds:
         ]
 
     def round(self, number: int) -> Round:
-        """One of them.
-
-        Raises
-        ------
-        MissingRoundError
-            Where it is not there, or not any more.
-        """
+        """One of them."""
         query = "SELECT time_s, instance, result FROM rounds WHERE session = ? AND number = ?"
         found = self._file.rows(query, self._session, number)
         if not found:
@@ -135,13 +129,7 @@ class Rounds:
         return Round(number, made_s, decision_of(asked, result_of(self._file.document(result))))
 
     def after(self, number: int) -> Round:
-        """The oldest one that is kept of those after a number.
-
-        Raises
-        ------
-        MissingRoundError
-            Where there is none.
-        """
+        """The oldest one that is kept of those after a number."""
         query = "SELECT min(number) FROM rounds WHERE session = ? AND number > ?"
         ((found,),) = self._file.rows(query, self._session, number)
         return self.round(number + 1 if found is None else found)
@@ -161,13 +149,7 @@ class Rounds:
         last: int,
         applied: bool,
     ) -> int:
-        """Record a decision after another one in a transaction; of older rounds, keep those that events need.
-
-        Returns
-        -------
-        int
-            Its number.
-        """
+        """Record a decision after another one in a transaction; older rounds stay that events need."""
         query = "SELECT max(number) FROM rounds WHERE session = ?"
         (newest,) = file.execute(query, (self._session,)).fetchone()
         number = max(newest or 0, last) + 1

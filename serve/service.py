@@ -7,18 +7,16 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.io import document_text
 from wattsched.report.wording import count
 from wattsched.serve.changes import require_values
 from wattsched.serve.database import JournalError
+from wattsched.serve.description import IdsRequest, JobsRequest, SolveRequest
 from wattsched.serve.documents import (
     decision_document,
-    jobs_document,
     report_document,
     session_document,
 )
@@ -26,7 +24,6 @@ from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.metrics import Metrics
 from wattsched.serve.recorded import RecordedSession
-from wattsched.serve.requests import IdsRequest, JobsRequest, SolveRequest
 from wattsched.serve.rounds import MissingRoundError, Round
 from wattsched.serve.workers import BusyError, LateError, Workers
 
@@ -52,15 +49,7 @@ class ConflictError(Exception):
 class Service:
     """Sessions of a journal, for several clients at the same time.
 
-    Its methods are called in one event loop; what takes time is done in threads.
-
-    Parameters
-    ----------
-    journal : Journal
-        Is not closed here.
-    limits : Limits, optional
-    shadow : bool
-        Decide and record, and let nobody apply a decision.
+    Its methods are called in one event loop; what takes time is done in threads. The journal is not closed.
     """
 
     def __init__(self, journal: Journal, limits: Limits | None = None, *, shadow: bool = False) -> None:
@@ -79,8 +68,6 @@ class Service:
         self.metrics.watch("wattsched_streams", "Open streams of decisions", lambda: self._streams)
         self.metrics.watch("wattsched_sessions", "Sessions", lambda: len(journal.sessions()))
         self.metrics.watch_journal(journal)
-
-    # -- the service itself ------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the sessions that are there, and go on with their background rounds."""
@@ -117,17 +104,9 @@ class Service:
         return self._journal.fault
 
     async def do(self, do: Callable[[], T], key: str | None = None) -> T:
-        """Do something short in a thread, for a request; once it is begun, it is waited for.
-
-        Raises
-        ------
-        BusyError, LateError
-            Where there is too much to do.
-        """
+        """Do something short in a thread, for a request; once it is begun, it is waited for."""
         until = asyncio.get_running_loop().time() + self.limits.deadline_s
         return await self._workers.do(do, key=key, until=until, wait_s=math.inf)
-
-    # -- sessions ----------------------------------------------------------------------------------------
 
     async def sessions(self) -> dict[str, Any]:
         """Names of the sessions."""
@@ -149,17 +128,12 @@ class Service:
 
     async def describe(self, name: str) -> dict[str, Any]:
         """A session as it is now."""
-        session = self._session(name)
+        session = self.session(name)
         return await self.do(partial(session_document, session, self._every_s.get(name)))
-
-    async def now(self, name: str) -> str:
-        """The round as it is now, as a file has it."""
-        session = self._session(name)
-        return await self.do(lambda: document_text(session.session.to_instance(name)))
 
     async def drop(self, name: str, versions: str | None = None) -> dict[str, Any]:
         """Forget a session with all that it decided."""
-        session = self._session(name)
+        session = self.session(name)
         with session.known_as(versions):
             pass
         self._every_s.pop(name, None)
@@ -174,31 +148,23 @@ class Service:
     async def update(self, name: str, changes: Any, versions: str | None = None) -> dict[str, Any]:
         """Change budgets, loads and nodes."""
         require_values(changes)
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.update, versions=versions, **changes))
         return await self.describe(name)
-
-    # -- jobs --------------------------------------------------------------------------------------------
 
     async def upsert(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Add jobs, or change the given fields of those that are there."""
         records = validated(JobsRequest, document).jobs
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.upsert, records, versions=versions))
         return {"upserted": len(records), "jobs": len(session.session)}
 
     async def remove(self, name: str, document: Any, versions: str | None = None) -> dict[str, Any]:
         """Take jobs out."""
         ids = validated(IdsRequest, document).ids
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.remove, ids, versions=versions))
         return {"removed": len(ids), "jobs": len(session.session)}
-
-    async def jobs(self, name: str, first: int = 0, most: int = 1000) -> dict[str, Any]:
-        """Some of the jobs."""
-        return await self.do(partial(jobs_document, self._session(name), first, most))
-
-    # -- decisions ---------------------------------------------------------------------------------------
 
     async def solve(self, name: str, document: Any = None, versions: str | None = None) -> dict[str, Any]:
         """Decide what every job does next: ``deadline_s``, ``gap``, ``prove``, and ``apply`` it or not.
@@ -209,7 +175,7 @@ class Service:
         deadline_s = self._deadline_s(asked.deadline_s)
         if asked.apply:
             self._require_no_shadow()
-        session = self._session(name)
+        session = self.session(name)
         loop = asyncio.get_running_loop()
         until = loop.time() + deadline_s
 
@@ -232,50 +198,24 @@ class Service:
     async def apply(self, name: str, number: int, versions: str | None = None) -> dict[str, Any]:
         """Take a round's decision for what runs now."""
         self._require_no_shadow()
-        session = self._session(name)
+        session = self.session(name)
         await self.do(partial(session.apply, number, versions=versions))
         return {"applied": number}
 
-    async def cancel(self, name: str) -> dict[str, Any]:
-        """End the decision that is being made with what it has."""
-        self._session(name).cancel()
-        return {"cancelled": name}
-
-    # -- rounds ------------------------------------------------------------------------------------------
-
-    async def rounds(self, name: str, most: int = 1000) -> dict[str, Any]:
-        """The newest rounds, the oldest of them first."""
-        lines = await self.do(self._session(name).rounds)
-        return {"rounds": [asdict(line) for line in lines[-most:]]}
-
-    async def round(self, name: str, number: int) -> dict[str, Any]:
+    async def round(self, name: str, number: int) -> Round:
         """A decision."""
-        return await self.do(partial(decision_document, await self._found(name, number)))
-
-    async def instance(self, name: str, number: int) -> str:
-        """The instance of a round, as a file has it."""
-        return await self.do(partial(document_text, (await self._found(name, number)).decision.instance))
-
-    async def result(self, name: str, number: int) -> str:
-        """The result of a round, as a file has it."""
-        return await self.do(partial(document_text, (await self._found(name, number)).decision.result))
+        return await self.do(partial(self.session(name).round, number))
 
     async def report(self, name: str, most: int = 100) -> dict[str, Any]:
         """Return the changes that the newest rounds would have made to what ran."""
-        session = self._session(name)
+        session = self.session(name)
         lines = (await self.do(session.rounds))[-most:]
         made = [await self.do(partial(session.round, line.number)) for line in lines]
         return {"shadow": self.shadow, **await self.do(partial(report_document, made))}
 
     async def decisions(self, name: str, after: int | None = None) -> AsyncIterator[dict[str, Any] | None]:
-        """Decisions from now on, or those after a round; None at first, and from time to time without any.
-
-        Raises
-        ------
-        BusyError
-            Where too many listen.
-        """
-        session = self._session(name)
+        """Decisions from now on, or those after a round; None at first, and from time to time without any."""
+        session = self.session(name)
         if self._streams >= self.limits.streams:
             raise BusyError(f"at most {count(self.limits.streams, 'stream')} may be open (--streams)")
         newest = session.last.number if session.last else 0
@@ -301,19 +241,15 @@ class Service:
         finally:
             self._streams -= 1
 
-    # -- inside ------------------------------------------------------------------------------------------
-
     def version(self, name: str) -> str:
         """Version of a session; asked for before it is read, it is not newer than what was read."""
-        return self._session(name).version
+        return self.session(name).version
 
-    def _session(self, name: str) -> RecordedSession:
+    def session(self, name: str) -> RecordedSession:
+        """A session that is there."""
         if (session := self._journal.opened(name)) is None:
             raise MissingError(f"there is no session {name!r:.120}")
         return session
-
-    async def _found(self, name: str, number: int) -> Round:
-        return await self.do(partial(self._session(name).round, number))
 
     def _require_no_shadow(self) -> None:
         if self.shadow:
@@ -338,8 +274,6 @@ class Service:
         if (news := self._news.pop(name, None)) is not None:
             news.set()
 
-    # -- rounds in the background ------------------------------------------------------------------------
-
     def _set_timer(self, name: str) -> None:
         every_s = self._every_s[name] = self._journal.document(name).get("every_s")
         if every_s is not None and name not in self._timers:
@@ -347,7 +281,7 @@ class Service:
 
     async def _decide_every(self, name: str, every_s: float) -> None:
         """Decide again and again; a round that is not begun before the next is due is not asked for twice."""
-        session, loop = self._session(name), asyncio.get_running_loop()
+        session, loop = self.session(name), asyncio.get_running_loop()
         due, round_made = loop.time(), None
 
         def decide() -> None:

@@ -34,11 +34,6 @@ def packed(document: Any, name: str = "", *, finite: bool = False) -> bytes:
         Of the document, in what is wrong with it.
     finite : bool
         Refuse NaN and infinities, which stand for nothing here.
-
-    Raises
-    ------
-    InputError
-        For what JSON cannot say.
     """
     if finite and (faults := list(_strange(document, name, finite=True))):
         raise InputError(faults)
@@ -102,13 +97,7 @@ def digests_in(content: bytes) -> list[bytes]:
 
 
 def unpacked(content: bytes, texts: Sequence[bytes] = ()) -> Any:
-    """The document again, of what `packed` made, or of what stands for it and its compressed texts.
-
-    Raises
-    ------
-    ValueError, TypeError, zlib.error
-        For what is none.
-    """
+    """The document again, of what `packed` made, or of what stands for it and its compressed texts."""
     if content[:1] == _WHOLE:
         return json.loads(content[1:])
     parts = texts if content[:1] == IN_TEXTS else [content]

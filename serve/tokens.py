@@ -35,16 +35,6 @@ class Tokens:
     """Tokens of a file, one line each: a name, ``read`` or ``write``, and the token's SHA-256.
 
     Tokens are random and long, so that a plain digest of them cannot be guessed.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-
-    Raises
-    ------
-    InputError
-        For a file that is not of this form, and one that cannot be read.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,11 +52,6 @@ class Tokens:
         """Token of whoever may read the file beside a journal, which is made at the first start.
 
         It is made anew where others could read it.
-
-        Raises
-        ------
-        InputError
-            For a file of another user, and one that has no token.
         """
         path = Path(f"{journal}-token")
         if os.path.lexists(path) and keep_private(path):
@@ -99,18 +84,9 @@ class Tokens:
 
 
 def add_token(path: str | Path, name: str, access: str) -> str:
-    """Add a client to a file of tokens, which is made where it is not there, readable by its owner alone.
+    """Add a client to a file of tokens, which is made where it is not there, and return its token.
 
-    Returns
-    -------
-    str
-        The token, which is nowhere else.
-
-    Raises
-    ------
-    InputError
-        For a name that is not of letters, digits and ``._-``, or that is in the file already, and for a file
-        of something else.
+    The file is readable by its owner alone, and the token is nowhere else.
     """
     if access not in get_args(Access):
         raise InputError([f"access: must be 'read' or 'write', got '{access}'"])

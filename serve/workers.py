@@ -47,12 +47,6 @@ class Workers:
     What has a key is begun when nothing else of a key is under way, or when that takes longer than a moment.
     When the queue is full, the oldest background round is given up for a request; where there is none, the
     request is refused. What was taken on is done.
-
-    Parameters
-    ----------
-    threads : int
-    most_waiting : int
-        Requests and background rounds that may wait.
     """
 
     def __init__(self, threads: int, most_waiting: int) -> None:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
-from wattsched.adapters.kubernetes.launches import Launches
+from wattsched.adapters.kubernetes.launches import LAUNCH, WRITTEN, Launches
 from wattsched.adapters.kubernetes.load import Binding
-from wattsched.adapters.kubernetes.options import LAUNCH, WRITTEN, KubeJob
+from wattsched.adapters.kubernetes.options import KubeJob
 from wattsched.adapters.kubernetes.reading import KubePod, Site
-from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.adapters.kubernetes.snapshot import Mirror
 from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
@@ -29,39 +29,9 @@ _LONGEST = 1000
 """Characters of a message; the API takes 1024."""
 
 
-@dataclass
-class Events:
-    """Events that tell pods why they wait.
-
-    Parameters
-    ----------
-    api : Api
-    """
-
-    api: Api
-    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
-
-    def tell(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write events of jobs that have another reason to wait than was told; refused ones are left out."""
-        pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
-        self._told = {uid: told for uid, told in self._told.items() if uid in pods}
-        now_s, left = time.monotonic(), _MOST
-        for uid, (pod, reason) in pods.items():
-            before, then_s = self._told.get(uid, ("", -_AGAIN_S))
-            if not left or reason == before or now_s < then_s + _AGAIN_S:
-                continue
-            left -= 1
-            try:
-                self.api.write_event(pod.namespace, _event(pod, reason))
-            except KubernetesError as error:
-                if not error.certain:
-                    return
-            self._told[uid] = reason, now_s
-
-
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
     moment = datetime.now(UTC)
-    told = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "metadata": {"name": f"{pod.name[:230].rstrip('-.')}.{time.time_ns():x}", "namespace": pod.namespace},
         "involvedObject": {
@@ -75,32 +45,22 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
         "reason": "Waits",
         "message": f"waits, {reason}"[:_LONGEST],
         "source": {"component": "wattsched"},
-        "firstTimestamp": told,
-        "lastTimestamp": told,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
         "count": 1,
     }
 
 
 @dataclass
 class Actions:
-    """Actions on a real cluster.
-
-    Parameters
-    ----------
-    api : Api
-    mirror : Mirror
-        Which shows what was done after a moment.
-    journal : RecordedSession
-        Where actions are kept.
-    launches : Launches
-        Seals what pods are annotated with.
-    number : int
-        Of the round, which tells attempts apart.
+    """Actions on a real cluster; its mirror shows what was done after a moment.
 
     Attributes
     ----------
     looks_at_volumes : bool
         Whether who binds looks at volumes.
+    number : int
+        Of the round, which tells attempts apart.
     """
 
     looks_at_volumes: ClassVar[bool] = False
@@ -111,11 +71,7 @@ class Actions:
     launches: Launches = field(default_factory=Launches)
     number: int = 0
     _unseen: dict[str, KubePod] = field(default_factory=dict)
-    _events: Events = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Tell pods of their events on the same server."""
-        self._events = Events(self.api)
+    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
@@ -181,43 +137,38 @@ class Actions:
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Say in events of the pods that wait after a round why they do."""
-        self._events.tell(waiting, why)
+        """Write events of pods that have another reason to wait than was told; refused ones are left out."""
+        pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
+        self._told = {uid: last for uid, last in self._told.items() if uid in pods}
+        now_s, left = time.monotonic(), _MOST
+        for uid, (pod, reason) in pods.items():
+            before, then_s = self._told.get(uid, ("", -_AGAIN_S))
+            if not left or reason == before or now_s < then_s + _AGAIN_S:
+                continue
+            left -= 1
+            try:
+                self.api.write_event(pod.namespace, _event(pod, reason))
+            except KubernetesError as error:
+                if not error.certain:
+                    return
+            self._told[uid] = reason, now_s
 
     def guarded(self, job: KubeJob) -> str:
-        """Return why a job cannot be evicted as a whole now; '' where it can, as far as can be told before.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer.
-        """
+        """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""
         return "; ".join(refused for pod in job.pods if (refused := self._evict(pod, dry_run=True)))
 
     def stop(self, job: KubeJob, why: str) -> str:
-        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer.
-        """
+        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused."""
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
         with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""
             if not refused:
-                refused = "; ".join(told for pod in job.pods if (told := self._evict(pod)))
+                refused = "; ".join(text for pod in job.pods if (text := self._evict(pod)))
             found["outcome"] = refused or "done"
         return refused
 
     def give_back(self, pods: Iterable[KubePod]) -> dict[str, str]:
-        """Take what we wrote off pods: nobody holds a place for them, or settings, any more.
-
-        Returns
-        -------
-        dict of str to str
-            Pods, and why that was refused; '' where it was not.
-        """
+        """Take what we wrote off pods, and return them, with why that was refused, '' where it was not."""
         found = dict[str, str]()
         for pod in pods:
             written = WRITTEN & pod.annotations.keys()
@@ -242,8 +193,8 @@ class Actions:
                 raise
             # It has gone by itself, or another one has its name.
             if error.status not in (_GONE, _CONFLICT):
-                told = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
-                return f"{pod.key}: {told}"
+                text = "a disruption budget forbids it now" if error.status == _NOT_NOW else str(error)
+                return f"{pod.key}: {text}"
         return ""
 
     def wait_until_seen(self) -> None:

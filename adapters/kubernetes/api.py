@@ -6,12 +6,10 @@ import binascii
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from wattsched.adapters.kubernetes.snapshot import Snapshot
 from wattsched.adapters.rounds import UnansweredError
 from wattsched.extras import missing
 from wattsched.inputs import echo, open_file
@@ -45,6 +43,10 @@ class KubernetesError(UnansweredError):
 class Api:
     """A client of the API server.
 
+    Every question raises a `KubernetesError` where there is no answer, or a refusal: 404 for what is gone,
+    409 for a pod that is bound already or another one, 410 for a version that is too old, and 429 where a
+    disruption budget forbids an eviction now.
+
     Parameters
     ----------
     kubeconfig : str, optional
@@ -75,13 +77,7 @@ class Api:
         self._watches = set[Any]()
 
     def call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Document that a method of the client answers.
-
-        Raises
-        ------
-        KubernetesError
-            Where there is no answer, or a refusal.
-        """
+        """Document that a method of the client answers."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -123,13 +119,7 @@ class Api:
         return method(*arguments, _preload_content=False, **named)
 
     def listed(self, method: Callable[..., Any], **named: Any) -> tuple[list[Any], str]:
-        """All objects of a kind, and the version of the list.
-
-        Raises
-        ------
-        KubernetesError
-            As `call`.
-        """
+        """All objects of a kind, and the version of the list."""
         found, going_on = list[Any](), ""
         while True:
             more = {"_continue": going_on} if going_on else {}
@@ -144,13 +134,7 @@ class Api:
                 return found, version
 
     def watched(self, method: Callable[..., Any], version: str) -> Iterator[dict[str, Any]]:
-        """Events of a kind since a version; the first is empty and says that the watch stands.
-
-        Raises
-        ------
-        KubernetesError
-            410 where the version is too old, and as `call`.
-        """
+        """Events of a kind since a version; the first is empty and says that the watch stands."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -185,24 +169,12 @@ class Api:
                 answer.shutdown()
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A pod as it is now; None for one that is gone.
-
-        Raises
-        ------
-        KubernetesError
-            As `call`.
-        """
+        """A pod as it is now; None for one that is gone."""
         found: dict[str, Any] | None = self.call_or_none(self.core.read_namespaced_pod, name, namespace)
         return found
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
-        """Bind a pod to a node, and annotate it, in one step.
-
-        Raises
-        ------
-        KubernetesError
-            409 for a pod that is bound or another one, 404 for one that is gone.
-        """
+        """Bind a pod to a node, and annotate it, in one step."""
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -213,24 +185,12 @@ class Api:
         self._change(self.core.create_namespaced_pod_binding, name, namespace, body)
 
     def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
-        """Annotate a pod; None takes an annotation off.
-
-        Raises
-        ------
-        KubernetesError
-            409 for another pod, 404 for one that is gone.
-        """
+        """Annotate a pod; None takes an annotation off."""
         body = {"metadata": {"uid": uid, "annotations": dict(annotations)}}
         self._change(self.core.patch_namespaced_pod, name, namespace, body)
 
     def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
-        """Ask for the eviction of a pod, or only whether it would be granted.
-
-        Raises
-        ------
-        KubernetesError
-            429 where a disruption budget forbids it now, 409 for another pod, 404 for one that is gone.
-        """
+        """Ask for the eviction of a pod, or only whether it would be granted."""
         body = {
             "apiVersion": f"policy/{self._eviction_version()}",
             "kind": "Eviction",
@@ -240,13 +200,7 @@ class Api:
         self._change(self.core.create_namespaced_pod_eviction, name, namespace, body)
 
     def write_event(self, namespace: str, event: Mapping[str, Any]) -> None:
-        """Write an event.
-
-        Raises
-        ------
-        KubernetesError
-            As `call`.
-        """
+        """Write an event."""
         self._change(self.core.create_namespaced_event, namespace, event)
 
     def _change(self, method: Callable[..., Any], *arguments: Any) -> None:
@@ -262,13 +216,7 @@ class Api:
         return self._eviction
 
     def read_config_map(self, namespace: str, name: str, key: str) -> str:
-        """Text of a key of a ConfigMap.
-
-        Raises
-        ------
-        KubernetesError
-            Where it is not there, too.
-        """
+        """Text of a key of a ConfigMap."""
         found = self.call(self.core.read_namespaced_config_map, name, namespace)
         text = (found.get("data") or {}).get(key)
         if not isinstance(text, str):
@@ -295,14 +243,14 @@ def _settings(kubeconfig: str | None) -> Any:
         except config.ConfigException:
             config.load_kube_config(kubeconfig, client_configuration=settings)
     except OSError as error:
-        told = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
-        raise KubernetesError(f"no configuration of a cluster: {echo(told, '', 300)}") from None
+        text = f"{error.filename}: {error.strerror.lower()}" if error.filename and error.strerror else error
+        raise KubernetesError(f"no configuration of a cluster: {echo(text, '', 300)}") from None
     except config.ConfigException as error:
         # What follows a brace is an entry of the file, which may hold a token.
-        told = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
+        text = echo(re.sub(r"\{.*", "...", str(error), flags=re.DOTALL), "", 300)
         if any(map(os.path.isfile, _files(kubeconfig))):
-            raise InputError([f"is no kubeconfig: {told}"], os.pathsep.join(_files(kubeconfig))) from None
-        raise KubernetesError(f"no configuration of a cluster: {told}") from None
+            raise InputError([f"is no kubeconfig: {text}"], os.pathsep.join(_files(kubeconfig))) from None
+        raise KubernetesError(f"no configuration of a cluster: {text}") from None
     except YAMLError as error:
         # Its own words quote the file.
         mark = getattr(error, "problem_mark", None)
@@ -310,8 +258,8 @@ def _settings(kubeconfig: str | None) -> Any:
         file = os.pathsep.join(_files(kubeconfig)) if mark is None else mark.name
         raise InputError([f"is no YAML{where}"], file) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        told = f": {error}" if isinstance(error, binascii.Error) else ""
-        raise InputError([f"is no kubeconfig{told}"], os.pathsep.join(_files(kubeconfig))) from None
+        text = f": {error}" if isinstance(error, binascii.Error) else ""
+        raise InputError([f"is no kubeconfig{text}"], os.pathsep.join(_files(kubeconfig))) from None
     settings.retries = False
     if not settings.verify_ssl:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -343,13 +291,13 @@ def _token(text: str | None) -> str | None:
 def refusal(status: int | None, body: Any) -> KubernetesError:
     """Return the error of a refusal or, without a status, of an API server that does not answer."""
     try:
-        told = json.loads(body)["message"]
+        text = json.loads(body)["message"]
     except (ValueError, TypeError, KeyError):
-        told = body
+        text = body
     if not status:  # as of a certificate that is not believed: nobody refused
-        told = ": ".join(str(told).splitlines())
-        return KubernetesError(f"the API server does not answer: {echo(told, '', 300)}")
-    return KubernetesError(f"the API server refuses: {echo(told, '', 300)} ({status})", status)
+        text = ": ".join(str(text).splitlines())
+        return KubernetesError(f"the API server does not answer: {echo(text, '', 300)}")
+    return KubernetesError(f"the API server refuses: {echo(text, '', 300)} ({status})", status)
 
 
 def _event(line: bytes) -> dict[str, Any]:
@@ -360,16 +308,3 @@ def _event(line: bytes) -> dict[str, Any]:
             echo(status.get("message", "the watch failed"), "", 200), status.get("code") or 0
         )
     return event
-
-
-def take(api: Api) -> Snapshot:
-    """Ask for everything that a round needs, once.
-
-    Raises
-    ------
-    KubernetesError
-        Where there is no answer, which is never taken for an empty cluster.
-    """
-    nodes, _ = api.listed(api.core.list_node)
-    pods, _ = api.listed(api.core.list_pod_for_all_namespaces)
-    return {"time": time.time(), "nodes": nodes, "pods": pods}

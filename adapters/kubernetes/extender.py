@@ -1,4 +1,4 @@
-"""The scheduler's extender: what it asks of a pod and its nodes, and the answer by the last decision.
+"""The scheduler's extender over HTTP: it asks about a pod and its nodes, and the last decision answers.
 
 The default scheduler asks while it places a pod, so nothing is decided here: rounds in the background publish
 what they decided, and a question is answered from that alone.
@@ -9,16 +9,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from threading import Lock
 from typing import Any
 
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.serve.app import Answer, document_of
+from wattsched.serve.metrics import Metrics
 
 HIGHEST_SCORE = 10
 """Highest score of a node in the protocol; the least is 0."""
+
+ASKING = ("/kubernetes/filter", "/kubernetes/prioritize", "/kubernetes/preempt")
+"""Paths of the routes; none of them changes anything."""
+
+_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
+}
 
 _FIELDS = ("Pod", "Nodes", "NodeNames", "NodeNameToVictims", "NodeNameToMetaVictims")
 
@@ -120,13 +132,7 @@ UNSEEN = Opinion(why="as the next round decides")
 
 
 def read_args(document: Any) -> Asked:
-    """Read the arguments of a filter or prioritize call.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """Read the arguments of a filter or prioritize call."""
     found = _by_name(document)
     args = validated(ExtenderArgs, found)
     pod = found["Pod"]
@@ -161,13 +167,7 @@ def prioritised(asked: Asked, opinion: Opinion | None) -> list[dict[str, Any]]:
 
 
 def preempted(document: Any, opinion_of: Callable[[Mapping[str, Any]], Opinion | None]) -> dict[str, Any]:
-    """``ExtenderPreemptionResult``: nobody is evicted for a pod of ours, as rounds decide who stops.
-
-    Raises
-    ------
-    InputError
-        With every fault.
-    """
+    """``ExtenderPreemptionResult``: nobody is evicted for a pod of ours, as rounds decide who stops."""
     found = _by_name(document)
     args = validated(ExtenderPreemptionArgs, found)
     if opinion_of(found["Pod"]) is not None:
@@ -263,3 +263,41 @@ class Extender:
         if published is None or self.clock() - published[0] > self.stale_s or not self._ours(pod):
             return None
         return published[1].get(pod["metadata"].get("uid", "")) or UNSEEN
+
+
+def router_of(extender: Extender) -> APIRouter:
+    """Routes that the scheduler calls, for `wattsched.serve.app.create`."""
+    router = APIRouter(prefix="/kubernetes", tags=["kubernetes"])
+
+    @router.post("/filter", summary="ExtenderArgs: nodes that a pod may be placed on", openapi_extra=_BODY)
+    async def filter(request: Request) -> Response:
+        asked = read_args(await document_of(request))
+        return Answer(filtered(asked, extender.asked_for(asked.pod)))
+
+    @router.post("/prioritize", summary="ExtenderArgs: scores of nodes, 0 to 10", openapi_extra=_BODY)
+    async def prioritize(request: Request) -> Response:
+        asked = read_args(await document_of(request))
+        return Answer(prioritised(asked, extender.opinion(asked.pod)))
+
+    @router.post("/preempt", summary="ExtenderPreemptionArgs: whom to evict", openapi_extra=_BODY)
+    async def preempt(request: Request) -> Response:
+        return Answer(preempted(await document_of(request), extender.opinion))
+
+    return router
+
+
+def watch(extender: Extender, metrics: Metrics) -> None:
+    """Tell of an extender what Prometheus asks for."""
+    name, about = (
+        "wattsched_extender_decision_age_seconds",
+        "Age of the decision that questions are answered by",
+    )
+    metrics.watch(name, about, lambda: extender.age_s)
+    for kind, text in (
+        ("node", "sent to their node"),
+        ("waits", "refused"),
+        ("none", "left to the scheduler"),
+    ):
+        metrics.watch(
+            f"wattsched_extender_{kind}", f"Pods {text}", partial(extender.counts.__getitem__, kind)
+        )

@@ -1,4 +1,4 @@
-"""Seal and remember how we started pods, so that nobody else can change it.
+"""Settings with which we started pods: annotated, sealed and remembered, so that nobody else changes them.
 
 A pod's annotations can be written by whoever may change the pod. So each launch is sealed with a key that
 only we have, and one that is gone or forged later changes nothing while we run.
@@ -14,23 +14,65 @@ from collections.abc import Collection
 from pathlib import Path
 from secrets import token_bytes
 
-from wattsched.adapters.kubernetes.options import LAUNCH, Launch
-from wattsched.adapters.kubernetes.reading import KubePod
+from pydantic import Field
+
+from wattsched.adapters.kubernetes.reading import PREFIX, KubePod
+from wattsched.adapters.options import Launched
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import write_atomically
+from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.serve.permissions import FILE, keep_private
+from wattsched.topology.fields import Count, Name, Positive
+
+LAUNCH = f"{PREFIX}launch"
+"""Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
 
 _KEY_BYTES = 32
 
 
-def key_beside(journal: str | Path) -> bytes:
-    """Read the key of a journal, ``JOURNAL-key``, which is made for its owner alone where it is not there.
+def annotation(field: str) -> str:
+    """Annotation of a field: ``wattsched.io/remaining-work`` for ``remaining_work``."""
+    return PREFIX + field.replace("_", "-")
 
-    Raises
-    ------
-    InputError
-        Where it is no key, or another user's, or can neither be read nor made.
+
+# Settings are annotations of their own, too, for an agent on the node.
+WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
+"""Annotations of ours on pods that were started."""
+
+
+class Launch(Launched):
+    """Settings with which we started a pod.
+
+    Attributes
+    ----------
+    uid : str
+        Of the pod, as another one may have its name later.
+    gpus, power_w
+        Of the pod; of its gang it has an equal part.
+    rate : float
+        Of its job.
+    gang : dict of str to int
+        Pods of its gang by node, as they were to be bound.
+    node : str
+        Where another scheduler was told to bind it.
+    seal : str
+        By which we know that we wrote it, see `Launches`.
     """
+
+    uid: str
+    rate: Positive = 1.0
+    gang: dict[Name, Count] | None = None
+    node: Name | None = None
+    seal: str = Field("", pattern="^[0-9a-f]*$")
+
+    def annotations(self) -> dict[str, str]:
+        """Annotations to bind with."""
+        settings = {annotation(name): f"{value:g}" for name, value in self.settings.items()}
+        return {LAUNCH: json.dumps(self.model_dump(exclude_none=True)), **settings}
+
+
+def key_beside(journal: str | Path) -> bytes:
+    """Read the key of a journal, ``JOURNAL-key``, which is made for its owner alone where it is not there."""
     path = Path(f"{journal}-key")
     try:
         if os.path.lexists(path):
@@ -46,13 +88,7 @@ def key_beside(journal: str | Path) -> bytes:
 
 
 class Launches:
-    """Launches of pods by uid, each as we wrote it.
-
-    Parameters
-    ----------
-    key : bytes, optional
-        Without one every launch is believed, as where a saved cluster is looked at and nothing is done.
-    """
+    """Launches of pods by uid, each as we wrote it; without a key every launch is believed, as in shadow."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key, self._known = key, dict[str, Launch]()

@@ -24,15 +24,7 @@ def identity_of(journal: str | Path) -> str:
 
 @dataclass
 class Lease(HeldLease):
-    """A Lease that is held within a ``with``.
-
-    Parameters
-    ----------
-    api : Api
-        It changes nothing from then on while the Lease is not held.
-    namespace, name : str
-        Of the Lease.
-    """
+    """A Lease that is held within a ``with``; while it is not held, `api` changes nothing from then on."""
 
     duration_s: ClassVar[float] = 30
     renewed_s: ClassVar[float] = 5.0
@@ -87,8 +79,8 @@ class Lease(HeldLease):
             if error.status == _CONFLICT:  # another one was quicker
                 return
             if error.status == _NOT_FOUND and found is None:
-                told = "make it, or name another one by --lease-namespace"
-                raise InputError([f"there is no namespace '{self.namespace}' for {self}: {told}"]) from None
+                text = "make it, or name another one by --lease-namespace"
+                raise InputError([f"there is no namespace '{self.namespace}' for {self}: {text}"]) from None
             raise
         self._held_s, self._holder = now_s, ""
 

@@ -6,19 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wattsched.adapters.kubernetes.launches import Launches
+from wattsched.adapters.kubernetes.launches import Launch, Launches
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
     KubernetesOptions,
-    Launch,
     PoolView,
     groups_above,
     job_key,
     pools_of_site,
+    there,
 )
-from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, KubeNode, KubePod, Site
-from wattsched.adapters.kubernetes.site import usable
+from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
+from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
+from wattsched.adapters.rounds import start_text
 
 Ours = Callable[[KubePod], bool]
 """Rule that says of a pod whether it is ours, such as by its scheduler's name."""
@@ -35,6 +36,31 @@ class Binding:
     pod: KubePod
     node: str
     launch: Launch
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job whose pods are to be bound, all or none."""
+
+    job: KubeJob
+    bindings: tuple[Binding, ...]
+
+    @property
+    def power_w(self) -> float:
+        """Watts of its pods."""
+        return sum(one.launch.power_w for one in self.bindings)
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.job.name
+
+    def __str__(self) -> str:
+        """Describe a start: its GPUs by node, its settings, and its watts."""
+        gpus = Counter[str]()
+        for one in self.bindings:
+            gpus[one.node] += one.launch.gpus
+        return start_text(gpus, self.bindings[0].launch, self.power_w)
 
 
 @dataclass
@@ -67,18 +93,12 @@ class Load(Drawing):
         Pods that their gang has no place for, and why.
     stuck : dict of str to str
         Jobs with pods that are due and have no room, and why.
-    used : dict of str to int
-        GPUs by node, of all pods.
-    soon : dict of str to int
-        GPUs by node of pods that were deleted and are about to go.
     leaving : list of KubePod
-        These pods.
-    node_w : dict of str to float
-        What each node draws.
-    foreign_node_w : dict of str to float
-        How much of it GPUs of pods that are not ours draw beyond idling.
+        Pods that were deleted and are about to go.
+    used, soon : dict of str to int
+        GPUs by node, of all pods, and of those that are about to go.
     soon_w : dict of str to float
-        How much of it pods that are about to go take with them.
+        Watts that these take with them, by node.
     """
 
     site: Site
@@ -123,16 +143,18 @@ class Load(Drawing):
     def begun(self) -> Load:
         """The same when what is leaving has left, and without what is not bound yet."""
         found = self.after(())
-        for one in self.due:
-            found.give_back(one)
+        found.give_back(self.due)
         return found
 
-    def after(self, stops: Iterable[str]) -> Load:
-        """The same when jobs have stopped, and what is leaving has left."""
+    def after(self, stops: Iterable[str], starts: Iterable[Start] = ()) -> Load:
+        """The same when jobs have stopped, what is leaving has left, and others have started."""
         stopped = set(stops)
         left = self.without([*self.leaving, *(pod for name in stopped for pod in self.ours[name].pods)])
         ours = {name: job for name, job in self.ours.items() if name not in stopped}
-        return replace(left, ours=ours, leaving=[], soon=Counter(), soon_w=defaultdict(float))
+        then = replace(left, ours=ours, leaving=[], soon=Counter(), soon_w=defaultdict(float))
+        for start in starts:
+            then.placed(start)
+        return then
 
     def idle_w(self, node: str) -> float:
         """Watts of one idle GPU of a node."""
@@ -201,6 +223,29 @@ class Load(Drawing):
         ]
         return min(others, key=lambda node: (self.free(node), node.name)).name if others else None
 
+    def placed(self, start: Start) -> tuple[tuple[Binding, ...], str]:
+        """Count the pods of a start on nodes that have room for them; those that had, and why not all."""
+        found = list[Binding]()
+        for one in start.bindings:
+            pod = self.site.pods.get(one.pod.uid)
+            if pod is None or not pod.waiting:
+                return tuple(found), "has changed meanwhile"
+            if (node := self.place(pod, one.node)) is None:
+                return tuple(found), f"waits for room: {self._scarce(pod, one.node)}"
+            found.append(Binding(pod, node, one.launch))
+            self.take(found[-1])
+        return tuple(found), ""
+
+    def _scarce(self, pod: KubePod, wanted: str) -> str:
+        """Name what a pod lacks on nodes of the wanted node's pool, of those nodes that lack the fewest."""
+        of_node = self.pools.of_node
+        nodes = [node for node in self.site.nodes.values() if node.ready]
+        lacks = [self.lacks(pod, node) for node in nodes if of_node[node.name] == of_node.get(wanted)]
+        if not lacks:
+            return "no node is ready"
+        least = min(map(len, lacks))
+        return ", ".join(sorted({what for one in lacks if len(one) == least for what in one}))
+
     def added_by_node(self, bindings: Iterable[Binding]) -> dict[str, float]:
         """Return the watts that bindings add, by node, to what their GPUs draw when they are idle."""
         added: dict[str, float] = defaultdict(float)
@@ -216,15 +261,46 @@ class Load(Drawing):
         """Count a pod as bound."""
         self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), 1)
 
-    def give_back(self, binding: Binding) -> None:
-        """Count it as not bound."""
-        self._count(binding.pod, binding.node, self.added_w(binding.node, binding.launch), -1)
+    def give_back(self, bindings: Iterable[Binding]) -> None:
+        """Count pods as not bound."""
+        for one in bindings:
+            self._count(one.pod, one.node, self.added_w(one.node, one.launch), -1)
 
     def _count(self, pod: KubePod, node: str, added_w: float, sign: int) -> None:
         self.used[node] += sign * pod.gpus
         self.node_w[node] += sign * added_w
         for what, amount in pod.needs.items():
             self._room[node][what] = self._left(node, what) - sign * amount
+
+
+def usable(site: Site, options: KubernetesOptions) -> Site:
+    """The site as rounds can use it, with notes on the rest.
+
+    Nodes with GPUs whose watts are not known get no pods; they count as `KubernetesOptions.gpu_type` says.
+    """
+    strange: dict[str, list[str]] = defaultdict(list)
+    nodes = dict[str, KubeNode]()
+    for name, node in site.nodes.items():
+        known = options.knows(options.gpu_type_named(node.product))
+        nodes[name] = node if known else replace(node, ready=False)
+        if not known:
+            strange[node.product].append(name)
+    pods, notes = seated(site)
+    notes += [_unknown_watts(product, names, options) for product, names in strange.items()]
+    labels = " and ".join(options.rack_labels) or "rack_labels"
+    notes += options.absent(there(site, options), f"value of {labels}")
+    return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
+
+
+def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
+    kind = options.gpu_type_named(product)
+    label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
+    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
+    return (
+        f"{some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
+        "gpu_types of the site's file, or its type as products. Until then a GPU counts at "
+        f"{idle_w:g} W, or {most_w:g} W where a pod has it"
+    )
 
 
 def load_of(

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from wattsched.adapters import rounds
 from wattsched.adapters.budget import Cap
-from wattsched.adapters.kubernetes.arranging import arranged, placed, queued
-from wattsched.adapters.kubernetes.load import Binding, Load, load_of
+from wattsched.adapters.kubernetes.load import Binding, Load, Start, load_of
 from wattsched.adapters.kubernetes.options import KubernetesOptions
-from wattsched.adapters.kubernetes.plan import Start, plan_of, round_of
+from wattsched.adapters.kubernetes.plan import plan_of, round_of
 from wattsched.adapters.kubernetes.reading import PREFIX, KubePod, Site, read
+from wattsched.adapters.kubernetes.room import arranged, queued
 from wattsched.adapters.loop import RoundLoop
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
@@ -73,8 +73,6 @@ class Rounds(RoundLoop[Report]):
             options = self.policy.options.model_copy(update={"claims_on_any_node": True})
             self.policy = replace(self.policy, options=options)
 
-    # -- looking -----------------------------------------------------------------------------------------
-
     def seen(self) -> Site:
         """Return the cluster as it is now."""
         return read(self._snapshot(), self.policy.options.gpu_label)
@@ -87,10 +85,6 @@ class Rounds(RoundLoop[Report]):
         held = self.actions.held(site) if self.actions is not None else {}
         launches = self.actions.launches if self.actions is not None else None
         return load_of(site, self.policy.options, self.policy.ours, held, launches)
-
-    def look_after(self, report: Report) -> Load:
-        """The same: pods that leave are seen as such."""
-        return self.look()
 
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
         """Bind pods whose gang is on nodes already; they are counted."""
@@ -107,21 +101,10 @@ class Rounds(RoundLoop[Report]):
                     why = str(error)
             if why:
                 load.stuck[name] = why
-                for one in bindings:
-                    load.give_back(one)
+                load.give_back(bindings)
             else:
                 report.joined |= {one.pod.key: one.node for one in bindings}
         return load
-
-    # -- deciding ----------------------------------------------------------------------------------------
-
-    def key(self, name: str) -> str:
-        """Our name of a job that a session has."""
-        return name
-
-    def waiting(self, load: Load) -> list[str]:
-        """Jobs of ours that wait."""
-        return list(load.waiting)
 
     def round_of(self, load: Load, clock: Clock) -> Round:
         """The cluster and its jobs, as a session is told of them."""
@@ -139,13 +122,6 @@ class Rounds(RoundLoop[Report]):
         report.note_not_stopped(round.guarded)
         plan = replace(plan, starts=starts)
         return replace(plan, reasons=queued(plan, round, cap_w) | plan.reasons | roomless)
-
-    def planned(self, plan: Plan, load: Load) -> Load:
-        """Return the load that there would be if a plan were carried out."""
-        then = load.after(plan.stops)
-        for start in plan.starts:
-            placed(start, then)
-        return then
 
     def _mended(self, plan: Plan, round: Round, cap_w: float, *, last: bool) -> bool:
         """Tell the session what cannot be of a plan; whether there is any. The last time, more than that."""
@@ -184,24 +160,20 @@ class Rounds(RoundLoop[Report]):
             return {}
         return {name: why for name in stops if (why := self.actions.guarded(load.ours[name]))}
 
-    # -- doing -------------------------------------------------------------------------------------------
-
     def stop_job(self, name: str, why: str, load: Load) -> str:
         """Evict the pods of a job; '' or why not."""
         return str(self.actions.stop(load.ours[name], why))
 
     def start_job(self, start: Start, load: Load, cap_w: float, report: Report) -> str:
         """Bind the pods of a job if all have room, and it is not too much."""
-        bindings, why = placed(start, load)
+        bindings, why = load.placed(start)
         bound = list[Binding]()
         try:
             if why := why or load.within(cap_w, bindings):
                 return why
             bound, refused = self.actions.start(start.name, bindings)
         finally:
-            for one in bindings:
-                if one not in bound:
-                    load.give_back(one)
+            load.give_back(one for one in bindings if one not in bound)
         if refused:
             report.notes.append(f"{start.name} was not started as a whole: {refused}")
         if bound:

@@ -1,17 +1,22 @@
-"""Objects of the API as it writes them, as far as anybody looks at them."""
+"""Objects of the API as it writes them, as far as anybody looks at them, and the nodes that pods may have."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from wattsched.adapters.kubernetes.constraints import Taint, Toleration
-from wattsched.instances.errors import shown
+from wattsched.instances.errors import InputError, shown, validated
 
 ItemT = TypeVar("ItemT")
+
+MOST_CONDITIONS = 500
+"""Labels, values and tolerations of a pod that are looked at, for every node."""
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]{1,30})(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,3})?")
 _SUFFIXES = {
@@ -30,13 +35,7 @@ _SUFFIXES |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE
 
 
 def quantity(text: Any) -> float:
-    """Value of a quantity such as ``500m`` or ``512Gi``.
-
-    Raises
-    ------
-    ValueError
-        Where it is none.
-    """
+    """Value of a quantity such as ``500m`` or ``512Gi``."""
     found = _QUANTITY.fullmatch(str(text))
     if found is None or isinstance(text, bool):
         raise ValueError(f"must be a quantity, got {shown(text)}")
@@ -68,6 +67,35 @@ class KubeObject(BaseModel):
     """A part of an object of the API; what else it has is not looked at."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+class _Frozen(KubeObject):
+    model_config = ConfigDict(frozen=True)
+
+
+class Taint(_Frozen):
+    """A taint of a node."""
+
+    key: str
+    value: str | None = None
+    effect: str = ""
+
+
+class Toleration(_Frozen):
+    """Taints that a pod may be placed beside."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def covers(self, taint: Taint) -> bool:
+        """True if it lets a taint pass."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return not self.key or self.key == taint.key
+        return self.key == taint.key and (self.value or "") == (taint.value or "")
 
 
 class Metadata(KubeObject):
@@ -178,3 +206,109 @@ class Nodes(KubeObject):
     """Nodes of a cluster."""
 
     nodes: list[Node]
+
+
+class _Expression(_Frozen):
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    values: tuple[str, ...] | None = None
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """True if labels are as it says."""
+        value, values = labels.get(self.key), self.values or ()
+        match self.operator:
+            case "In":
+                return value is not None and value in values
+            case "NotIn":
+                return value is None or value not in values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        with suppress(ValueError):
+            if value is not None and len(values) == 1:
+                return int(value) > int(values[0]) if self.operator == "Gt" else int(value) < int(values[0])
+        return False
+
+
+class _Term(_Frozen):
+    labels: tuple[_Expression, ...] | None = Field(None, alias="matchExpressions")
+    fields: tuple[_Expression, ...] | None = Field(None, alias="matchFields")
+
+
+class _Required(_Frozen):
+    terms: tuple[_Term, ...] = Field((), alias="nodeSelectorTerms")
+
+
+class _NodeAffinity(_Frozen):
+    required: _Required | None = Field(None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _PodAffinity(_Frozen):
+    required: tuple[Any, ...] | None = Field(None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class _Affinity(_Frozen):
+    node: _NodeAffinity | None = Field(None, alias="nodeAffinity")
+    pod: _PodAffinity | None = Field(None, alias="podAffinity")
+    apart: _PodAffinity | None = Field(None, alias="podAntiAffinity")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Nodes that a pod may have.
+
+    Attributes
+    ----------
+    selector : tuple of pairs
+        Labels and their values.
+    terms : tuple
+        Node affinity, of which one term has to hold; empty where there is none.
+    odd : str
+        Why it cannot be told; or empty.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[_Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    odd: str = ""
+
+    def allow(self, name: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> bool:
+        """True if a pod may be bound to a node with this name, these labels and these taints."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        if any(not any(one.covers(taint) for one in self.tolerations) for taint in taints):
+            return False
+        named = {"metadata.name": name}
+        return self.terms is None or any(
+            bool(term.labels or term.fields)
+            and all(one.holds(labels) for one in term.labels or ())
+            and all(one.holds(named) for one in term.fields or ())
+            for term in self.terms
+        )
+
+
+def constraints_of(
+    selector: Mapping[str, str], affinity: Any, tolerations: Sequence[Toleration]
+) -> Constraints:
+    """Constraints of a pod."""
+    chosen, tolerated = tuple(sorted(selector.items())), tuple(tolerations)
+    if affinity is None and len(chosen) + len(tolerated) <= MOST_CONDITIONS:
+        return Constraints(chosen, None, tolerated)
+    try:
+        found = validated(_Affinity, affinity or {}, "affinity")
+    except InputError as error:
+        return Constraints(chosen, None, tolerated, "; ".join(error.faults))
+    odd = ""
+    if (found.pod and found.pod.required) or (found.apart and found.apart.required):
+        odd = "has required pod affinity, which is not looked at"
+    required = found.node.required if found.node else None
+    size = sum(
+        1 + len(one.values or ())
+        for term in (required.terms if required else ())
+        for one in (*(term.labels or ()), *(term.fields or ()))
+    )
+    if size + len(tolerated) + len(chosen) > MOST_CONDITIONS:
+        text = f"has more than {MOST_CONDITIONS} conditions on nodes, which are not looked at"
+        return Constraints(odd=text)
+    return Constraints(chosen, required.terms if required else None, tolerated, odd)

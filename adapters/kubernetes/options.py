@@ -1,4 +1,7 @@
-"""Options of pods: from their annotations, a file of the site, or their plain requests."""
+"""Options of pods: from their annotations, a file of the site, or their plain requests.
+
+An `InputError` says why a job waits.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from typing import Any
 from pydantic import Field
 
 from wattsched.adapters.allowed import JobOptions
+from wattsched.adapters.kubernetes.launches import WRITTEN, annotation
 from wattsched.adapters.kubernetes.reading import GANG, GANG_SIZE, GPU, PREFIX, KubeNode, KubePod, Site
 from wattsched.adapters.options import (
     PLAIN_S,
+    Stated,
     StatedOptions,
     merged,
     plain_table,
@@ -23,27 +28,13 @@ from wattsched.adapters.options import (
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.sizing.option_rows import SETTINGS
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
-
-LAUNCH = f"{PREFIX}launch"
-"""Annotation that we bind a pod with: how it was started, all that a restart of ours needs to know."""
+from wattsched.topology.fields import Name
 
 _FIXED = ("min_gpus", "max_gpus", "gpu_counts")
 """Fields that a pod's request settles."""
 
 _OF_A_MODEL = ("batch_sizes", "frequencies_mhz", "power_limits_w")
 """Fields that say nothing of a job without a model."""
-
-
-def annotation(field: str) -> str:
-    """Annotation of a field: ``wattsched.io/remaining-work`` for ``remaining_work``."""
-    return PREFIX + field.replace("_", "-")
-
-
-# Settings are annotations of their own, too, for an agent on the node.
-WRITTEN = {LAUNCH, *map(annotation, SETTINGS)}
-"""Annotations of ours on pods that were started."""
 
 
 class KubernetesOptions(StatedOptions):
@@ -86,61 +77,9 @@ class KubernetesOptions(StatedOptions):
         return self.products.get(product) or (product if product in self.gpu_types else [*known, product][0])
 
 
-class Launch(Strict):
-    """Settings with which we started a pod.
-
-    Attributes
-    ----------
-    uid : str
-        Of the pod, as another one may have its name later.
-    gpus, power_w
-        Of the pod; of its gang it has an equal part.
-    rate : float
-        Of its job.
-    gang : dict of str to int
-        Pods of its gang by node, as they were to be bound.
-    node : str
-        Where another scheduler was told to bind it.
-    seal : str
-        By which we know that we wrote it, see `Launches`.
-    """
-
-    uid: str
-    gpus: Count
-    power_w: NonNegative
-    rate: Positive = 1.0
-    frequency_mhz: Count | None = None
-    power_limit_w: Positive | None = None
-    batch_size: Count | None = None
-    gang: dict[Name, Count] | None = None
-    node: Name | None = None
-    seal: str = Field("", pattern="^[0-9a-f]*$")
-
-    def annotations(self) -> dict[str, str]:
-        """Annotations to bind with."""
-        settings = {
-            annotation(name): value for name in SETTINGS if (value := getattr(self, name)) is not None
-        }
-        return {
-            LAUNCH: json.dumps(self.model_dump(exclude_none=True)),
-            **{name: f"{value:g}" for name, value in settings.items()},
-        }
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Clock, power limit and batch size, those that there are."""
-        return self.model_dump(include=set(SETTINGS), exclude_none=True)
-
-
 @dataclass(frozen=True)
 class KubeJob:
-    """A pod on its own, or the pods of a gang.
-
-    Attributes
-    ----------
-    pods : tuple of KubePod
-        By name.
-    """
+    """A pod on its own, or the pods of a gang, by name."""
 
     name: str
     pods: tuple[KubePod, ...]
@@ -172,13 +111,7 @@ def job_key(pod: KubePod) -> str:
 
 
 def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:
-    """Read the fields of a job that a pod's annotations state; values are JSON, and bare words texts.
-
-    Raises
-    ------
-    InputError
-        With every fault, and for what the site does not allow.
-    """
+    """Read the fields of a job that a pod's annotations state; values are JSON, and bare words texts."""
     document: dict[str, Any] = {}
     own = {name: text for name, text in pod.annotations.items() if name.startswith(PREFIX)}
     options.allow.require_short(*own, *own.values())
@@ -218,19 +151,7 @@ def fields_of(
 ) -> dict[str, Any]:
     """Fields of a job of an instance: what is said of its pods or, where nothing is, their plain request.
 
-    Parameters
-    ----------
-    kind_of : mapping of str to str
-        GPU type of every pool.
-    pools : sequence of str
-        Those that have nodes for its pods.
-    believe : bool
-        Whether its annotations count.
-
-    Raises
-    ------
-    InputError
-        With why it can have no option.
+    `kind_of` is the GPU type of every pool; without `believe` its annotations do not count.
     """
     first, *others = job.pods
     said = [said_by(pod, options, kind_of) for pod in job.pods] if believe else [JobOptions()]
@@ -291,11 +212,6 @@ def possible(
 
     No GPU draws less than an idle one, whatever a table says. Those that pods of a gang leave unused on whole
     nodes are taken, and are idle.
-
-    Raises
-    ------
-    InputError
-        Where there is none.
     """
     columns = {name: column for name, column in table.items() if column is not None}
     rows: dict[str, list[Any]] = {name: [] for name in columns}
@@ -319,8 +235,8 @@ def _why_none(job: KubeJob, columns: Mapping[str, Any], pools: Sequence[str], si
         return f"a pod asks for {job.pods[0].gpus} GPUs, and no node that it may have has so many"
     counts = sorted(set(columns.get("gpus", ())))
     if job.gpus not in counts:
-        told = ", ".join(map(str, counts)) or "none"
-        return f"its pods ask for {job.gpus} GPUs, and its options are for {told}"
+        text = ", ".join(map(str, counts)) or "none"
+        return f"its pods ask for {job.gpus} GPUs, and its options are for {text}"
     kinds = ", ".join(sorted({site.kind[pool] for pool in pools}))
     return f"its options for {job.gpus} GPUs are of none of the GPU types that it may use ({kinds})"
 
@@ -358,13 +274,7 @@ def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
 
 
 def complete(job: KubeJob) -> KubeJob:
-    """A waiting job with as many pods as its gang has.
-
-    Raises
-    ------
-    InputError
-        Where it cannot be placed yet, or at all.
-    """
+    """A waiting job with as many pods as its gang has."""
     if odd := [pod.odd for pod in job.pods if pod.odd]:
         raise InputError([odd[0]])
     first = job.pods[0]
@@ -382,13 +292,7 @@ def complete(job: KubeJob) -> KubeJob:
 
 
 def claim_of(job: KubeJob, site: Site) -> Claim:
-    """Nodes that a waiting job may have, and how many of them it needs.
-
-    Raises
-    ------
-    InputError
-        Where it can run on none, whatever else runs.
-    """
+    """Nodes that a waiting job may have, and how many of them it needs."""
     each, hosts = job.pods[0].gpus, hosts_of(job, site.nodes.values())
     if not hosts:
         raise InputError(["no node with GPUs is as its selector, affinity and tolerations ask"])
@@ -397,8 +301,8 @@ def claim_of(job: KubeJob, site: Site) -> Claim:
         raise InputError([f"a pod asks for {each:,} GPUs, and no node that it may have has more than {most}"])
     there = sum(site.nodes[name].gpus // max(1, each) for name in hosts)
     if len(job.pods) > there:
-        told = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
-        raise InputError([f"{told} have room for {there} of them when they are empty"])
+        text = f"its {len(job.pods)} pods ask for {each} GPUs each, and the nodes that they may have"
+        raise InputError([f"{text} have room for {there} of them when they are empty"])
     nodes = -(-len(job.pods) // (most // max(1, each)))
     return Claim(hosts, job.pods[0].created_s, nodes, each)
 
@@ -433,3 +337,24 @@ def groups_above(node: KubeNode, options: KubernetesOptions) -> list[str]:
     """Return the groups that a node stands in, the largest first: ``zone``, ``zone/rack``."""
     names = [node.labels[label] for label in options.rack_labels if node.labels.get(label)]
     return ["/".join(names[: i + 1]) for i in range(len(names))]
+
+
+def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
+    """Names of the site's file, and those that the cluster has; of namespaces those with pods."""
+    members = {name for domain in options.power_domains for name in domain.members}
+    seen = {pod.namespace for pod in site.pods.values()}
+    tenants = options.tenants if options.tenant_label is None else ()
+    return [
+        Stated("power_domains of the site's file", members, there(site, options)),
+        Stated("namespaces of the site's file", options.namespaces, seen, fault=False),
+        Stated("tenants of the site's file", tenants, seen, fault=False),
+    ]
+
+
+def _there(site: Site, options: KubernetesOptions) -> set[str]:
+    return set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))
+
+
+def there(site: Site, options: KubernetesOptions) -> set[str]:
+    """Nodes of a cluster, and the groups that they stand in."""
+    return set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from wattsched.adapters.kubernetes.load import Binding, Load
+from wattsched.adapters.kubernetes.launches import Launch
+from wattsched.adapters.kubernetes.load import Binding, Load, Start
 from wattsched.adapters.kubernetes.options import (
     KubeJob,
-    Launch,
     PoolView,
     claim_of,
     complete,
@@ -26,53 +25,14 @@ from wattsched.adapters.options import OF_MODELS, Expansion, under_way
 from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
 from wattsched.adapters.pools import Claim
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.rounds import Plan, start_text
+from wattsched.adapters.rounds import Plan
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.session_decision import SessionDecision
 
 
-@dataclass(frozen=True)
-class Start:
-    """A job whose pods are to be bound, all or none."""
-
-    job: KubeJob
-    bindings: tuple[Binding, ...]
-
-    @property
-    def power_w(self) -> float:
-        """Watts of its pods."""
-        return sum(one.launch.power_w for one in self.bindings)
-
-    @property
-    def name(self) -> str:
-        """Name of the job."""
-        return self.job.name
-
-    def __str__(self) -> str:
-        """Describe a start: its GPUs by node, its settings, and its watts."""
-        gpus = Counter[str]()
-        for one in self.bindings:
-            gpus[one.node] += one.launch.gpus
-        return start_text(gpus, self.bindings[0].launch, self.power_w)
-
-
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:
-    """The round as a session takes it.
-
-    Parameters
-    ----------
-    load : Load
-    aside : mapping of str to str, optional
-        Jobs that are not to start now, and why.
-    clock : Clock, optional
-        The time that there is; jobs that are not looked at in it wait.
-
-    Raises
-    ------
-    InputError
-        Where the cluster has no GPUs, or their watts are not known.
-    """
+    """The round as a session takes it, without jobs that are put aside or that nobody had time to look at."""
     if not load.site.nodes:
         raise InputError(["no node of the cluster has GPUs (nvidia.com/gpu)"])
     left_out, clock = load.stuck | load.surplus | dict(aside or {}), clock or Clock()
@@ -94,8 +54,8 @@ def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | 
     found = dict[str, dict[str, Any]]()
     for name in (name for name in in_order if name in whole):
         with alone(name, left_out):
-            told = f"its gang has its {len(whole[name].pods)} pods without it"
-            left_out |= {pod.key: told for pod in load.waiting[name].oldest[len(whole[name].pods) :]}
+            text = f"its gang has its {len(whole[name].pods)} pods without it"
+            left_out |= {pod.key: text for pod in load.waiting[name].oldest[len(whole[name].pods) :]}
             said = expansion.with_table(_fields(whole[name], load, claims[name]), users[name])
             table = possible(whole[name], said["options"], said["pools"], load.pools)
             record = {field: value for field, value in said.items() if field not in OF_MODELS}
@@ -114,8 +74,8 @@ def _under_quotas(records: list[dict[str, Any]], waiting: Mapping[str, KubeJob],
     staying = [pod for name, job in load.ours.items() if name not in names for pod in job.pods]
     bound = [(pod, load.launches[pod.uid].power_w) for pod in staying]
     bound += [(one.pod, one.launch.power_w) for one in (*load.coming, *load.due)]
-    told = ((load.options.tenant_of(pod), pod.gpus, power_w) for pod, power_w in bound)
-    return [Kept(tenant, gpus, power_w) for tenant, gpus, power_w in told if tenant is not None]
+    used = ((load.options.tenant_of(pod), pod.gpus, power_w) for pod, power_w in bound)
+    return [Kept(tenant, gpus, power_w) for tenant, gpus, power_w in used if tenant is not None]
 
 
 def _divided(load: Load, claims: Iterable[Claim]) -> PoolView:
@@ -131,8 +91,8 @@ def _fields(job: KubeJob, load: Load, claim: Claim) -> dict[str, Any]:
         raise InputError(["has volumes of persistent volume claims; see claims_on_any_node"])
     pools = load.pools.within(claim.hosts)
     if not pools:
-        told = "of the nodes that it may have, jobs of several nodes that run or came before it have some"
-        raise InputError([f"{told}: waits for these"])
+        text = "of the nodes that it may have, jobs of several nodes that run or came before it have some"
+        raise InputError([f"{text}: waits for these"])
     return fields_of(job, load.options, load.pools.kind, sorted(pools))
 
 
@@ -231,8 +191,8 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
 
 def _stuck(load: Load) -> dict[str, str]:
     """Parts of gangs on nodes, without room for their others, that may be stopped to begin together."""
-    told = "has no room for all of its gang"
-    return {name: told for name in load.stuck if load.ours[name].preemptible}
+    text = "has no room for all of its gang"
+    return {name: text for name in load.stuck if load.ours[name].preemptible}
 
 
 def _start(job: KubeJob, nodes: Mapping[str, int], table: Mapping[str, Any], row: int, load: Load) -> Start:

@@ -9,8 +9,17 @@ from math import ceil, inf
 from typing import Any
 
 from wattsched.adapters.allowed import MOST_CHARACTERS
-from wattsched.adapters.kubernetes.constraints import Constraints, Taint, constraints_of
-from wattsched.adapters.kubernetes.objects import Container, Node, Nodes, Pod, PodSpec
+from wattsched.adapters.kubernetes.objects import (
+    Constraints,
+    Container,
+    Node,
+    Nodes,
+    Pod,
+    PodSpec,
+    Taint,
+    constraints_of,
+)
+from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
 
 GPU = "nvidia.com/gpu"
@@ -152,20 +161,7 @@ class Site:
 
 
 def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site:
-    """Read what the API said.
-
-    Parameters
-    ----------
-    snapshot : mapping
-        ``time`` in seconds since 1970, and objects: ``nodes`` and ``pods``.
-    gpu_label : str
-        Label of nodes that names their GPUs.
-
-    Raises
-    ------
-    InputError
-        Where the nodes are not what the API says. A pod that cannot be read is odd, and the others go on.
-    """
+    """Read what the API said; `gpu_label` is the label of nodes that names their GPUs."""
     try:
         found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
         nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
@@ -173,6 +169,28 @@ def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site
         return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError([f"the answer of the API cannot be read: {error}"]) from None
+
+
+def seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
+    """Pods with no more GPUs than their nodes can have given them, and what is to be noted.
+
+    A user may name a node and ask for anything. Kubelet refuses what is more than is left, so those that run
+    come first; what is more than a whole node has was never there. Of a pod that cannot be read, all that is
+    left is taken.
+    """
+    left = {name: node.gpus for name, node in site.nodes.items()}
+    pods, notes = dict(site.pods), list[str]()
+    present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
+    for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
+        most = site.nodes[pod.node].gpus
+        asked = pod.gpus if pod.legible else most
+        had = 0 if asked > most and pod.phase != "Running" else min(asked, left[pod.node])
+        left[pod.node] -= had
+        if had != pod.gpus:
+            pods[pod.uid] = replace(pod, gpus=had)
+            why = pod.odd if not pod.legible else f"asks for {pod.gpus:,} GPUs of {pod.node}"
+            notes.append(f"{pod.key} {why}: counts as {had}")
+    return pods, first_of(notes)
 
 
 def _any_pod(document: Any) -> KubePod:
@@ -192,13 +210,7 @@ def _any_pod(document: Any) -> KubePod:
 
 
 def read_node(document: Any, gpu_label: str = f"{GPU}.product") -> KubeNode:
-    """Read one node.
-
-    Raises
-    ------
-    InputError
-        Where it is none.
-    """
+    """Read one node."""
     try:
         return _node(validated(Node, document), gpu_label)
     except (TypeError, OverflowError) as error:
@@ -206,13 +218,7 @@ def read_node(document: Any, gpu_label: str = f"{GPU}.product") -> KubeNode:
 
 
 def read_pod(document: Any) -> KubePod:
-    """Read one pod.
-
-    Raises
-    ------
-    InputError
-        Where it is none.
-    """
+    """Read one pod."""
     try:
         return _pod(validated(Pod, document))
     except (TypeError, OverflowError, RecursionError) as error:

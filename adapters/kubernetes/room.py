@@ -7,24 +7,22 @@ decision, so that nothing is kept for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-from wattsched.adapters.kubernetes.load import Load
-from wattsched.adapters.kubernetes.options import KubeJob
+from wattsched.adapters.kubernetes.load import Binding, Load, Start
+from wattsched.adapters.kubernetes.options import KubeJob, complete
 from wattsched.adapters.kubernetes.reading import KubeNode, KubePod
+from wattsched.adapters.plan import Kept, Need, Round, left_of, undecided, why_over_quota, why_waiting
+from wattsched.adapters.rounds import Plan
 from wattsched.instances.errors import InputError
 
 
 @dataclass
 class Room:
-    """Room for pods on nodes by pool; answers are kept, so the load must not change.
-
-    Parameters
-    ----------
-    load : Load
-    """
+    """Room for pods on nodes by pool; answers are kept, so the load must not change."""
 
     load: Load
     _nodes: dict[str, list[KubeNode]] = field(default_factory=lambda: defaultdict(list))
@@ -71,23 +69,88 @@ def _kinds(job: KubeJob) -> list[tuple[KubePod, int]]:
 def with_room(job: KubeJob, table: Mapping[str, list[Any]], empty: Room, now: Room) -> dict[str, list[Any]]:
     """Rows of a table in pools where the pods of a job have room for all that they ask for.
 
-    Parameters
-    ----------
-    empty, now : Room
-        Of nodes without pods, and without those that are leaving or could be stopped.
-
-    Raises
-    ------
-    InputError
-        With what is scarce, where there is none.
+    On empty nodes, and now, without pods that are leaving or could be stopped.
     """
     pools = sorted(set(table["pool"]))
     never = {pool: empty.scarce(job, pool) for pool in pools}
     scarce = {pool: never[pool] or now.scarce(job, pool) for pool in pools}
     rows = [i for i, pool in enumerate(table["pool"]) if not scarce[pool]]
     if not rows:
-        told = ", ".join(sorted(set.union(*scarce.values())))
+        text = ", ".join(sorted(set.union(*scarce.values())))
         raise InputError(
-            [f"asks for more than nodes have: {told}" if all(never.values()) else f"waits for room: {told}"]
+            [f"asks for more than nodes have: {text}" if all(never.values()) else f"waits for room: {text}"]
         )
     return {name: [column[i] for i in rows] for name, column in table.items()}
+
+
+def arranged(plan: Plan, load: Load) -> tuple[list[Start], dict[str, str]]:
+    """Starts in an order in which they find room, and why the others do not.
+
+    What is leaving or to be stopped counts as gone. Who has room where it was decided goes first; where that
+    leaves some without and the others would find room after these, these do.
+    """
+    later = load.after(plan.stops)
+    there, astray = list[Start](), list[Start]()
+    for start in plan.starts:
+        bindings, why = later.placed(start)
+        if why or bindings != start.bindings:
+            later.give_back(bindings)
+            astray.append(start)
+        else:
+            there.append(start)
+    later.give_back(one for start in there for one in start.bindings)
+    first, roomless = [*there, *astray], _roomless([*there, *astray], later)
+    if roomless and not _roomless([*astray, *there], later):
+        return [*astray, *there], {}
+    return [start for start in first if start.job.name not in roomless], roomless
+
+
+def queued(plan: Plan, round: Round, cap_w: float) -> dict[str, str]:
+    """Return why jobs that were told to the session are not among the starts of a plan."""
+    load = round.load
+    later, tenants = load.after(plan.stops, plan.starts), load.options.tenants
+    pools = {node: pool for node, pool in load.pools.of_node.items() if pool in load.pools.sample}
+    free = {name: later.free(node) for name, node in later.site.nodes.items() if node.ready}
+    starts = [(start.job.name, {one.node for one in start.bindings}) for start in plan.starts]
+    room, left = Room(later), left_of(later, cap_w, pools, free, starts)
+    staying = [one for one in round.jobs if "current" in one and one["name"] not in plan.stops]
+    gone_on = [(one.get("tenant"), one["current"]["gpus"], one["options"]["power_w"][0]) for one in staying]
+    begun = [(load.options.tenant_of(one.job.pods[0]), one.job.gpus, one.power_w) for one in plan.starts]
+    kept = [*round.kept, *(Kept(tenant, *used) for tenant, *used in (*gone_on, *begun) if tenant)]
+    found = dict[str, str]()
+    for record in undecided(plan, round.jobs):
+        job = complete(load.waiting[record["name"]])
+        needs = list(_needs(record, job, later))
+        quota = why_over_quota(needs, record.get("tenant"), tenants, kept)
+        if not quota and len(job.pods) > 1:
+            quota = "its nodes would not be whole"
+        open_to = [one for one in needs if left[one.pool].holds(one.gpus) >= one.times]
+        if open_to and not any(room.fits(job, one.pool) for one in open_to):
+            scarce = sorted(set[str]().union(*(room.scarce(job, one.pool) for one in open_to)))
+            found[job.name] = f"waits for room: {', '.join(scarce)}"
+        else:
+            found[job.name] = why_waiting(needs, left, quota)
+    return found
+
+
+def _needs(record: Mapping[str, Any], job: KubeJob, later: Load) -> Iterator[Need]:
+    """Yield the needs of a job by pool, each for the option that adds the fewest watts to idle GPUs."""
+    table, added_w = record["options"], dict[str, float]()
+    for gpus, pool, power_w in zip(table["gpus"], table["pool"], table["power_w"], strict=True):
+        added_w[pool] = min(added_w.get(pool, inf), power_w - gpus * later.pools.idle_w[pool])
+    for pool, more_w in added_w.items():
+        yield Need(pool, job.pods[0].gpus, len(job.pods), more_w)
+
+
+def _roomless(starts: Sequence[Start], load: Load) -> dict[str, str]:
+    """Return the starts that find no room, one after the other, and why; the load is as before afterwards."""
+    found, counted = dict[str, str](), list[Binding]()
+    for start in starts:
+        bindings, why = load.placed(start)
+        if why:
+            found[start.job.name] = why
+            load.give_back(bindings)
+        else:
+            counted += bindings
+    load.give_back(counted)
+    return found

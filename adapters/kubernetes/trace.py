@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from wattsched.adapters.kubernetes.objects import (
     Condition,
@@ -44,16 +44,13 @@ GROUPS = (
 KINDS = ("Node", "Pod", "Workload")
 
 
-class _Terminated(KubeObject):
-    finished_s: Annotated[Moment, Field(alias="finishedAt")] = None
-
-
-class _State(KubeObject):
-    terminated: _Terminated | None = None
+def _at(*path: str) -> Any:
+    """Read an optional field from within an object of an object."""
+    return Field(validation_alias=AliasPath(*path))
 
 
 class _Container(KubeObject):
-    state: _State = _State()
+    finished_s: Annotated[Moment, _at("state", "terminated", "finishedAt")] = None
 
 
 class _PodStatus(PodStatus):
@@ -65,37 +62,21 @@ class _Condition(Condition):
     moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
 
 
-class _Template(KubeObject):
-    spec: dict[str, Any] = {}
-
-
 class _PodSet(KubeObject):
     count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    template: _Template = _Template()
-
-
-class _WorkloadSpec(KubeObject):
-    sets: Annotated[list[_PodSet], Field(alias="podSets")] = []
-    queue: Annotated[str | None, Field(alias="queueName")] = ""
+    spec: Annotated[dict[str, Any], _at("template", "spec")] = {}
 
 
 class _Assigned(KubeObject):
     flavors: Texts = {}
 
 
-class _Admission(KubeObject):
-    assigned: Annotated[list[_Assigned], Field(alias="podSetAssignments")] = []
-
-
-class _WorkloadStatus(KubeObject):
-    conditions: Several[_Condition] = []
-    admission: _Admission | None = None
-
-
 class _Workload(KubeObject):
     metadata: Metadata
-    spec: _WorkloadSpec = _WorkloadSpec()
-    status: _WorkloadStatus = _WorkloadStatus()
+    sets: Annotated[list[_PodSet], _at("spec", "podSets")] = []
+    queue: Annotated[str | None, _at("spec", "queueName")] = ""
+    conditions: Annotated[Several[_Condition], _at("status", "conditions")] = []
+    assigned: Annotated[list[_Assigned], _at("status", "admission", "podSetAssignments")] = []
 
 
 class _Status(KubeObject):
@@ -129,13 +110,7 @@ class Run:
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
-    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed.
-
-    Raises
-    ------
-    InputError
-        Where it is no such list, and for every object that cannot be read.
-    """
+    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed."""
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
@@ -145,8 +120,8 @@ def items_of(document: Any) -> list[dict[str, Any]]:
         try:
             _require_readable(item)
         except (InputError, ValueError) as error:
-            told = error.faults if isinstance(error, InputError) else [str(error)]
-            faults += [f"items[{number}], {_called(item)}: {line}" for line in told]
+            lines = error.faults if isinstance(error, InputError) else [str(error)]
+            faults += [f"items[{number}], {_called(item)}: {line}" for line in lines]
         if len(faults) >= MOST_FAULTS:
             break
     if faults:
@@ -194,11 +169,6 @@ def recorded(
         When the objects were asked for: what runs then counts until then.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
-
-    Raises
-    ------
-    InputError, ValueError
-        For what cannot be read, and stand-ins that are not known.
     """
     once = _once(items)
     by_kind: dict[str, list[Any]] = {kind: [one for one in once if one["kind"] == kind] for kind in KINDS}
@@ -251,8 +221,7 @@ def _of_pods(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterato
         pod, status = read_pod(document), validated(_Status, document).status
         labels = pod.labels
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
-        ends = [one.state.terminated.finished_s for one in status.containers if one.state.terminated]
-        known = [end for end in ends if end is not None]
+        known = [one.finished_s for one in status.containers if one.finished_s is not None]
         start_s = inf if not pod.node or status.start_s is None else status.start_s
         state = pod.phase.lower()
         yield Run(
@@ -272,18 +241,17 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> It
     products = {node.product for node in nodes.values()}
     for document in documents:
         row = validated(_Workload, document)
-        held = {one.type: one for one in row.status.conditions if one.status == "True"}
+        held = {one.type: one for one in row.conditions if one.status == "True"}
         admitted, finished = held.get("Admitted"), held.get("Finished")
         start_s = inf if admitted is None or admitted.moment_s is None else admitted.moment_s
-        admission = row.status.admission or _Admission()
-        flavors = {one.flavors[GPU] for one in admission.assigned if GPU in one.flavors}
+        flavors = {one.flavors[GPU] for one in row.assigned if GPU in one.flavors}
         named = {common_name(flavor) for flavor in flavors}
         kinds = {kind for kind in products if named == {common_name(kind)}} or products
         ended = (finished.reason or "finished").lower() if finished is not None else "running"
         yield Run(
             group=f"{row.metadata.namespace}/{row.metadata.name}",
             namespace=row.metadata.namespace,
-            user=row.spec.queue or "",
+            user=row.queue or "",
             state=ended,
             created_s=row.metadata.creation_s or 0.0,
             start_s=start_s,
@@ -295,8 +263,8 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> It
 
 def _gpus_of(row: _Workload) -> int:
     """GPUs of all pods of a workload."""
-    pods = [{"metadata": {"name": row.metadata.name}, "spec": one.template.spec} for one in row.spec.sets]
-    return sum(one.count * read_pod(pod).gpus for one, pod in zip(row.spec.sets, pods, strict=True))
+    pods = [{"metadata": {"name": row.metadata.name}, "spec": one.spec} for one in row.sets]
+    return sum(one.count * read_pod(pod).gpus for one, pod in zip(row.sets, pods, strict=True))
 
 
 def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
@@ -310,28 +278,23 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
             found.left_out["begun after the objects were asked for"] += 1
             continue
         used.append(run if run.end_s < inf else replace(run, end_s=now_s, state="running"))
-    seen: dict[str, int] = {}
     for job in _together(used):
-        seen[job.group] = seen.get(job.group, 0) + 1
-        found.ended[job.state] += 1
-        found.waited_s.append(max(0.0, job.start_s - job.created_s))
         found.add(
             TraceJob(
-                name=job.group if seen[job.group] == 1 else f"{job.group}#{seen[job.group]}",
+                name=job.group,
                 submitted_s=min(job.created_s, job.start_s),
                 duration_s=job.end_s - job.start_s,
                 gpus=job.gpus,
                 gpu_type=job.gpu_type or None,
                 user=job.user,
                 account=job.namespace,
-            )
+            ),
+            job.state,
+            job.start_s - job.created_s,
         )
     if not found.jobs:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
-    if running := found.ended["running"]:
-        found.assumed.append(f"{count(running, 'job')} still running: what it has run is all of it")
-    if vague := sum(job.gpu_type is None for job in found.jobs):
-        found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
+    found.note_gaps(found.ended["running"])
     if len(used) > len(found.jobs):
         found.notes.append(f"of {count(len(used), 'pod')}, those of a group at the same time are one job")
     found.notes.append("Kubernetes measures no energy; jobs have no watts")
@@ -368,13 +331,7 @@ def _together(runs: list[Run]) -> list[Run]:
 
 
 def moment_of(document: Any) -> float | None:
-    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints.
-
-    Raises
-    ------
-    InputError
-        Where it is no number.
-    """
+    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints."""
     time_s = document.get("time") if isinstance(document, dict) else None
     if time_s is None:
         return None

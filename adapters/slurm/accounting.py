@@ -69,20 +69,7 @@ class Accounted:
 
 
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
-    """Read what ``sacct`` printed.
-
-    Parameters
-    ----------
-    zone : tzinfo, optional
-        Of times that tell none (default: this machine's).
-
-    Raises
-    ------
-    InputError
-        With line, column and value of everything that cannot be read.
-    ValueError
-        For a malformed host list.
-    """
+    """Read what ``sacct`` printed; `zone` is that of times that tell none, by default this machine's."""
     if text.lstrip().startswith("{"):
         rows = document_in(AccountedRows, JSON, text).jobs
         return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(rows)]
@@ -91,16 +78,16 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
-    told = "allocated" if row.tres.allocated else "requested"
+    part = "allocated" if row.tres.allocated else "requested"
     try:
         gpus, kinds = _gpus(allocated if row.tres.allocated else requested)
     except ValueError as error:
-        raise InputError([f"{place}.tres.{told}: {error}"], JSON) from None
+        raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
     id = str(row.job_id)
-    if row.array.job_id and row.array.task_id is not None:
-        id = f"{row.array.job_id}_{row.array.task_id}"
-    elif row.het.job_id and row.het.job_offset is not None:
-        id = f"{row.het.job_id}+{row.het.job_offset}"
+    if row.array_job and row.array_task is not None:
+        id = f"{row.array_job}_{row.array_task}"
+    elif row.het_job and row.het_offset is not None:
+        id = f"{row.het_job}+{row.het_offset}"
     return Accounted(
         id=id,
         user=row.user,
@@ -112,7 +99,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         elapsed_s=row.time.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
-        energy_j=_known_j(_energy_in(allocated), [step.statistics.energy.consumed for step in row.steps]),
+        energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
         nodes=tuple(row.nodes),
     )
 
@@ -124,15 +111,9 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 
 def _gpus(tres: str) -> tuple[int, frozenset[str]]:
-    """GPUs of a TRES text and their types; the entry without a type counts those with one, too.
-
-    Raises
-    ------
-    ValueError
-        For an entry of GPUs that does not count them.
-    """
-    for entry, told in _GPU_COUNT.findall(tres):
-        if not re.fullmatch("[0-9]{1,6}", told):
+    """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
+    for entry, number in _GPU_COUNT.findall(tres):
+        if not re.fullmatch("[0-9]{1,6}", number):
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
     entries = gpus_in(tres)
     whole = [count for kind, count, _ in entries if not kind]
@@ -156,13 +137,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def amount(text: str) -> float:
-    """Number as Slurm prints it: ``1.5K`` is 1,500.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
+    """Number as Slurm prints it: ``1.5K`` is 1,500."""
     found = _COUNT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{echo(text)} is not a number such as 17 or 1.5K")
@@ -201,8 +176,8 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     missing = [name for name in NEEDED if name not in header]
     missing += [" or ".join(names) for names in ONE_OF if not set(names) & set(header)]
     if missing:
-        told = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
-        raise InputError([f"sacct: {told}; read are {', '.join(FIELDS)}"])
+        message = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
+        raise InputError([f"sacct: {message}; read are {', '.join(FIELDS)}"])
     free = header.index("JobName") if "JobName" in header else -1
     for number, line in lines[1:]:
         cells = line.split("|")[:-1] if behind else line.split("|")
@@ -229,8 +204,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
-    told = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(told, _in_cell(_gpus)) or (0, frozenset())
+    column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
+    gpus, kinds = read.optional(column, _in_cell(_gpus)) or (0, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -255,8 +230,8 @@ def _epoch_s(row: Row, column: str, zone: tzinfo | None) -> float:
         if form == LOCAL:
             return datetime.fromtimestamp(found, UTC).replace(tzinfo=zone).timestamp()
     except (ValueError, OverflowError, OSError):
-        told = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
-        raise row.fault(column, told) from None
+        message = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
+        raise row.fault(column, message) from None
     return found if form == ZONED else row.number(column)
 
 

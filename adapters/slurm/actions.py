@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattsched.adapters.slurm.load import Start
 from wattsched.adapters.slurm.options import Launch, Ours, launch_of
-from wattsched.adapters.slurm.plan import Start
 from wattsched.adapters.slurm.reading import MARK, SlurmJob, marked
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.io import write_atomically
@@ -79,12 +79,9 @@ class Actions:
         return self._done(f"recount-round{self.number}", {"action": "recount"}, ("scontrol", "reconfigure"))
 
     def give_back(self, jobs: Iterable[SlurmJob], ours: Ours) -> dict[int, str]:
-        """Leave our jobs to Slurm: what waits for us is released as its user asked for it.
+        """Leave our jobs to Slurm, and return them, each with why Slurm refused, '' where it did not.
 
-        Returns
-        -------
-        dict of int to str
-            Jobs, and why Slurm refused; '' where it did not.
+        What waits for us is released as its user asked for it.
         """
         found = dict[int, str]()
         for job in jobs:
@@ -113,7 +110,7 @@ class Actions:
 
         What Slurm itself holds is left alone: with any change it would be released, and tried again.
         """
-        self._told = {number: told for number, told in self._told.items() if number in why}
+        self._told = {number: last for number, last in self._told.items() if number in why}
         now_s, left = time.monotonic(), _MOST
         for number, reason in why.items():
             before, then_s = self._told.get(number, ("", -_AGAIN_S))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
@@ -46,13 +46,7 @@ def _comment(value: Any) -> str:
 
 
 def names_in(value: Any) -> list[str]:
-    """Names of a list, or of a host list expression.
-
-    Raises
-    ------
-    ValueError
-        For an expression that is malformed.
-    """
+    """Names of a list, or of a host list expression."""
     if isinstance(value, list):
         return [str(name) for name in value]
     return expand(value) if isinstance(value, str) and value not in ("", "(null)", "None assigned") else []
@@ -76,6 +70,11 @@ class Answer(BaseModel):
     """A part of what a command prints as JSON; what else there is is not looked at."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def _at(*path: str) -> Any:
+    """Read an optional field from within an object of a document."""
+    return Field(validation_alias=AliasPath(*path))
 
 
 class NodeRow(Answer):
@@ -115,18 +114,6 @@ class _Gres(Answer):
     used: Text = ""
 
 
-class _Amount(Answer):
-    """CPUs of all nodes of a group, or megabytes of each."""
-
-    total: Number = None
-    maximum: Number = None
-    allocated: Number = None
-
-
-class _Features(Answer):
-    active: Listed = []
-
-
 class _Group(Answer):
     """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
 
@@ -134,9 +121,12 @@ class _Group(Answer):
     node: _State
     gres: _Gres
     partition: _Named
-    cpus: _Amount = _Amount()
-    memory: _Amount = _Amount()
-    features: _Features = _Features()
+    cpus: Annotated[Number, _at("cpus", "total")] = None
+    cpus_each: Annotated[Number, _at("cpus", "maximum")] = None
+    alloc_cpus: Annotated[Number, _at("cpus", "allocated")] = None
+    memory_each: Annotated[Number, _at("memory", "maximum")] = None
+    alloc_memory: Annotated[Number, _at("memory", "allocated")] = None
+    features: Annotated[Listed, _at("features", "active")] = []
 
     def rows(self) -> Iterable[NodeRow]:
         """Its nodes, each with its part of what is allocated."""
@@ -148,11 +138,11 @@ class _Group(Answer):
                 gres=self.gres.total,
                 gres_used=self.gres.used,
                 partitions=[self.partition.name],
-                cpus=self.cpus.maximum or (self.cpus.total or 0) / len(names),
-                alloc_cpus=(self.cpus.allocated or 0) / len(names),
-                real_memory=self.memory.maximum,
-                alloc_memory=(self.memory.allocated or 0) / len(names),
-                active_features=self.features.active,
+                cpus=self.cpus_each or (self.cpus or 0) / len(names),
+                alloc_cpus=(self.alloc_cpus or 0) / len(names),
+                real_memory=self.memory_each,
+                alloc_memory=(self.alloc_memory or 0) / len(names),
+                active_features=self.features,
             )
 
 
@@ -246,26 +236,8 @@ class _JobState(Answer):
     current: Words
 
 
-class _Array(Answer):
-    job_id: Whole = 0
-    task_id: Whole = None
-
-
-class _Het(Answer):
-    job_id: Whole = 0
-    job_offset: Whole = None
-
-
-class _Energy(Answer):
-    consumed: Number = None
-
-
-class _Statistics(Answer):
-    energy: _Energy = _Energy()
-
-
 class _Step(Answer):
-    statistics: _Statistics = _Statistics()
+    energy_j: Annotated[Number, _at("statistics", "energy", "consumed")] = None
 
 
 class AccountedRow(Answer):
@@ -277,8 +249,10 @@ class AccountedRow(Answer):
     tres: _AllTres
     user: Text = ""
     account: Text = ""
-    array: _Array = _Array()
-    het: _Het = _Het()
+    array_job: Annotated[Whole, _at("array", "job_id")] = 0
+    array_task: Annotated[Whole, _at("array", "task_id")] = None
+    het_job: Annotated[Whole, _at("het", "job_id")] = 0
+    het_offset: Annotated[Whole, _at("het", "job_offset")] = None
     nodes: Names = []
     steps: list[_Step] = []
 
@@ -290,24 +264,12 @@ class AccountedRows(Answer):
 
 
 def document_in(model: Any, command: str, text: str) -> Any:
-    """Read what a command prints as JSON.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """Read what a command prints as JSON."""
     return part_of(model, _parsed(command, text), command)
 
 
 def node_rows(text: str) -> list[NodeRow]:
-    """Nodes of ``scontrol show node --json``, or of ``sinfo --json`` of any release.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """Nodes of ``scontrol show node --json``, or of ``sinfo --json`` of any release."""
     command = "sinfo --json"
     document = _parsed(command, text)
     if not isinstance(document, dict) or "sinfo" not in document:
@@ -330,20 +292,14 @@ def _parsed(command: str, text: str) -> Any:
 
 
 def part_of(model: Any, document: Any, source: str, meta: Any = None) -> Any:
-    """A document, or a part of one that has this ``meta``.
-
-    Raises
-    ------
-    InputError
-        With every fault, and the release that printed it.
-    """
+    """A document, or a part of one that has this ``meta``."""
     try:
         return validated(model, document)
     except InputError as error:
         meta = document.get("meta") if meta is None and isinstance(document, dict) else meta
         release = _release_in(meta)
-        told = f" (Slurm {release})" if release else ""
-        raise InputError([f"{fault}{told}" for fault in error.faults], source) from None
+        text = f" (Slurm {release})" if release else ""
+        raise InputError([f"{fault}{text}" for fault in error.faults], source) from None
 
 
 def _release_in(meta: Any) -> str:

@@ -114,8 +114,8 @@ def _make(name: str) -> None:
     except SlurmError as error:
         if not re.search("denied|Invalid user", str(error)):
             raise
-        told = "--apply needs a user who is Slurm's operator (AdminLevel=Operator, or SlurmUser)"
-        raise InputError([f"{error}; {told}"]) from None
+        text = "--apply needs a user who is Slurm's operator (AdminLevel=Operator, or SlurmUser)"
+        raise InputError([f"{error}; {text}"]) from None
 
 
 def _delete(name: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
+from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
-from wattsched.adapters.slurm.site import behind, usable
+from wattsched.topology.cluster import PowerDomain
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,23 @@ class Running:
         """Return the watts that its GPUs draw, by node."""
         each_w = self.launch.power_w / self.launch.gpus
         return {node: each_w * len(gpus) for node, gpus in self.gpus.items()}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job to be released."""
+
+    job: SlurmJob
+    launch: Launch
+
+    @property
+    def name(self) -> int:
+        """Its number."""
+        return self.job.id
+
+    def __str__(self) -> str:
+        """Describe a start: its GPUs by node, its settings, and its watts."""
+        return start_text(self.launch.nodes, self.launch, self.launch.power_w)
 
 
 @dataclass
@@ -78,6 +98,7 @@ class Load(Drawing):
     stranded: list[int] = field(default_factory=list)
     astray: list[int] = field(default_factory=list)
     _released: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    _pending: list[int] = field(default_factory=list)
 
     def free(self, node: str) -> list[int]:
         """GPUs of a node that nobody uses; they may be drained."""
@@ -102,6 +123,11 @@ class Load(Drawing):
     def running(self) -> int:
         """Jobs of ours on GPUs."""
         return len(self.ours)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Jobs of ours that wait."""
+        return [number for number in self._pending if number not in self.ours]
 
     @property
     def node_w(self) -> dict[str, float]:
@@ -152,7 +178,7 @@ class Load(Drawing):
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
         return self.options.base_power_w + self.reserved_w(node) + idle_w
 
-    def after(self, stops: Iterable[int], starts: Iterable[tuple[SlurmJob, Launch]] = ()) -> Load:
+    def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
         """The load when jobs have stopped, what is leaving has left, and others have started."""
         later = replace(
             self,
@@ -165,8 +191,8 @@ class Load(Drawing):
             later.unclaim(one.gpus)
         for number in stops:
             later.drop(number)
-        for job, launch in starts:
-            later.take(job, launch)
+        for start in starts:
+            later.take(start.job, start.launch)
         return later
 
     def added_by_node(self, launch: Launch) -> dict[str, float]:
@@ -219,6 +245,41 @@ class Load(Drawing):
             self._released.setdefault(name, []).append(asked)
 
 
+def usable(site: Site, options: SiteOptions) -> Site:
+    """The site as rounds can use it, with notes on the rest.
+
+    Nodes with GPUs whose watts are not known, or of several types, get no jobs; they count as
+    `SiteOptions.gpu_type` says.
+    """
+    strange: dict[str, list[str]] = defaultdict(list)
+    nodes = dict[str, SlurmNode]()
+    for name, node in site.nodes.items():
+        known = options.knows(node.gpu_type)
+        nodes[name] = node if known else replace(node, takes_jobs=False)
+        if not known:
+            strange[node.gpu_type].append(name)
+    notes = [_unknown(kind, names, options) for kind, names in strange.items()]
+    notes += options.absent({*site.nodes, *site.switches}, "switch")
+    return replace(site, nodes=nodes, notes=[*site.notes, *notes])
+
+
+def behind(site: Site, domain: PowerDomain) -> list[str]:
+    """Nodes that draw through a power domain."""
+    members = set(domain.members)
+    return [node for node in site.nodes if {node, *site.switches_above(node)} & members]
+
+
+def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
+    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
+    why = (
+        f"has GPUs of several types ({kind})"
+        if "+" in kind
+        else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
+    )
+    counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
+    return f"{some(names)} gets no jobs: {why}. Until then {counted}"
+
+
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     """Build the load of a cluster as it is now.
 
@@ -227,7 +288,8 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
     """
     complete = not site.notes
     site = usable(site, options)
-    load = Load(site, options)
+    pending = [job.id for job in site.jobs.values() if job.pending and ours.has(job)]
+    load = Load(site, options, _pending=pending)
     present = [job for job in site.jobs.values() if job.on_nodes]
     for job in present:
         # A job has no more GPUs of a node than there are, whatever its record says.

@@ -15,9 +15,9 @@ from wattsched.adapters.overdraw import left_w, too_much
 from wattsched.adapters.plan import Round
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
-from wattsched.adapters.slurm.load import Load, load_of
+from wattsched.adapters.slurm.load import Load, Start, load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
-from wattsched.adapters.slurm.plan import Start, plan_of, queued, round_of, unclear
+from wattsched.adapters.slurm.plan import plan_of, queued, round_of, unclear
 from wattsched.adapters.slurm.reading import Site, SlurmJob, read
 from wattsched.report.wording import listed
 
@@ -66,15 +66,13 @@ class Rounds(RoundLoop[Report]):
     """Rounds on one cluster; `look` takes the time, as `snapshot.take` does."""
 
     scheduler, job = "slurm", "job "
-    report = Report
+    report, key = Report, int
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._mislaid_since_s = math.inf
         self._stopped: dict[int, SlurmJob] = {}
         self._aside: dict[int, tuple[float, str]] = {}
-
-    # -- looking -----------------------------------------------------------------------------------------
 
     def seen(self) -> Site:
         """Return the cluster as it is now."""
@@ -101,8 +99,8 @@ class Rounds(RoundLoop[Report]):
     def prepared(self, load: Load, cap: Cap, report: Report) -> Load:
         """Hold again what was released and does not start."""
         if load.mislaid:
-            told = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
-            report.notes.append(f"Slurm counts {told}")
+            text = f"GPUs of {listed(load.mislaid)} as used that no job has, and starts nothing on them"
+            report.notes.append(f"Slurm counts {text}")
         if late := self._late(load):
             report.held_again = late
             for number in late.keys() & load.ours.keys():
@@ -136,17 +134,6 @@ class Rounds(RoundLoop[Report]):
     def _let_wait(self, number: int, now_s: float, why: str) -> None:
         self._aside[number] = now_s + max(_ASIDE_S, self.policy.start_s), why
 
-    # -- deciding ----------------------------------------------------------------------------------------
-
-    def key(self, name: str) -> int:
-        """Our name of a job that a session has."""
-        return int(name)
-
-    def waiting(self, load: Load) -> list[int]:
-        """Jobs of ours that wait."""
-        waiting = [job.id for job in load.site.jobs.values() if job.pending and self.policy.ours.has(job)]
-        return [number for number in waiting if number not in load.ours]
-
     def round_of(self, load: Load, clock: Clock) -> Round:
         """The cluster and its jobs, as a session is told of them."""
         return round_of(load, self.policy.ours, self.policy.every_s, self._put_aside(load), clock)
@@ -158,12 +145,6 @@ class Rounds(RoundLoop[Report]):
         plan = plan_of(round, decision)
         reasons = unclear(round.load.site, self.policy.ours) | queued(plan, round, cap_w) | plan.reasons
         return Plan(plan.starts, plan.stops, reasons)
-
-    def planned(self, plan: Plan, load: Load) -> Load:
-        """Return the load that there would be if a plan were carried out."""
-        return load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
-
-    # -- doing -------------------------------------------------------------------------------------------
 
     def stop_job(self, name: int, why: str, load: Load) -> str:
         """Requeue a job, or take its release back; '' or why not."""

@@ -1,9 +1,12 @@
-"""Options of jobs: from their comments, a file of the site, or their plain requests."""
+"""Options of jobs: from their comments, a file of the site, or their plain requests.
+
+An `InputError` says why a job waits.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +17,8 @@ from wattsched.adapters.allowed import JobOptions
 from wattsched.adapters.options import (
     OF_MODELS,
     PLAIN_S,
+    Launched,
+    Stated,
     StatedOptions,
     merged,
     plain_table,
@@ -25,9 +30,8 @@ from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.topology.cluster import GpuType
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name
 
 
 class SiteOptions(StatedOptions):
@@ -76,7 +80,7 @@ def _is_launched(job: SlurmJob) -> bool:
     return isinstance(said, dict) and "run" in said
 
 
-class Launch(Strict):
+class Launch(Launched):
     """Settings with which we released a job, kept in its admin comment: all that a restart of ours needs.
 
     Attributes
@@ -95,13 +99,8 @@ class Launch(Strict):
 
     run: int
     released_s: float
-    gpus: Count
     pool: Name
     nodes: dict[Name, Count]
-    power_w: NonNegative
-    frequency_mhz: Count | None = None
-    power_limit_w: Positive | None = None
-    batch_size: Count | None = None
     asked_nodes: list[Name] = Field(default_factory=list)
     waits: str | None = None
 
@@ -110,10 +109,25 @@ class Launch(Strict):
         said = self.model_dump(exclude_none=True)
         return json.dumps({MARK: {name: value for name, value in said.items() if value != []}})
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Clock, power limit and batch size, those that there are."""
-        return self.model_dump(include=set(SETTINGS), exclude_none=True)
+
+def stated_names(
+    site: Site, options: SiteOptions, ours: Ours, known: Mapping[str, Collection[str]] | None
+) -> list[Stated]:
+    """Names of the site's file and of options, and those that Slurm has: without accounting, in the queue."""
+    hosts = {*site.nodes, *site.switches}.union(*site.partitions.values())
+    members = {name for domain in options.power_domains for name in domain.members}
+    sure = known is not None
+    accounts, qos = ({getattr(job, kind) for job in site.jobs.values()} for kind in ("account", "qos"))
+    known = known or {"account": accounts, "qos": qos}
+    return [
+        Stated("power_domains of the site's file", members, hosts),
+        Stated("--partition", ours.partitions, site.partitions, sure=True),
+        Stated("--account", ours.accounts, known["account"], sure, sure),
+        Stated("accounts of the site's file", options.accounts, known["account"], sure, sure),
+        Stated("tenants of the site's file", options.tenants, known["account"], sure, sure),
+        Stated("--qos", ours.qos, known["qos"], sure, sure),
+        Stated("qos of the site's file", options.qos, known["qos"], sure, sure),
+    ]
 
 
 def launch_of(job: SlurmJob) -> Launch | None:
@@ -133,18 +147,7 @@ def launch_of(job: SlurmJob) -> Launch | None:
 
 
 def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dict[str, Any]:
-    """Fields that are said of a job; its comment goes before its name, its QOS and its account.
-
-    Parameters
-    ----------
-    believe : bool
-        Whether the comment counts.
-
-    Raises
-    ------
-    InputError
-        For a comment that cannot be understood, or says what the site does not allow.
-    """
+    """Fields that are said of a job; its comment, if believed, goes before its name, QOS and account."""
     layers = [options.accounts.get(job.account), options.qos.get(job.qos)]
     layers += [said for name, said in options.jobs.items() if fnmatchcase(job.name, name)]
     if believe and MARK in job.comment:
@@ -157,20 +160,7 @@ def said_of(job: SlurmJob, options: SiteOptions, *, believe: bool = True) -> dic
 def fields_of(
     said: dict[str, Any], job: SlurmJob, site: Site, options: SiteOptions, pools: list[str]
 ) -> dict[str, Any]:
-    """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request.
-
-    Parameters
-    ----------
-    said : dict
-        Of `said_of`.
-    pools : list of str
-        Those of its partitions.
-
-    Raises
-    ------
-    InputError
-        With why it can have no option.
-    """
+    """Fields of a job of an instance: what is said of a job or, where nothing is, its plain request."""
     fields = said
     if "options" not in fields and "model" not in fields:
         fields = {"options": _plain(job, site, options), "remaining_work": _plain_s(job), **fields}
@@ -202,19 +192,8 @@ def record_of(
 ) -> dict[str, Any]:
     """A job as a session takes it, without what it holds.
 
-    Parameters
-    ----------
-    fields : mapping
-        Of `fields_of`, with a table.
-    hosts : iterable of SlurmNode
-        Nodes that it may have, one of each kind.
-    held : Launch, optional
-        What a running job was released as; its clock and power limit cannot change while it runs.
-
-    Raises
-    ------
-    InputError
-        With why it can have no option.
+    `hosts` has a node of each kind that it may have. What a running job was released as, its clock and power
+    limit among it, cannot change while it runs.
     """
     record = {name: value for name, value in fields.items() if name not in OF_MODELS}
     record["options"] = _possible(job, fields["options"], hosts, held)

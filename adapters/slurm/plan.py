@@ -9,13 +9,22 @@ from math import inf
 from typing import Any
 
 from wattsched.adapters.options import Expansion
-from wattsched.adapters.plan import Kept, Round, assigned, cluster_row
+from wattsched.adapters.plan import (
+    Kept,
+    Need,
+    Round,
+    assigned,
+    cluster_row,
+    left_of,
+    undecided,
+    why_over_quota,
+    why_waiting,
+)
 from wattsched.adapters.pools import Claim, divided
 from wattsched.adapters.quarantine import Clock, alone, in_turn
-from wattsched.adapters.reasons import Need, left_of, undecided, why_over_quota, why_waiting
-from wattsched.adapters.rounds import Plan, start_text
+from wattsched.adapters.rounds import Plan
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of, pool_of
-from wattsched.adapters.slurm.load import Load, Running
+from wattsched.adapters.slurm.load import Load, Running, Start, behind
 from wattsched.adapters.slurm.options import (
     Launch,
     Ours,
@@ -25,7 +34,6 @@ from wattsched.adapters.slurm.options import (
     said_of,
 )
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
-from wattsched.adapters.slurm.site import behind
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
 from wattsched.session_decision import SessionDecision
@@ -102,13 +110,7 @@ class _Places:
     _known: dict[Any, frozenset[str]] = field(default_factory=dict)
 
     def of(self, job: SlurmJob) -> frozenset[str]:
-        """Nodes of its partitions that have what it asks for.
-
-        Raises
-        ------
-        InputError
-            With why there are none.
-        """
+        """Nodes of its partitions that have what it asks for."""
         each = -(-job.request.gpus // job.asked_nodes)
         asked = (job.partitions, job.needs, job.asked_nodes, each)
         if asked not in self._known:
@@ -122,16 +124,11 @@ class _Places:
         """Return the nodes that a waiting job asks for, without those reserved before its limit is over.
 
         Slurm starts no job on a node whose reservation begins before the job's limit is over.
-
-        Raises
-        ------
-        InputError
-            Where they do not have its GPUs when they are empty, or all are reserved too soon.
         """
         sizes = sorted((self.site.nodes[name].gpus for name in hosts), reverse=True)
         if job.request.gpus > sum(sizes):
-            told = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
-            raise InputError([f"{told} {sum(sizes):,}"])
+            text = f"asks for {count(job.request.gpus, 'GPU')}, and the nodes that it may have, have"
+            raise InputError([f"{text} {sum(sizes):,}"])
         if not (left := hosts - reserved(self.site, job.limit_s)):
             names = sorted(one.name for one in self.site.reservations if one.nodes & hosts)
             raise InputError([f"its time limit reaches into the reservation '{names[0]}' of its nodes"])
@@ -151,21 +148,9 @@ def round_of(
     aside: Mapping[int, str] | None = None,
     clock: Clock | None = None,
 ) -> Round:
-    """The round as a session takes it.
+    """The round as a session takes it, without jobs that are put aside or that nobody had time to look at.
 
     Jobs of ours on nodes of several pools are told of as load: they stay, or are stopped for a cap.
-
-    Parameters
-    ----------
-    aside : mapping of int to str, optional
-        Jobs that let others go first, and why.
-    clock : Clock, optional
-        The time that there is; jobs that are not looked at in it wait.
-
-    Raises
-    ------
-    InputError
-        Where the cluster has no GPUs.
     """
     site, options, left_out = load.site, load.options, dict[int, str]()
     if not site.nodes:
@@ -275,23 +260,6 @@ def _running_record(
     return {**record, "current": current | launch.settings, "preemptible": record["preemptible"] and begun}
 
 
-@dataclass(frozen=True)
-class Start:
-    """A job to be released."""
-
-    job: SlurmJob
-    launch: Launch
-
-    @property
-    def name(self) -> int:
-        """Its number."""
-        return self.job.id
-
-    def __str__(self) -> str:
-        """Describe a start: its GPUs by node, its settings, and its watts."""
-        return start_text(self.launch.nodes, self.launch, self.launch.power_w)
-
-
 def plan_of(round: Round, decision: SessionDecision) -> Plan:
     """Compare a decision with what runs."""
     site, ours = round.load.site, round.load.ours
@@ -316,14 +284,14 @@ def plan_of(round: Round, decision: SessionDecision) -> Plan:
         )
         starts.append(Start(job, launch))
     # What was not told to the session stays as it is.
-    told = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
-    stops |= {number: "waits" for number in ours if number in told}
+    decidable = {int(job["name"]) for job in round.jobs} - decided - round.left_out.keys()
+    stops |= {number: "waits" for number in ours if number in decidable}
     return Plan(starts, stops, round.left_out | {int(name): why for name, why in decision.reasons.items()})
 
 
 def queued(plan: Plan, round: Round, cap_w: float) -> dict[int, str]:
     """Return why jobs that were told to the session are not among the starts of a plan."""
-    later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
+    later = round.load.after(plan.stops, plan.starts)
     nodes, tenants = round.cluster["nodes"], later.options.tenants
     free = {row["name"]: len({*later.free(row["name"])} - {*row.get("unavailable", ())}) for row in nodes}
     starts = [(f"job {start.job.id}", start.launch.nodes) for start in plan.starts]

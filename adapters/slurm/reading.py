@@ -20,8 +20,7 @@ from wattsched.adapters.slurm.documents import (
     names_in,
     part_of,
 )
-from wattsched.adapters.slurm.inventory import SlurmNode, gpus_in, nodes_in, records, switches_in
-from wattsched.adapters.slurm.needs import Needs
+from wattsched.adapters.slurm.inventory import Needs, SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
@@ -185,13 +184,7 @@ class Site:
 
 
 def read(snapshot: Snapshot) -> Site:
-    """Read what the commands said.
-
-    Raises
-    ------
-    InputError
-        Where an output is not what Slurm prints. A job that cannot be read is odd, and the others go on.
-    """
+    """Read what the commands said."""
     try:
         time_s = float(snapshot["time"])
         if not 0.0 < time_s < inf:

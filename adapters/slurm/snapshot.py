@@ -37,17 +37,7 @@ class SlurmError(UnansweredError):
 
 
 def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command of Slurm.
-
-    Parameters
-    ----------
-    environment : mapping, optional
-        Variables besides those of this process.
-
-    Returns
-    -------
-    str
-        Its standard output.
+    """Run a command of Slurm, perhaps with more variables, and return its standard output.
 
     Raises
     ------
@@ -73,8 +63,8 @@ def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] |
         raise SlurmError(f"'{name}' did not answer within {timeout_s:g} s") from None
     if done.returncode:
         lines = [line.removeprefix(f"{name}: ") for line in (done.stderr or done.stdout).strip().splitlines()]
-        told = "; ".join(lines) or f"exit code {done.returncode}"
-        raise SlurmError(f"{name}: {echo(told, '', 400)}")
+        text = "; ".join(lines) or f"exit code {done.returncode}"
+        raise SlurmError(f"{name}: {echo(text, '', 400)}")
     return done.stdout
 
 
@@ -106,20 +96,14 @@ def accounting() -> dict[str, set[str]] | None:
     """Names of all accounts and QOS; None where Slurm keeps no accounts."""
     lists = {"account": "account", "qos": "name"}
     try:
-        told = {kind: ask("sacctmgr", "-nP", "list", kind, f"format={name}") for kind, name in lists.items()}
+        found = {kind: ask("sacctmgr", "-nP", "list", kind, f"format={name}") for kind, name in lists.items()}
     except SlurmError:
         return None
-    return {kind: set(text.split()) for kind, text in told.items()}
+    return {kind: set(text.split()) for kind, text in found.items()}
 
 
 def load(path: str | Path) -> Snapshot:
-    """Read a saved snapshot.
-
-    Raises
-    ------
-    InputError
-        Where the file is none.
-    """
+    """Read a saved snapshot."""
     document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(["is no snapshot of Slurm: it must be an object"], str(path))

@@ -78,13 +78,7 @@ class Said:
 
 
 def kind_of(text: str) -> str:
-    """Return what a text tells, by the command that printed it.
-
-    Raises
-    ------
-    ValueError
-        Where it is none that is known.
-    """
+    """Return what a text tells, by the command that printed it."""
     begin = text.lstrip()
     if begin.startswith("{"):
         try:
@@ -106,23 +100,12 @@ def kind_of(text: str) -> str:
     if "|" in begin.partition("\n")[0]:
         return ACCOUNTING
     known = "sacct --parsable2 or --json, scontrol show node, sinfo --json or scontrol show topology"
-    told = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
-    raise ValueError(f"is not what {known} prints: {told}")
+    message = f"it begins with {echo(begin.splitlines()[0])}" if begin else "it is empty"
+    raise ValueError(f"is not what {known} prints: {message}")
 
 
 def ask_slurm(since: str, until: str) -> Said:
-    """Ask this machine's Slurm.
-
-    Parameters
-    ----------
-    since, until : str
-        Jobs that were there in this time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``.
-
-    Raises
-    ------
-    SlurmError
-        Where it does not answer, or keeps no accounting.
-    """
+    """Ask this machine's Slurm for jobs of a time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``."""
     period = (f"--starttime={since}", f"--endtime={until}")
     jobs = ask(
         *("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}", *period),
@@ -181,46 +164,39 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
 
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
-    seen, vague, shared = Counter[str](), 0, 0
-    strange = Counter[str]()
+    strange, shared = Counter[str](), 0
     there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     for job in jobs:
         if reason := _why_not(job):
             found.left_out[reason] += 1
             continue
-        seen[job.id] += 1
-        kind, power_w = _gpu_type(job, nodes), None
-        vague += kind is None
+        power_w = None
         strange.update(name for name in job.gpu_types if there and name.lower() not in there)
         if job.energy_j is not None and _alone(job, nodes):
             power_w = job.energy_j / job.elapsed_s
         shared += job.energy_j is not None and power_w is None
-        found.ended[job.state.lower() or "unknown"] += 1
-        found.waited_s.append(max(0.0, (job.start_s or job.eligible_s) - job.eligible_s))
         found.add(
             TraceJob(
-                name=job.id if seen[job.id] == 1 else f"{job.id}#{seen[job.id]}",
+                name=job.id,
                 submitted_s=job.eligible_s,
                 duration_s=job.elapsed_s,
                 gpus=job.gpus,
-                gpu_type=kind,
+                gpu_type=_gpu_type(job, nodes),
                 power_w=power_w,
                 user=job.user,
                 account=job.account,
-            )
+            ),
+            job.state.lower() or "unknown",
+            (job.start_s or job.eligible_s) - job.eligible_s,
         )
     if not found.jobs:
-        told = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
-        told = told or "sacct tells of no job; without --starttime it tells of today's alone"
-        raise InputError([f"no job has used a GPU: {told}"])
-    if running := sum(found.ended[state.lower()] for state in STILL_RUN):
-        told = f"{count(running, 'job')} still running: what it has run is all of it"
-        found.assumed.append(told)
+        text = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
+        text = text or "sacct tells of no job; without --starttime it tells of today's alone"
+        raise InputError([f"no job has used a GPU: {text}"])
     if strange:
-        told = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
-        found.notes.append(f"no node has GPUs of type {told}; nodes have {listed(there.values())}")
-    if vague:
-        found.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
+        text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
+        found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
+    found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
     if shared:
         why = (
             "is that of shared nodes"

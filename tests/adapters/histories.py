@@ -89,8 +89,6 @@ class World(ABC):
 
     idle_w = len(NODES) * (BASE_W + GPUS * IDLE_W)
 
-    # -- the cap -----------------------------------------------------------------------------------------
-
     @property
     def file(self) -> Path:
         return self.folder / "cap.json"
@@ -126,8 +124,6 @@ class World(ABC):
         if not known and self.fail_safe_w is not None and self.true_s > self.unknown_since_s + GRACE_S + 1:
             cap_w = min(cap_w, self.fail_safe_w)
         return {"": cap_w, "feed": self.feed_w}
-
-    # -- our process -------------------------------------------------------------------------------------
 
     def clock(self) -> float:
         return self.true_s + self.set_s
@@ -209,8 +205,6 @@ class World(ABC):
                 f"a start led to {drawn['feed'] + part * added_w} W of the feed's {caps['feed']} W"
             )
 
-    # -- what happens ------------------------------------------------------------------------------------
-
     def pass_time(self, seconds: float) -> None:
         """Let time pass, and jobs with it."""
         self.true_s += seconds
@@ -259,8 +253,6 @@ class World(ABC):
         self.mend_nodes()
         self.write_cap(self.idle_w + 24 * EACH_W)
 
-    # -- what is true ------------------------------------------------------------------------------------
-
     def check(self, report: Report | None, before: str) -> None:
         """Hold what is drawn after a round against the caps in force."""
         if report is None or self.refused:
@@ -280,8 +272,6 @@ class World(ABC):
     def close(self) -> None:
         self.journal.close()
         self._folder.cleanup()
-
-    # -- what each cluster does in its own way -----------------------------------------------------------
 
     @abstractmethod
     def new_rounds(self, budget: Budget) -> Any:

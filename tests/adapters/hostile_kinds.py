@@ -12,14 +12,7 @@ FIELDS = [
     *("can_wait", "current", "name", "change_cost", "wieght"),
 ]
 REQUESTS = [
-    "name",
-    "features",
-    "excluded_nodes",
-    "dependency",
-    "memory_per_node",
-    "cpus",
-    "time_limit",
-    "qos",
+    *("name", "features", "excluded_nodes", "dependency", "memory_per_node", "cpus", "time_limit", "qos")
 ]
 ATOMS: list[Any] = [
     *(0, -1, 1, 3, 1e6, 1e-9, 1e308, -1e308, 10**30, float("inf"), float("nan"), True, False, None),
@@ -110,19 +103,7 @@ def slurm_row(rng: Random) -> dict[str, Any]:
         gpus = rng.choice(["gres:gpu:1", "gres:gpu:16", "gres:gpu:999999", "gres:gpu:H100:2", "", "gres:gpu"])
         found["tres_per_node"] = gpus
     if rng.random() < 0.3:
-        field = rng.choice(
-            [
-                "name",
-                "features",
-                "excluded_nodes",
-                "dependency",
-                "memory_per_node",
-                "cpus",
-                "time_limit",
-                "qos",
-            ]
-        )
-        found[field] = rng.choice(
+        found[rng.choice(REQUESTS)] = rng.choice(
             ["vision-1", "", "\x1b[31m", "a&b|c", "g[1-4]", "g[1-", None, 10**9, 3.5, {"set": True}, ["g1"]]
         )
     return found

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-import wattsched
 from tests.adapters import hostile_kinds as kinds
 from tests.adapters.kubernetes import test_plan as kube
 from tests.adapters.slurm import test_plan as slurm
+from tests.adapters.trust import session_of, tell_job
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import plan_of as kube_plan_of
 from wattsched.adapters.kubernetes.plan import round_of as kube_round_of
@@ -71,13 +71,11 @@ def kube_round(pods: list[dict[str, Any]], place: int) -> Any:
 
 def decided(round: Any) -> Any:
     """The decision under a cap that leaves room for some of the jobs."""
-    session = wattsched.Session(round.cluster, objective="work-value")
-    session.update(power_w=CAP_W)
+    session = session_of(round, CAP_W, "work-value")
     for job in round.jobs:
-        fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
         # What no session can compare waits, as `tell` lets it.
         with nullcontext() if "current" in job else suppress(InputError):
-            session.upsert([job["name"]], held=[job["current"]] if "current" in job else None, **fields)
+            tell_job(session, job)
     decision = session.solve(deadline_s=5.0)
     assert decision.solved
     assert decision.result.totals["power_w"] <= CAP_W + 1e-6

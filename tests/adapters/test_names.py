@@ -11,11 +11,11 @@ import pytest
 from tests.adapters.kubernetes.test_plan import SNAPSHOT as KUBE
 from tests.adapters.slurm.test_plan import SNAPSHOT as SLURM
 from tests.cli.conftest import run
-from wattsched.adapters.kubernetes import site as kube_site
+from wattsched.adapters.kubernetes import options as kube_options
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read as kube_read
-from wattsched.adapters.names import Stated, require_names
-from wattsched.adapters.slurm import site as slurm_site
+from wattsched.adapters.options import Stated, require_names
+from wattsched.adapters.slurm import options as slurm_options
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.reading import read
 from wattsched.instances.errors import InputError
@@ -55,14 +55,14 @@ def feed(*members: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_names_that_slurm_does_not_have(document: dict[str, Any], ours: Ours, expected: str) -> None:
     options, site = SiteOptions.model_validate(document), read(SLURM)
-    fault, _ = told(slurm_site.stated_names(site, options, ours, KNOWN))
+    fault, _ = told(slurm_options.stated_names(site, options, ours, KNOWN))
     assert fault.startswith(expected)
     assert bool(fault) == bool(expected)
 
 
 def test_without_accounting_only_what_is_spelt_nearly_alike_is_noted() -> None:
     options = SiteOptions.model_validate({"accounts": {"phisics": {}, "elsewhere": {}}})
-    fault, notes = told(slurm_site.stated_names(read(SLURM), options, Ours(qos=["any"]), None))
+    fault, notes = told(slurm_options.stated_names(read(SLURM), options, Ours(qos=["any"]), None))
     assert (fault, len(notes)) == ("", 1)
     assert "did you mean 'physics'" in notes[0]
 
@@ -70,11 +70,11 @@ def test_without_accounting_only_what_is_spelt_nearly_alike_is_noted() -> None:
 def test_names_that_kubernetes_does_not_have() -> None:
     document = {**feed("gpu-1", "gpu-9", "r11"), "namespaces": {"defautl": {}, "elsewhere": {}}}
     options = KubernetesOptions.model_validate(document)
-    fault, notes = told(kube_site.stated_names(kube_read(KUBE), options))
+    fault, notes = told(kube_options.stated_names(kube_read(KUBE), options))
     assert fault == ""
     assert ["did you mean 'default'" in note for note in notes] == [True]
     misspelt = KubernetesOptions.model_validate(feed("gpu1x"))
-    fault, _ = told(kube_site.stated_names(kube_read(KUBE), misspelt))
+    fault, _ = told(kube_options.stated_names(kube_read(KUBE), misspelt))
     assert "'gpu1x' is not there (did you mean 'gpu-1'?)" in fault
 
 

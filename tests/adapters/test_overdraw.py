@@ -125,27 +125,30 @@ def test_ours_stop_for_strangers_as_the_site_says(world: SlurmWorld, stop_ours: 
     assert not report.started.keys() - {more}
 
 
+def slow_decisions(
+    world: SlurmWorld, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]
+) -> None:
+    """Let something happen while a decision is made, which goes on until somebody ends it."""
+    ended, solve = threading.Event(), world.rounds.session.solve
+    monkeypatch.setattr("wattsched.adapters.loop._WATCH_S", 0.02)
+    monkeypatch.setattr(world.rounds.session, "cancel", ended.set)
+
+    def slow(**limits: Any) -> Any:
+        meanwhile()
+        assert ended.wait(20.0)
+        return solve(**limits)
+
+    monkeypatch.setattr(world.rounds.session, "solve", slow)
+
+
 def test_a_cut_while_a_decision_is_made_ends_it_and_is_acted_on(
     world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = [add(world, 8), add(world, 1)]
     assert set(world.rounds.round().started) == set(ours)
-    begun, ended = threading.Event(), threading.Event()
-    monkeypatch.setattr("wattsched.adapters.loop._WATCH_S", 0.02)
-    monkeypatch.setattr(world.rounds.session, "cancel", ended.set)
-    solve: Callable[..., Any] = world.rounds.session.solve
-
-    def slow(**limits: Any) -> Any:
-        begun.set()
-        assert ended.wait(20.0)
-        return solve(**limits)
-
-    monkeypatch.setattr(world.rounds.session, "solve", slow)
-    cutting = threading.Thread(target=lambda: begun.wait(20.0) and world.write_cap(world.idle_w + 4 * EACH_W))
-    cutting.start()
+    slow_decisions(world, monkeypatch, lambda: world.write_cap(world.idle_w + 4 * EACH_W))
     add(world, 1)
     report = world.rounds.round()
-    cutting.join()
     assert (list(report.stopped), report.started) == ([ours[0]], {})
     assert world.drawn_w()[""] <= world.idle_w + 4 * EACH_W
     assert "cut while this round was decided" in " ".join(report.notes)
@@ -155,17 +158,7 @@ def test_a_signal_ends_a_decision_and_nothing_is_done_after_it(
     world: SlurmWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(world, 1)
-    ended = threading.Event()
-    monkeypatch.setattr("wattsched.adapters.loop._WATCH_S", 0.02)
-    monkeypatch.setattr(world.rounds.session, "cancel", ended.set)
-    solve: Callable[..., Any] = world.rounds.session.solve
-
-    def slow(**limits: Any) -> Any:
-        world.rounds.stop.set()
-        assert ended.wait(20.0)
-        return solve(**limits)
-
-    monkeypatch.setattr(world.rounds.session, "solve", slow)
+    slow_decisions(world, monkeypatch, world.rounds.stop.set)
     report = world.rounds.round()
     assert (report.started, list(report.postponed.values())) == ({}, ["is being ended"])
 

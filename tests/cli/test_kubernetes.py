@@ -15,8 +15,7 @@ import pytest
 
 from tests.docs.markdown import blocks_of
 from wattsched.adapters.kubernetes.api import Api
-from wattsched.adapters.kubernetes.snapshot import load
-from wattsched.adapters.kubernetes.watching import Mirror
+from wattsched.adapters.kubernetes.snapshot import Mirror, load
 from wattsched.cli.kubernetes import command
 from wattsched.serve.journal import Journal
 

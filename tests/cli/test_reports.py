@@ -119,5 +119,3 @@ def test_compare(page):
 
 def test_place(page):
     assert "most of any placement" in words(page("place"))
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,6 +64,17 @@ def served(path: Path, limits: Limits | None = None, **options: Any) -> Iterator
             server.should_exit = True
             thread.join()
             bound.close()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process grows."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 Serve = Callable[..., AbstractContextManager[Client]]

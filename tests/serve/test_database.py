@@ -43,10 +43,11 @@ def test_files_that_are_no_journals(tmp_path: Path) -> None:
     made.commit()
     made.close()
     for path in (text, other):
+        path.chmod(0o644)
         content = path.read_bytes()
         with pytest.raises(InputError, match="is no journal"):
             Journal(path)
-        assert path.read_bytes() == content
+        assert (path.read_bytes(), path.stat().st_mode & 0o777) == (content, 0o644)
     with pytest.raises(InputError, match="cannot be written: no such file or directory"):
         Journal(tmp_path / "nowhere" / "deeper" / "j.db")
     with pytest.raises(InputError, match="no such file or directory"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wattsched import InputError
-from wattsched.serve import connections, guard
+from wattsched.serve import guard, server
 from wattsched.serve.limits import Limits
 from wattsched.serve.tokens import Tokens
 
@@ -123,8 +123,8 @@ def test_unfinished_heads_keep_nobody_out(
             assert ask("GET", "/healthz") == (200, {"alive": True})
             assert ask("PUT", "/v1/sessions/s", DOCUMENT)[0] == 200
             assert ask("POST", SOLVE)[0] == 200
-            assert time.monotonic() - began < connections.HEAD_S
-            monkeypatch.setattr(connections, "HEAD_S", 0.2)
+            assert time.monotonic() - began < server.HEAD_S
+            monkeypatch.setattr(server, "HEAD_S", 0.2)
             with suppress(ConnectionError):
                 for _ in range(200):  # one byte after the other
                     opened[-1].sendall(b"x")
@@ -165,7 +165,7 @@ def test_whether_it_lives_is_answered_in_a_crowd(serve: Serve, tmp_path: Path) -
 def test_a_stream_that_nobody_reads_is_dropped(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "READ_S", 1.0)
+    monkeypatch.setattr(server, "READ_S", 1.0)
     with serve(tmp_path / "j.db", Limits(streams=1)) as ask:
         ask("PUT", "/v1/sessions/s", DOCUMENT)
         with socket.socket() as reader:

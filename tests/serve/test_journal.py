@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-import resource
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,22 @@ from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 from wattsched.serve.recorded import RecordedSession
 
+from .conftest import full_disk
 from .victim import DOCUMENT, TABLE, jobs, names_after
 
 
-def reopened(path: Path, name: str = "s") -> tuple[Journal, RecordedSession]:
+def reopened(path: Path) -> tuple[Journal, RecordedSession]:
     journal = Journal(path)
-    return journal, journal.open(name)
+    return journal, journal.open("s")
+
+
+def assert_lasts(journal: Journal, session: RecordedSession, path: Path) -> None:
+    """Close a journal, and find the session as it was."""
+    live = session.session.to_instance()
+    journal.close()
+    again, opened = reopened(path)
+    with again:
+        assert opened.session.to_instance() == live
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -182,15 +192,10 @@ def test_changes_from_threads(journal: Journal, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not failed
-    live = session.session.to_instance()
-    assert {name for name in live.by_column().names} == {
-        f"{who}-{k}" for who in range(4) for k in range(1, 10, 2)
-    }
+    names = session.session.to_instance().by_column().names
+    assert set(names) == {f"{who}-{k}" for who in range(4) for k in range(1, 10, 2)}
     assert [line.number for line in session.rounds()] == list(range(1, 9))
-    journal.close()
-    again, opened = reopened(tmp_path / "journal.db")
-    with again:
-        assert opened.session.to_instance() == live
+    assert_lasts(journal, session, tmp_path / "journal.db")
 
 
 def test_every_round_is_checked_again_from_the_file(journal: Journal) -> None:
@@ -226,12 +231,9 @@ def test_old_rounds_go_but_not_what_runs(tmp_path: Path) -> None:
         for _ in range(8):
             session.solve()
         assert [line.number for line in session.rounds()] == [1, 7, 8, 9]
-        held = session.session.to_instance()
         with pytest.raises(InputError, match="no round 2"):
             session.apply(2)
-    again, opened = reopened(tmp_path / "j.db")
-    with again:
-        assert opened.session.to_instance() == held
+        assert_lasts(journal, session, tmp_path / "j.db")
 
 
 def test_names_and_faults(journal: Journal) -> None:
@@ -282,15 +284,11 @@ def test_a_full_disk_changes_nothing(journal: Journal) -> None:
     session = journal.create("s", DOCUMENT)
     session.upsert(jobs("a"))
     before = session.session.to_instance()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
-    try:
+    with full_disk():
         for change in (lambda: session.upsert(jobs("b")), lambda: session.update(power_w=9_000.0)):
             with pytest.raises(JournalError, match="cannot be used"):
                 change()
             assert session.session.to_instance() == before
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     session.update(power_w=5_000.0)
     assert session.session.to_instance().by_column().names == before.by_column().names
 
@@ -301,17 +299,15 @@ def test_a_decision_is_not_recorded_without_what_was_changed_before_it(
     """While it is made, another change takes what came with it to the disk, or loses it."""
     session = journal.create("s", DOCUMENT)
     session.upsert(jobs("a"))
-    limits, decide = resource.getrlimit(resource.RLIMIT_FSIZE), session.session.solve
+    decide = session.session.solve
 
     def meanwhile(full: bool) -> Any:
         def solve(**asked: Any) -> Any:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 if full else limits[0], limits[1]))
-            try:
+            with (
+                full_disk() if full else nullcontext(),
+                pytest.raises(JournalError) if full else nullcontext(),
+            ):
                 session.upsert(jobs("c"))
-            except JournalError:
-                assert full
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             return decide(**asked)
 
         return solve
@@ -326,11 +322,7 @@ def test_a_decision_is_not_recorded_without_what_was_changed_before_it(
     monkeypatch.setattr(session.session, "solve", meanwhile(full=False))
     made = session.solve(jobs=jobs("b"), apply=True)
     assert set(made.decision.ids) == {"a", "b", "c"}
-    live = session.session.to_instance()
-    journal.close()
-    again, opened = reopened(tmp_path / "journal.db")
-    with again:
-        assert opened.session.to_instance() == live
+    assert_lasts(journal, session, tmp_path / "journal.db")
 
 
 def test_numbers_of_numpy_are_recorded_as_they_are(journal: Journal, tmp_path: Path) -> None:
@@ -340,11 +332,7 @@ def test_numbers_of_numpy_are_recorded_as_they_are(journal: Journal, tmp_path: P
     session.update(power_w=np.float64(4e3), unavailable={"n0": np.array([1])}, down=("n1",))
     number: Any = np.int64(session.solve().number)
     session.apply(number)
-    live = session.session.to_instance()
-    journal.close()
-    again, opened = reopened(tmp_path / "journal.db")
-    with again:
-        assert opened.session.to_instance() == live
+    assert_lasts(journal, session, tmp_path / "journal.db")
 
 
 @pytest.mark.parametrize(

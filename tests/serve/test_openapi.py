@@ -92,10 +92,12 @@ def test_every_answer_is_what_the_description_says(serve: Serve, tmp_path: Path)
         decisions = next(path for path in paths if path.pattern.endswith("/decisions"))
         assert every - answered == {(decisions.pattern, "get")}
         assert [*paths[decisions]["get"]["responses"]["200"]["content"]] == ["text/event-stream"]
-        for methods in paths.values():
-            assert all(
-                {"400", "405", "408"} <= operation["responses"].keys() for operation in methods.values()
-            )
+        operations = [operation for methods in paths.values() for operation in methods.values()]
+        assert all({"400", "405", "408"} <= operation["responses"].keys() for operation in operations)
+        assert all(operation["summary"] for operation in operations)
+        names = [operation["operationId"] for operation in operations]  # what generated clients call them
+        assert len(set(names)) == len(names)
+        assert {"sessions", "create", "upsert", "solve", "apply", "decisions"} <= set(names)
 
 
 @pytest.mark.parametrize("with_tokens", [False, True])

@@ -63,14 +63,6 @@ def test_a_journal_is_its_owners_alone(tmp_path: Path) -> None:
         Journal(tmp_path / "state" / "j.db")
 
 
-def test_no_journal_is_left_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "notes").write_text("notes" * 100)
-    (tmp_path / "notes").chmod(0o644)
-    with pytest.raises(InputError, match="is no journal"):
-        Journal(tmp_path / "notes")
-    assert modes(tmp_path) == {"notes": 0o644}
-
-
 @root
 def test_nobody_locks_a_journal(shared_folder: Path) -> None:
     path = shared_folder / "j.db"

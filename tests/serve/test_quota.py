@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +22,8 @@ from wattsched.serve.database import JournalError
 from wattsched.serve.journal import Journal
 from wattsched.serve.texts import packed, unpacked
 
-from .conftest import Serve
+from .conftest import Serve, full_disk
 from .victim import DOCUMENT, jobs
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file of this process grows."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def wide(number: int, rows: int = 2_500) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from fastapi import APIRouter, Request
 
 import wattsched
 from wattsched.serve import service
-from wattsched.serve.journal import Journal
 from wattsched.serve.limits import Limits
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Contents, Round, Rounds
@@ -104,40 +103,6 @@ def test_a_round_in_one_request(serve: Serve, tmp_path: Path) -> None:
         known = ask("GET", "/v1/sessions/s/jobs")
     with serve(tmp_path / "j.db") as ask:
         assert ask("GET", "/v1/sessions/s/jobs") == known
-
-
-def test_a_restart_continues(serve: Serve, tmp_path: Path) -> None:
-    with serve(tmp_path / "j.db") as ask:
-        ask("PUT", "/v1/sessions/s", DOCUMENT)
-        ask("PUT", "/v1/sessions/s/jobs", body_of("a", "b"))
-        made = ask("POST", "/v1/sessions/s/solve", {"apply": True})[1]
-        before = ask("GET", "/v1/sessions/s/jobs")
-    with serve(tmp_path / "j.db") as ask:
-        assert ask("GET", "/v1/sessions/s/jobs") == before
-        assert ask("GET", "/v1/sessions/s")[1]["prices"] == made["prices"]
-        assert ask("POST", "/v1/sessions/s/solve")[1]["round"] == 2
-
-
-def test_openapi_describes_every_request(shared: Client) -> None:
-    described = shared("GET", "/openapi.json")[1]
-    known = described["components"]["schemas"]
-    assert {"get", "put", "patch", "delete"} == set(described["paths"]["/v1/sessions/{name}"])
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            assert operation["summary"], (method, path)
-            for body in operation.get("requestBody", {}).get("content", {}).values():
-                assert body["schema"]["$ref"].rpartition("/")[2] in known
-    operations = [one["operationId"] for methods in described["paths"].values() for one in methods.values()]
-    assert len(set(operations)) == len(operations)
-    assert {"sessions", "create", "upsert", "solve", "apply", "decisions"} <= set(operations)
-    text = json.dumps(described)
-    assert all(f'"#/components/schemas/{name}"' not in text or name in known for name in ("Job", "Cluster"))
-    assert set(known["JobsRequest"]["properties"]) == {"jobs"}
-    ids = [
-        operation["operationId"] for methods in described["paths"].values() for operation in methods.values()
-    ]
-    assert len(set(ids)) == len(ids)
-    assert described["paths"]["/v1/sessions/{name}/solve"]["post"]["operationId"] == "solve"
 
 
 def test_metrics_and_health(shared: Client) -> None:
@@ -313,26 +278,3 @@ def test_routers_of_others(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "j.db", routers=[router]) as ask:
         assert ask("GET", "/theirs") == (200, {"theirs": True})
         assert ask("GET", "/broken") == (500, {"error": "internal error: RuntimeError"})
-
-
-def test_many_clients_at_once(serve: Serve, tmp_path: Path) -> None:
-    failed: list[Any] = []
-    with serve(tmp_path / "j.db") as ask:
-
-        def work(name: str) -> None:
-            ask("PUT", f"/v1/sessions/{name}", DOCUMENT)
-            for k in range(5):
-                answers = [
-                    ask("PUT", f"/v1/sessions/{name}/jobs", body_of(f"j{k}")),
-                    ask("POST", f"/v1/sessions/{name}/solve", {"apply": True, "deadline_s": 20.0}),
-                ]
-                failed.extend(told for status, told in answers if status != 200)
-
-        threads = [threading.Thread(target=work, args=(f"s{i % 2}",)) for i in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failed
-    with Journal(tmp_path / "j.db") as journal:
-        assert [line.number for line in journal.rounds("s0")] == list(range(1, 16))

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from tests.adapters.histories import FEED, GPUS, IDLE_W, MOST_W, NODES, TABLES, World, added_up
+from tests.adapters.kubernetes.server import PREFIX, gpus_of, new_node, new_pod
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
 from wattsched.adapters.kubernetes.api import KubernetesError
 from wattsched.adapters.kubernetes.loop import Policy, Rounds
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 
-PREFIX = "wattsched.io/"
 GRACE_S = 20.0
 
 
@@ -45,23 +45,13 @@ class KubernetesWorld(World):
         policy = Policy(options, apply=True)
         return Rounds(policy, budget, self.journal, self.look, lambda of: Actions(server, server, of))
 
-    # -- what an API server and its mirror do ------------------------------------------------------------
-
     def at(self, time_s: float) -> str:
         return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def look(self) -> dict[str, Any]:
         self.asked(KubernetesError("the API server does not answer"))
         self.advance()
-        nodes = []
-        for name in NODES:
-            has = {"nvidia.com/gpu": str(GPUS), "pods": "110"}
-            ready = {"type": "Ready", "status": "False" if name in self.down else "True"}
-            status = {"capacity": has, "allocatable": has, "conditions": [ready]}
-            labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-            nodes.append(
-                {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
-            )
+        nodes = [new_node(name, ready=name not in self.down) for name in NODES]
         return copy.deepcopy({"time": self.clock(), "nodes": nodes, "pods": list(self.pods.values())})
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
@@ -76,7 +66,7 @@ class KubernetesWorld(World):
         pod["metadata"]["annotations"] |= annotations
         pod["spec"]["nodeName"] = node
         pod["status"] = {"phase": "Running", "startTime": self.at(self.true_s)}
-        if sum(self._gpus(one) for one in self.pods.values() if one["spec"].get("nodeName") == node) > GPUS:
+        if sum(gpus_of(one) for one in self.pods.values() if one["spec"].get("nodeName") == node) > GPUS:
             self.faults.append(f"{node} has too many pods")
         self.changed()
 
@@ -102,11 +92,6 @@ class KubernetesWorld(World):
 
     def wait(self, seen: Callable[[Any], bool], timeout_s: float = 0.0) -> bool:
         return seen(self.pods)
-
-    # -- what becomes of pods ----------------------------------------------------------------------------
-
-    def _gpus(self, pod: dict[str, Any]) -> int:
-        return int(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
 
     def _leaves_s(self, pod: dict[str, Any]) -> float:
         text = pod["metadata"].get("deletionTimestamp")
@@ -137,11 +122,9 @@ class KubernetesWorld(World):
         job["runs"] += 1
         uid = f"{job['name']}-{place}-{job['runs']}"
         labels = {"job": job["name"], "place": place} | job["labels"]
-        about = {"name": uid, "namespace": "t", "uid": uid, "labels": labels}
-        about |= {"annotations": dict(job["said"]), "creationTimestamp": self.at(self.true_s)}
-        spec = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(job["gpus"])}}}]}
-        spec["schedulerName"] = "other" if job["foreign"] else "wattsched"
-        self.pods[uid] = {"metadata": about, "spec": spec, "status": {"phase": "Pending"}}
+        about = {"annotations": dict(job["said"]), "creationTimestamp": self.at(self.true_s)}
+        scheduler = "other" if job["foreign"] else "wattsched"
+        self.pods[uid] = new_pod(uid, job["gpus"], "t", scheduler, labels=labels, **about)
 
     def submit(self, said: Any = None, foreign: bool = False) -> None:
         self.made += 1
@@ -171,8 +154,8 @@ class KubernetesWorld(World):
         self.submit(said={}, foreign=True)
         pod = self.pods[f"j{self.made}-0-1"]
         for node in NODES:
-            used = sum(self._gpus(one) for one in self.pods.values() if one["spec"].get("nodeName") == node)
-            if node not in self.down and used + self._gpus(pod) <= GPUS:
+            used = sum(gpus_of(one) for one in self.pods.values() if one["spec"].get("nodeName") == node)
+            if node not in self.down and used + gpus_of(pod) <= GPUS:
                 pod["spec"]["nodeName"], pod["status"] = node, {"phase": "Running"}
                 return
 
@@ -197,16 +180,14 @@ class KubernetesWorld(World):
     def mend_nodes(self) -> None:
         self.down, self.guarded = set(), set()
 
-    # -- what is true ------------------------------------------------------------------------------------
-
     def drawn_w(self, leaving: bool = False) -> dict[str, float]:
         by_node = dict.fromkeys(NODES, 0.0)
         for pod in self.pods.values():
             node = pod["spec"].get("nodeName")
             if node and (leaving or self._leaves_s(pod) > 1e17):
                 launch = json.loads(pod["metadata"]["annotations"].get(PREFIX + "launch", "{}"))
-                power_w = launch.get("power_w", self._gpus(pod) * MOST_W)
-                by_node[node] += power_w - self._gpus(pod) * IDLE_W
+                power_w = launch.get("power_w", gpus_of(pod) * MOST_W)
+                by_node[node] += power_w - gpus_of(pod) * IDLE_W
         return added_up(by_node)
 
     def may_stop(self, name: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.adapters.kubernetes.server import PREFIX, Server, new_pod
 from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
@@ -26,25 +26,15 @@ from wattsched.serve.journal import Journal
 
 # Three nodes draw 3 * 200 + 24 * 50 W when they idle; a GPU in use 350 W more.
 NODES, IDLE_W, USED_W = ("n0", "n1", "n2"), 1_800.0, 350.0
-PREFIX = "wattsched.io/"
 
 
-def node(name: str) -> dict[str, Any]:
-    has = {"nvidia.com/gpu": "8", "pods": "110"}
-    status = {"capacity": has, "allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]}
-    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    return {"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {}, "status": status}
-
-
-class Cluster:
+class Cluster(Server):
     """Objects of an API server, rounds on them, and a scheduler that asks and binds when it likes."""
 
     def __init__(self, folder: Path, power_w: float) -> None:
-        self.now_s, self.made = 1e9, 0
-        self.nodes = {name: node(name) for name in NODES}
-        self.pods: dict[str, dict[str, Any]] = {}
+        super().__init__(*NODES)
+        self.made, self.silent = 0, False
         self.coming: list[tuple[float, str, str]] = []
-        self.silent = False
         self.folder, self.budget = folder, Budget(power_w)
         self.begin()
 
@@ -62,19 +52,12 @@ class Cluster:
         server: Any = self
         return Announcing(server, server, journal, extender=self.extender)
 
-    def look(self) -> dict[str, Any]:
-        found = {"nodes": list(self.nodes.values()), "pods": list(self.pods.values())}
-        return copy.deepcopy({"time": self.now_s, **found})
-
     def annotate(self, namespace: str, name: str, uid: str, annotations: dict[str, str]) -> None:
         if self.silent:
             raise KubernetesError("the API server does not answer")
         if uid not in self.pods:
             raise KubernetesError("not found", 404)
         self.pods[uid]["metadata"]["annotations"] |= annotations
-
-    def write_event(self, namespace: str, event: dict[str, Any]) -> None:
-        """Events change nothing here."""
 
     def submit(self, pods: int, gpus: int, weight: float = 1.0) -> list[str]:
         self.made += 1
@@ -83,10 +66,9 @@ class Cluster:
             labels = {PREFIX + "gang": f"g{self.made}", PREFIX + "gang-size": str(pods)}
         names = [f"j{self.made}-{i}" for i in range(pods)]
         for name in names:
-            about = {"name": name, "namespace": "default", "uid": name, "labels": labels}
-            needs = {"limits": {"nvidia.com/gpu": str(gpus)}}
-            spec = {"schedulerName": "default-scheduler", "containers": [{"name": "c", "resources": needs}]}
-            self.pods[name] = {"metadata": {**about, "annotations": dict(said)}, "spec": spec, "status": {}}
+            self.pods[name] = new_pod(
+                name, gpus, "default", "default-scheduler", labels=labels, annotations=dict(said)
+            )
         return names
 
     def bound(self, uid: str) -> str:
@@ -111,15 +93,6 @@ class Cluster:
 
     def round(self) -> Report:
         return self.rounds.round()
-
-    def used(self) -> Counter[str]:
-        """GPUs of each node that bound pods have."""
-        gpus: Counter[str] = Counter()
-        for pod in self.pods.values():
-            asked = pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
-            gpus[pod["spec"].get("nodeName", "")] += int(asked)
-        del gpus[""]
-        return gpus
 
     def drawn_w(self) -> float:
         return IDLE_W + USED_W * self.used().total()

@@ -17,6 +17,7 @@ from tests.serve.conftest import Client, served
 from tests.serve.test_faulty_requests import JSON, damaged, encoded
 from wattsched import InputError
 from wattsched.adapters.kubernetes.extender import (
+    ASKING,
     UNSEEN,
     Extender,
     Opinion,
@@ -24,8 +25,9 @@ from wattsched.adapters.kubernetes.extender import (
     preempted,
     prioritised,
     read_args,
+    router_of,
+    watch,
 )
-from wattsched.adapters.kubernetes.routes import ASKING, router_of, watch
 from wattsched.serve.tokens import Tokens, add_token
 
 NAMES = st.lists(st.sampled_from([f"n{i}" for i in range(6)]), unique=True)

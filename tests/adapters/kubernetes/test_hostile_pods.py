@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.kubernetes.test_room import PREFIX, Cluster
+from tests.adapters.kubernetes.server import GPU, PREFIX
+from tests.adapters.kubernetes.test_room import Cluster
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.reading import read
 
 CASES, SEED = int(os.environ.get("HOSTILE_CASES", "60")), int(os.environ.get("HOSTILE_SEED", "0"))
-GPU = "nvidia.com/gpu"
 AMOUNTS = [
     "0",
     "1",

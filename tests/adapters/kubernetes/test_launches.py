@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wattsched.adapters.kubernetes.launches import Launches, key_beside
-from wattsched.adapters.kubernetes.options import Launch
+from wattsched.adapters.kubernetes.launches import Launch, Launches, key_beside
 from wattsched.adapters.kubernetes.reading import KubePod, read_pod
 from wattsched.instances.errors import InputError
 

@@ -12,17 +12,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import wattsched
+from tests.adapters.trust import decided as decision_of
 from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
-from wattsched.adapters.kubernetes.arranging import placed
+from wattsched.adapters.kubernetes.launches import Launch
 from wattsched.adapters.kubernetes.load import Load, load_of
 from wattsched.adapters.kubernetes.loop import Policy
-from wattsched.adapters.kubernetes.options import KubernetesOptions, Launch
+from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.plan import Round, plan_of, round_of
 from wattsched.adapters.kubernetes.reading import Site, read
 from wattsched.adapters.kubernetes.snapshot import load
-from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
 from wattsched.adapters.plan import Kept
 
 
@@ -63,12 +62,7 @@ def load_at(site: Site, options: KubernetesOptions | None = None) -> Load:
 def decided(site: Site, cap_w: float, options: KubernetesOptions | None = None) -> tuple[Round, Any]:
     """The round, and the decision under a cap."""
     round = round_of(load_at(site, options))
-    session = wattsched.Session(round.cluster, objective="goodput", tenants=round.tenants(300.0))
-    session.update(power_w=cap_w)
-    for job in round.jobs:
-        fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
-        session.upsert([job["name"]], held=[job["current"]] if "current" in job else None, **fields)
-    return round, session.solve(deadline_s=5.0)
+    return round, decision_of(round, cap_w)
 
 
 def after(site: Site, plan: Any, options: KubernetesOptions | None = None) -> Load:
@@ -79,7 +73,7 @@ def after(site: Site, plan: Any, options: KubernetesOptions | None = None) -> Lo
     left = Site(site.time_s, site.nodes, {uid: pod for uid, pod in site.pods.items() if uid not in gone})
     load = load_at(left, options)
     for start in plan.starts:
-        bindings, why = placed(start, load)
+        bindings, why = load.placed(start)
         assert not why
         assert [one.node for one in bindings] == [one.node for one in start.bindings]
     return load
@@ -139,13 +133,6 @@ def test_a_label_names_the_tenant() -> None:
 def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
     # Bases; a pod of ours with 8 GPUs and one of others with 3; the idle rest of 32 GPUs.
     assert load_at(read(SNAPSHOT)).power_w == 4 * 200 + 3_200 + 3 * 400 + (32 - 11) * 50
-
-
-@given(st.floats(1_000, 12_000))
-def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
-    load = load_at(read(SNAPSHOT))
-    stops = stops_to_fit(over_w(load.drawn_w, caps_w(load, cap_w)), load.stoppable)
-    assert set(stops) == ({"default/old"} if load.power_w > cap_w else set())
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from kubernetes import client
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.kubernetes.actions import Actions
-from wattsched.adapters.kubernetes.api import Api, KubernetesError, take
+from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.launches import Launches
 from wattsched.adapters.kubernetes.loop import Policy, Rounds
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read
-from wattsched.adapters.kubernetes.watching import Mirror, Watched
+from wattsched.adapters.kubernetes.snapshot import Mirror, Watched, take
 from wattsched.serve.journal import Journal
 
 Submit = Callable[..., Any]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.adapters.kubernetes.server import PREFIX, Server, new_pod
 from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
@@ -27,38 +26,29 @@ from wattsched.adapters.kubernetes.reading import read, read_pod
 from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.serve.journal import Journal
 
-PREFIX = "wattsched.io/"
 KEY = b"k" * 32
-ROOM = {"nvidia.com/gpu": "8", "cpu": "64", "pods": "110"}
 
 
-class Cluster:
+class Cluster(Server):
     """Nodes of eight GPUs and 64 CPUs, and an API server that binds and evicts at once."""
 
     def __init__(self, folder: Path, nodes: int = 2) -> None:
-        self.nodes, self.pods = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+        super().__init__(*(f"n{i}" for i in range(nodes)), cpu="64")
         self.guarded = set[str]()
-        for i in range(nodes):
-            ready = {"type": "Ready", "status": "True"}
-            status = {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready]}
-            labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-            about = {"name": f"n{i}", "uid": f"n{i}", "labels": labels}
-            self.nodes[f"n{i}"] = {"metadata": about, "spec": {}, "status": status}
-        self.journal = Journal(folder / "journal")
-        self.budget = Budget(100_000.0)
+        self.journal, self.budget = Journal(folder / "journal"), Budget(100_000.0)
 
     def submit(
         self, name: str, gpus: int = 1, ports: list[int] | None = None, spec: Any = None, **said: Any
     ) -> dict[str, Any]:
         """Make a pod; what it says are annotations, and ``needs`` what it asks for besides GPUs."""
-        limits = {"nvidia.com/gpu": str(gpus)} | said.pop("needs", {})
-        labels = said.pop("labels", {})
+        needs, labels = said.pop("needs", {}), said.pop("labels", {})
         annotations = {PREFIX + key.replace("_", "-"): str(value) for key, value in said.items()}
-        about = {"name": name, "namespace": "t", "uid": name, "labels": labels, "annotations": annotations}
-        container = {"resources": {"limits": limits}, "ports": [{"hostPort": port} for port in ports or []]}
-        whole = {"schedulerName": "wattsched", "containers": [container], **(spec or {})}
-        self.pods[name] = {"metadata": about, "spec": whole, "status": {}}
-        return self.pods[name]
+        made = self.pods[name] = new_pod(name, gpus, labels=labels, annotations=annotations)
+        (container,) = made["spec"]["containers"]
+        container["resources"]["limits"] |= needs
+        container["ports"] = [{"hostPort": port} for port in ports or []]
+        made["spec"] |= spec or {}
+        return made
 
     def gang(self, name: str, pods: int, **said: Any) -> None:
         """Make the pods of a gang."""
@@ -66,38 +56,18 @@ class Cluster:
             labels = {PREFIX + "gang": name}
             self.submit(f"{name}-{i}", labels=labels, **{"gang_size": pods, **said})
 
-    def look(self) -> dict[str, Any]:
-        found = {"nodes": list(self.nodes.values()), "pods": list(self.pods.values())}
-        return copy.deepcopy({"time": 1e9, **found})
-
-    def rounds(self, apply: bool = True, options: Any = None) -> Rounds:
+    def rounds(self, apply: bool = True, options: Any = None, extender: bool = False) -> Rounds:
+        """Rounds that bind or, with an extender, tell a scheduler that binds at once what it is told."""
         server: Any = self
         policy = Policy(KubernetesOptions.model_validate(trusting(options)), apply=apply)
-        return Rounds(
-            policy,
-            self.budget,
-            self.journal,
-            self.look,
-            lambda journal: Actions(server, server, journal, Launches(KEY)),
-        )
+        asked = {"extender": Extender(lambda pod: policy.ours(read_pod(pod)), 1e6)} if extender else {}
+        kind: Any = Announcing if extender else Actions
 
-    def extended(self) -> Rounds:
-        """Rounds of an extender, whose scheduler binds at once what it is told."""
-        server: Any = self
-        policy = Policy(KubernetesOptions.model_validate(trusting()), apply=True)
-        extender = Extender(lambda pod: policy.ours(read_pod(pod)), 1e6)
-        return Rounds(
-            policy,
-            self.budget,
-            self.journal,
-            self.look,
-            lambda journal: Announcing(server, server, journal, Launches(KEY), extender=extender),
-        )
+        def actions(journal: Any) -> Actions:
+            made: Actions = kind(server, server, journal, Launches(KEY), **asked)
+            return made
 
-    # -- what an API server and its mirror do ------------------------------------------------------------
-
-    def write_event(self, namespace: str, event: dict[str, Any]) -> None:
-        """Events change nothing here."""
+        return Rounds(policy, self.budget, self.journal, self.look, actions)
 
     def bind(self, namespace: str, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
         self.pods[name]["metadata"]["annotations"] |= annotations
@@ -113,21 +83,8 @@ class Cluster:
         if not dry_run:
             del self.pods[name]
 
-    def wait(self, seen: Callable[[Any], bool], timeout_s: float = 0.0) -> bool:
-        return seen(self.pods)
-
-    # -- what is true of it ------------------------------------------------------------------------------
-
     def running(self) -> set[str]:
         return {name for name, pod in self.pods.items() if pod["spec"].get("nodeName")}
-
-    def used(self, what: str) -> Counter[str]:
-        """How much of a resource pods have on each node."""
-        found = Counter[str]()
-        for name in self.running():
-            spec = self.pods[name]["spec"]
-            found[spec["nodeName"]] += int(spec["containers"][0]["resources"]["limits"].get(what, 0))
-        return found
 
 
 @pytest.fixture
@@ -150,7 +107,7 @@ def test_what_no_node_has_keeps_no_gpus_from_others(cluster: Cluster, how: str) 
     cluster.gang("wide", 4, gpus=2, needs={"cpu": "60"}, weight=100)
     for i in range(16):
         cluster.submit(f"small{i}")
-    rounds = cluster.extended() if how == "extender" else cluster.rounds(how == "apply")
+    rounds = cluster.rounds(how != "shadow", extender=how == "extender")
     report = rounds.round()
     assert started(report) == {f"t/small{i}" for i in range(16)}
     assert "x.com/fpga" in report.waiting["t/fpga"]
@@ -209,13 +166,13 @@ def test_whatever_pods_ask_for_gpus_stay_idle_only_for_want_of_the_rest(
     assert (started(told), told.waiting.keys()) == (started(done), done.waiting.keys())
     assert (told.postponed, done.postponed) == ({}, {})
     rounds.round()
-    assert all(count <= 8 for count in cluster.used("nvidia.com/gpu").values())
+    assert all(count <= 8 for count in cluster.used().values())
     assert all(count <= 64 for count in cluster.used("cpu").values())
     waiting = {name for name in cluster.pods if name not in cluster.running() and name.startswith("p")}
     for name in waiting:
         asked = cluster.pods[name]["spec"]["containers"][0]["resources"]["limits"]
         for node in cluster.nodes:
-            full = cluster.used("nvidia.com/gpu")[node] + int(asked["nvidia.com/gpu"]) > 8
+            full = cluster.used()[node] + int(asked["nvidia.com/gpu"]) > 8
             assert full or cluster.used("cpu")[node] + int(asked.get("cpu", 0)) > 64
     cluster.journal.close()
 
@@ -248,7 +205,7 @@ def test_a_pod_with_claims_waits_unless_every_node_can_have_them(cluster: Cluste
     assert started(report) == {"t/two"}
     assert "persistent volume claims" in report.waiting["t/one"]
     assert "t/one" in cluster.rounds(apply=False, options={"claims_on_any_node": True}).round().started
-    assert "t/one" in cluster.extended().round().started
+    assert "t/one" in cluster.rounds(extender=True).round().started
 
 
 def test_what_pods_ask_for_is_in_saved_snapshots(cluster: Cluster, tmp_path: Path) -> None:
@@ -292,7 +249,7 @@ def test_no_pod_counts_for_less_than_idle_gpus(cluster: Cluster, how: str) -> No
     cluster.submit("modest", 4, options=json.dumps(table))
     cluster.submit("plain", 4)
     idle_w = 2 * 200 + 16 * 50
-    rounds = cluster.extended() if how == "extender" else cluster.rounds()
+    rounds = cluster.rounds(extender=how == "extender")
     report = rounds.round()
     assert (started(report), report.power_w) == ({"t/modest", "t/plain"}, idle_w + 4 * 350)
 
@@ -307,7 +264,7 @@ def forge(pod: dict[str, Any], **fields: Any) -> None:
 @pytest.mark.parametrize("how", ["apply", "extender"])
 def test_what_we_wrote_counts_and_not_what_a_pod_says_of_it(cluster: Cluster, how: str) -> None:
     def rounds() -> Rounds:
-        return cluster.extended() if how == "extender" else cluster.rounds()
+        return cluster.rounds(extender=how == "extender")
 
     cluster.submit("plain", 4)
     running = rounds()
@@ -326,7 +283,7 @@ def test_what_we_wrote_counts_and_not_what_a_pod_says_of_it(cluster: Cluster, ho
 
 def test_nobody_is_announced_by_what_a_pod_says(cluster: Cluster) -> None:
     cluster.submit("first", 8)
-    assert started(cluster.extended().round()) == {"t/first"}
+    assert started(cluster.rounds(extender=True).round()) == {"t/first"}
     copied = json.loads(cluster.pods["first"]["metadata"]["annotations"][PREFIX + "launch"])
     for uid, fields in (
         ("forged", {"uid": "forged", "gpus": 4, "power_w": 0.0, "node": "n0"}),
@@ -334,7 +291,7 @@ def test_nobody_is_announced_by_what_a_pod_says(cluster: Cluster) -> None:
     ):
         forge(cluster.submit(uid, 4), **{**fields, "uid": uid})
     cluster.budget.power_w = 1.0  # nothing starts
-    report = cluster.extended().round()
+    report = cluster.rounds(extender=True).round()
     assert report.running == 1
     assert report.power_w == 2 * 200 + 8 * 50 + 8 * 400
 

@@ -64,8 +64,6 @@ class SlurmWorld(World):
         policy = Policy(Ours(), SiteOptions.model_validate(options), apply=True, every_s=30.0)
         return Rounds(policy, budget, self.journal, take, Actions)
 
-    # -- commands ----------------------------------------------------------------------------------------
-
     def ask(self, *words: str, **_: Any) -> str:
         """Answer a command."""
         self.asked(SlurmError(f"'{words[0]}' did not answer"))
@@ -145,8 +143,6 @@ class SlurmWorld(World):
             "requeue": job.requeue,
         }
 
-    # -- what becomes of jobs ----------------------------------------------------------------------------
-
     def advance(self) -> None:
         for job in list(self.jobs.values()):
             if job.state == "COMPLETING" and self.true_s >= job.leaves_s:
@@ -209,8 +205,6 @@ class SlurmWorld(World):
 
     def mend_nodes(self) -> None:
         self.down = set()
-
-    # -- what is true ------------------------------------------------------------------------------------
 
     def drawn_w(self, leaving: bool = False) -> dict[str, float]:
         by_node = dict.fromkeys(NODES, 0.0)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
 from wattsched.adapters.slurm.trace import Said, kind_of, recorded
 from wattsched.instances.errors import InputError
@@ -84,40 +85,23 @@ def table_of(jobs: list[Accounted], name: str = "train") -> str:
     return "\n".join(lines) + "\n"
 
 
-def document_of(jobs: list[Accounted], new: bool) -> str:
-    """As Slurm 22.05 says it, or with the wrapped numbers and lists of newer versions."""
-
-    def wrapped(number: float) -> Any:
-        return {"set": True, "infinite": False, "number": number} if new else number
-
+def document_of(jobs: list[Accounted], release: str) -> str:
+    """As a release of Slurm says it."""
     rows = []
     for job in jobs:
         number, _, task = job.id.partition("_")
-        array = (int(number), wrapped(int(task))) if task else (0, None)
         tres = [{"type": "cpu", "name": None, "count": 8}, {"type": "energy", "name": None, "count": None}]
-        if job.gpus:
-            names = ["gpu", *(f"gpu:{kind}" for kind in job.gpu_types)]
-            tres += [{"type": "gres", "name": name, "count": job.gpus} for name in names]
-        state = job.state.partition(" ")[0]
+        names = ["gpu", *(f"gpu:{kind}" for kind in job.gpu_types)] if job.gpus else []
+        tres += [{"type": "gres", "name": name, "count": job.gpus} for name in names]
+        times = {"elapsed": job.elapsed_s, "eligible": job.eligible_s, "start": job.start_s}
         energies = [0.0, job.energy_j] if job.energy_j is not None else []
-        rows.append(
-            {
-                "job_id": 7 if task else int(number),
-                "array": dict(zip(("job_id", "task_id"), array, strict=True)),
-                "user": job.user,
-                "account": job.account,
-                "state": {"current": [state] if new else state, "reason": "None"},
-                "time": {
-                    "elapsed": job.elapsed_s,
-                    "eligible": job.eligible_s,
-                    "start": job.start_s,
-                    "submission": job.eligible_s - 50,
-                },
-                "tres": {"allocated": tres, "requested": tres},
-                "nodes": {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]),
-                "steps": [{"statistics": {"energy": {"consumed": wrapped(one)}}} for one in energies],
-            }
-        )
+        fields: dict[str, Any] = {"user": job.user, "account": job.account}
+        fields |= {"time": {**times, "submission": job.eligible_s - 50}}
+        fields |= {"tres": {"allocated": tres, "requested": tres}}
+        fields |= {"array": {"job_id": int(number), "task_id": int(task)}} if task else {}
+        fields |= {"nodes": {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0])}
+        fields |= {"steps": [{"statistics": {"energy": {"consumed": wrapped(one)}}} for one in energies]}
+        rows.append(accounted_row(release, 7 if task else int(number), job.state.partition(" ")[0], **fields))
     return json.dumps({"meta": {}, "jobs": rows})
 
 
@@ -125,10 +109,10 @@ def ended(jobs: list[Accounted]) -> list[Accounted]:
     return [replace(job, state=job.state.partition(" ")[0]) for job in jobs]
 
 
-@given(JOBS, st.booleans(), st.sampled_from(["train", "a|b", "||", ""]))
-def test_tables_and_documents_say_the_same(jobs: list[Accounted], new: bool, name: str) -> None:
+@given(JOBS, st.sampled_from(RELEASES), st.sampled_from(["train", "a|b", "||", ""]))
+def test_tables_and_documents_say_the_same(jobs: list[Accounted], release: str, name: str) -> None:
     assert read_accounting(table_of(jobs, name), ZONE) == ended(jobs)
-    assert read_accounting(document_of(jobs, new)) == ended(jobs)
+    assert read_accounting(document_of(jobs, release)) == ended(jobs)
 
 
 @given(st.sets(st.tuples(st.integers(0, 4), st.sampled_from(["Submit", "Start", "Elapsed", "NodeList"]))))

@@ -194,43 +194,41 @@ def test_groups_of_nodes_are_the_nodes(drawn: list[tuple[str, list[str], set[str
     assert by_sinfo == by_node
 
 
+def accounted_row(release: str, id: int, *words: str, **fields: Any) -> dict[str, Any]:
+    """A job of ``sacct --json`` with some states."""
+    none = None if release < "23.02" else wrapped(None)
+    gpus = [{"type": "gres", "name": "gpu", "count": 2}, {"type": "gres", "name": "gpu:a100", "count": 2}]
+    energy = {"type": "energy", "name": "", "count": -2}
+    return {
+        "job_id": id,
+        "user": "ann",
+        "account": "lab",
+        "state": {"current": words[-1] if release < "23.11" else list(words), "reason": "None"},
+        "time": {"submission": 100, "eligible": 100, "start": 200, "end": 260, "elapsed": 60, "suspended": 0},
+        "array": {"job_id": 0, "task_id": none, "task": ""},
+        "het": {"job_id": 0, "job_offset": none},
+        "tres": {"allocated": [*gpus, energy], "requested": gpus[:1]},
+        "nodes": "n1",
+        "steps": [{"statistics": {"energy": {"consumed": none}}}],
+        **fields,
+    }
+
+
 def accounted(release: str) -> dict[str, Any]:
     """What ``sacct --json`` prints: a job, an array's task, parts of a heterogeneous one, a resized one."""
 
-    def number(value: Any) -> Any:
+    def number(value: int) -> Any:
         return value if release < "23.02" else wrapped(value)
 
-    def state(*words: str) -> Any:
-        return words[-1] if release < "23.11" else list(words)
-
-    def row(id: int, *words: str, **fields: Any) -> dict[str, Any]:
-        gpus = [{"type": "gres", "name": "gpu", "count": 2}, {"type": "gres", "name": "gpu:a100", "count": 2}]
-        times = {"submission": 100, "eligible": 100, "start": 200, "end": 260, "elapsed": 60, "suspended": 0}
-        return {
-            "job_id": id,
-            "user": "ann",
-            "account": "lab",
-            "state": {"current": state(*words), "reason": "None"},
-            "time": times,
-            "array": {"job_id": 0, "task_id": number(None), "task": ""},
-            "het": {"job_id": 0, "job_offset": number(None)},
-            "tres": {
-                "allocated": [*gpus, {"type": "energy", "name": "", "count": -2}],
-                "requested": gpus[:1],
-            },
-            "nodes": "n1",
-            "steps": [{"statistics": {"energy": {"consumed": number(None)}}}],
-            **fields,
-        }
-
-    jobs = [
-        row(700, "COMPLETED"),
-        row(702, "COMPLETED", array={"job_id": 701, "task_id": number(3)}),
-        row(900, "COMPLETED", het={"job_id": 900, "job_offset": number(0)}),
-        row(901, "COMPLETED", het={"job_id": 900, "job_offset": number(1)}),
-        row(912, "PENDING", "RESIZING"),
-        row(913, "SUSPENDED"),
+    rows: list[tuple[int, list[str], dict[str, Any]]] = [
+        (700, ["COMPLETED"], {}),
+        (702, ["COMPLETED"], {"array": {"job_id": 701, "task_id": number(3)}}),
+        (900, ["COMPLETED"], {"het": {"job_id": 900, "job_offset": number(0)}}),
+        (901, ["COMPLETED"], {"het": {"job_id": 900, "job_offset": number(1)}}),
+        (912, ["PENDING", "RESIZING"], {}),
+        (913, ["SUSPENDED"], {}),
     ]
+    jobs = [accounted_row(release, id, *words, **fields) for id, words, fields in rows]
     return {"meta": meta_of(release), "jobs": jobs}
 
 

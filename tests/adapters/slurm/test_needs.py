@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from wattsched.adapters.slurm.inventory import SlurmNode
-from wattsched.adapters.slurm.needs import Needs
+from wattsched.adapters.slurm.inventory import Needs, SlurmNode
 from wattsched.instances.errors import InputError
 
 NODES = [

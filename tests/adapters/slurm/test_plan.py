@@ -10,19 +10,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import wattsched
+from tests.adapters.trust import decided as decision_of
 from tests.adapters.trust import trusting
 from tests.strategies.effort import examples
 from wattsched.adapters.budget import Budget
-from wattsched.adapters.options import stated_in
-from wattsched.adapters.overdraw import caps_w, over_w, stops_to_fit
 from wattsched.adapters.slurm.load import Load, load_of
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.plan import Round, plan_of, round_of
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import load
-from wattsched.instances.errors import InputError
 from wattsched.serve.journal import Journal
 
 RECORDED = Path(__file__).resolve().parents[3] / "examples" / "slurm.json"
@@ -57,12 +54,7 @@ def round_at(site: Site, options: SiteOptions, ours: Ours) -> Round:
 def decided(site: Site, cap_w: float, options: SiteOptions) -> tuple[Any, Any]:
     """The round, and the decision under a cap."""
     round = round_at(site, options, Ours())
-    session = wattsched.Session(round.cluster, objective="goodput", tenants=round.tenants(300.0))
-    session.update(power_w=cap_w)
-    for job in round.jobs:
-        fields = {name: [value] for name, value in job.items() if name not in ("name", "current")}
-        session.upsert([job["name"]], held=[job["current"]] if "current" in job else None, **fields)
-    return round, session.solve(deadline_s=5.0)
+    return round, decision_of(round, cap_w)
 
 
 def after(load: Load, plan: Any) -> Load:
@@ -90,17 +82,6 @@ def test_the_draw_is_what_the_engine_says_and_within_the_cap(
     assert not any("g3" in start.launch.nodes for start in plan.starts)
     assert after(round.load, plan).power_w == pytest.approx(decision.result.totals["power_w"], rel=1e-9)
     assert round.load.power_w <= cap_w + 1e-6
-
-
-@given(st.floats(1_000, 12_000))
-def test_without_a_decision_the_draw_is_brought_below_the_cap_where_that_is_possible(cap_w: float) -> None:
-    load = load_of(SITE, TRUSTING, Ours())
-    stops = stops_to_fit(over_w(load.drawn_w, caps_w(load, cap_w)), load.stoppable)
-    if load.power_w <= cap_w:
-        assert not stops
-    for number in stops:
-        load.drop(number)
-    assert load.power_w <= cap_w or not any(running.job.requeue for running in load.ours.values())
 
 
 def test_the_watts_of_the_recorded_cluster_by_hand() -> None:
@@ -247,20 +228,6 @@ def test_jobs_that_cannot_run_change_no_pool(fields: dict[str, Any], told: str) 
     assert round.cluster == before.cluster
 
 
-@pytest.mark.parametrize(
-    ("document", "told"),
-    [
-        ({"gpu_types": {"A100": {}}}, "gpu_types.A100.idle_power_w: is missing"),
-        ({"base_power_w": "much"}, "base_power_w"),
-        ({"jobs": {"a": {"gpus": 1}}}, "jobs.a.gpus: is not a known field"),
-    ],
-)
-def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, document: Any, told: str) -> None:
-    (tmp_path / "options.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=told):
-        stated_in(tmp_path / "options.json", SiteOptions)
-
-
 def test_gpus_that_slurm_mislaid_take_no_job_and_idle() -> None:
     document = json.loads(SNAPSHOT["nodes"])
     document["nodes"][3]["gres_used"] = "gpu:A100:3(IDX:1-2,4)"
@@ -329,15 +296,6 @@ def test_a_node_whose_watts_are_not_known_counts_at_the_most_and_others_go_on(gr
     load.claim({"g4": {0, 1}})
     load.others["g4"] = {0, 1}
     assert load.power_w - before_w == (2 * 2345 - 2 * 50 + 6 * 150 if told else 2 * (400 - 50))
-
-
-def test_members_of_power_domains_that_are_gone_are_told_and_the_others_keep_to_the_cap() -> None:
-    feed = {"name": "feed", "members": ["g9", "r1", "r2"], "power_cap_w": 6_000.0}
-    options = site_of({"power_domains": [feed]})
-    load = load_of(SITE, options, Ours())
-    assert "the members 'g9' of 'feed' are no node" in " ".join(load.site.notes)
-    (kept,) = round_of(load, Ours(), 60.0).cluster["power_domains"]
-    assert kept["members"] == ["r1", "r2"]
 
 
 def test_racks_with_caps_of_their_own() -> None:

@@ -36,7 +36,7 @@ def test_every_job_that_waits_has_a_reason_that_is_true(cap_w: float, gpus: int)
     why = queued(plan, round, cap_w)
     told = {int(job["name"]) for job in round.jobs if "current" not in job}
     assert why.keys() == told - {start.job.id for start in plan.starts}
-    later = round.load.after(plan.stops, [(start.job, start.launch) for start in plan.starts])
+    later = round.load.after(plan.stops, plan.starts)
     assert later.power_w == pytest.approx(decision.result.totals["power_w"])
     if NUMBERS["plain"] in why:
         room = max(len(later.free(node)) for node in ("g1", "g2")) >= gpus
