@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wattsched.topology.arrays import BoolArray, IntArray, distinct, ranges, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, distinct, ranges, stable_order
 from wattsched.topology.buddy import Occupancy
 from wattsched.topology.pools import Pool
 
@@ -31,12 +31,20 @@ class Requests:
         GPUs really used, at most `size`.
     holder, held : int arrays, shape (n_held,)
         Line positions that jobs hold now, and the job that holds each, in ascending order of both.
+    price : float array, shape (n_jobs,), optional
+        Price of moving each job; all cost the same where it is not given.
     """
 
     size: IntArray
     gpus: IntArray
     holder: IntArray
     held: IntArray
+    price: FloatArray | None = None
+
+    @cached_property
+    def prices(self) -> FloatArray:
+        """Price of moving each job, shape (n_jobs,)."""
+        return np.zeros(len(self)) if self.price is None else self.price
 
     @classmethod
     def of(cls, size: ArrayLike, gpus: ArrayLike, held: Iterable[Iterable[int]] = ()) -> Self:
@@ -119,7 +127,7 @@ def allocate(pool: Pool, empty: Occupancy, requests: Requests) -> Allocation:
         # Aligned blocks nest, so keeping small jobs lets most jobs stay; but when they are then evicted for a
         # large one anyway, keeping the large one saves a migration.
         large_first = _Attempt(places, by_size[::-1])
-        best = min(best, large_first, key=lambda attempt: attempt.n_moved)
+        best = min(best, large_first, key=lambda attempt: (attempt.price, attempt.n_moved))
     rest = np.flatnonzero(best.start == NOWHERE)
     best.start[rest] = place_largest_first(best.occupancy, requests.size[rest])
     return _allocation(pool, requests, best.start)
@@ -216,8 +224,10 @@ class _Attempt:
         `NOWHERE` for jobs that are to be placed.
     occupancy : Occupancy
         Blocks left by those that stay.
+    price : float
+        Price of the jobs that are to be placed.
     n_moved : int
-        Number of jobs that are to be placed.
+        Number of these jobs.
     evicted : bool
         True if jobs made room for others.
     """
@@ -234,6 +244,7 @@ class _Attempt:
         movable[places.job] = True
         movable &= self.start == NOWHERE
         self._stay(places.of(order[movable[order]]), demand)
+        self.price = float(requests.prices[self.start == NOWHERE].sum())
         self.n_moved = int(np.count_nonzero(self.start == NOWHERE))
         self.evicted = self.n_moved > n_left
 
@@ -270,9 +281,11 @@ class _Attempt:
             jobs, block = jobs[block < n_blocks], block[block < n_blocks]
             n_jobs = np.bincount(block, minlength=n_blocks)
             n_gpus = np.bincount(block, weights=requests.size[jobs], minlength=n_blocks).astype(np.int64)
+            price = np.bincount(block, weights=requests.prices[jobs], minlength=n_blocks)
             clearable = np.flatnonzero((n_jobs > 0) & (n_taken == n_gpus))
+            order = np.lexsort((n_gpus[clearable], n_jobs[clearable], price[clearable]))
             cheapest = np.zeros(n_blocks, dtype=bool)
-            cheapest[clearable[np.lexsort((n_gpus[clearable], n_jobs[clearable]))[:missing]]] = True
+            cheapest[clearable[order[:missing]]] = True
             for j in jobs[cheapest[block]].tolist():
                 occupancy.release(int(start[j]), int(requests.size[j]))
                 start[j] = NOWHERE

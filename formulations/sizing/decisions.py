@@ -110,7 +110,8 @@ def place(
         if len(room.sleeping):
             position = positions_awake(room, taken, gpus, own, few=counts_watts(options.of))
         else:
-            position = positions_of(room, taken, gpus, own, slots.get(room.number))
+            price = np.where(options.pays_restart[wanted], 0.0, options.of.change_cost[jobs])
+            position = positions_of(room, taken, gpus, own, slots.get(room.number), price)
         parts.append(Places(np.repeat(jobs, gpus), position))
     return decide(options, chosen, Places.joined(parts))
 
@@ -141,7 +142,12 @@ def _nodes_of_blocks(room: Room, position: IntArray, gpus: IntArray, block: IntA
 
 
 def positions_of(
-    room: Room, block: IntArray, gpus: IntArray, held: Held, slots: Exact | None = None
+    room: Room,
+    block: IntArray,
+    gpus: IntArray,
+    held: Held,
+    slots: Exact | None = None,
+    price: FloatArray | None = None,
 ) -> IntArray:
     """Positions of jobs on a pool's line, job by job, few of which move.
 
@@ -154,6 +160,8 @@ def positions_of(
         What jobs hold now.
     slots : callable, optional
         How nodes can be cut up for the jobs, where that is known.
+    price : float array, shape (n_jobs,), optional
+        Price of moving each job; blocks of cheap ones are cleared first.
 
     Raises
     ------
@@ -161,7 +169,7 @@ def positions_of(
         If the jobs do not fit together.
     """
     if room.pool.capacity == "blocks":
-        requests = Requests(size=block, gpus=gpus, holder=held.job, held=held.position)
+        requests = Requests(size=block, gpus=gpus, holder=held.job, held=held.position, price=price)
         return allocate(room.pool, room.vacant, requests).position
     if room.pool.capacity == "count":
         return allocate_any(room, gpus, held)
