@@ -204,7 +204,7 @@ class Round(Cluster):
         for n in jobs:
             above = math.fsum(self.weight[i] for i in jobs if size[i] > size[n])
             same = math.fsum(self.weight[i] for i in jobs if size[i] == size[n])
-            values[n] = math.sqrt(same * (2 * above + same))  # (above + same)^2 - above^2
+            values[n] = math.sqrt(self.weight[n] * (above + above + same))  # "w_j (Z>_j + Z>=_j)"
         return values
 
     def choices_of(self, name: str) -> list[Choice]:
