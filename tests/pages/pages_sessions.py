@@ -6,6 +6,7 @@ Comments in quotation marks are sentences of that page. Nothing of the package i
 import copy
 import random
 
+from tests.pages.pages_cluster import Cluster
 from tests.pages.pages_sizing import SETTINGS, Round
 from tests.pages.sizing_rounds import OBJECTIVES, a_cluster, a_table, as_columns, number, some, tenants
 
@@ -122,6 +123,13 @@ class Told:
         # "takes GPUs of a job that it does not know"
         if frozenset().union(*strangers) & frozenset().union(*(places(one) for one in new.values())):
             return "GPUs of a job that it does not know"
+        # "It needs a pool, a node or a GPU that the cluster no longer has."
+        cluster = Cluster({"cluster": self.document()["cluster"], "jobs": []})
+        pools = {name: {n: cluster.nodes[n]["gpus"] for n in p.nodes} for name, p in cluster.pools.items()}
+        for one in filter(None, new.values()):
+            nodes = pools.get(one["pool"], {})
+            if any(max(gpus) >= nodes.get(node, 0) for node, gpus in one["nodes"].items()):
+                return "a GPU that is no longer there"
         # "Of the jobs that the decision knows, those that run hold its GPUs then, and the others none"
         for name in mine:
             self.jobs[name].pop("current", None)
