@@ -53,8 +53,8 @@ class RoundLoop(ABC, Generic[ReportT]):
     """Begins a report."""
     job: ClassVar[str] = ""
     """Text that names of jobs are preceded by."""
-    key: ClassVar[Callable[[str], Any]] = str
-    """Makes our name of a job of the name that a session has."""
+    key: ClassVar[type[int] | type[str]] = str
+    """Type of our names of jobs, made of the texts that a session has."""
 
     policy: Any
     actions: Any
