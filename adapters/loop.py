@@ -16,7 +16,7 @@ from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
 
 from wattsched.adapters.budget import Budget, Cap
-from wattsched.adapters.overdraw import caps_w, left_w, limits_w, over_w, stops_to_fit, told_w, too_much
+from wattsched.adapters.overdraw import caps_w, decision_w, left_w, limits_w, over_w, stops_to_fit, too_much
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan, Policy, Report, UnansweredError, tell
 from wattsched.instances.errors import InputError
@@ -53,8 +53,8 @@ class RoundLoop(ABC, Generic[ReportT]):
     """Begins a report."""
     job: ClassVar[str] = ""
     """Text that names of jobs are preceded by."""
-    key: ClassVar[Callable[[str], Any]] = str
-    """Makes our name of a job of the name that a session has."""
+    key: ClassVar[type[int] | type[str]] = str
+    """Type of our names of jobs, made of the texts that a session has."""
 
     policy: Any
     actions: Any
@@ -208,7 +208,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Tell the session of everything as it is now."""
         policy, options = self.policy, self.policy.options
         running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
-        caps = told_w(round.load, [self.key(job["name"]) for job in running], cap_w)
+        caps = decision_w(round.load, [self.key(job["name"]) for job in running], cap_w)
         rows = [{**row, "power_cap_w": caps[row["name"]]} for row in round.cluster["power_domains"]]
         self._records = {job["name"]: job for job in round.jobs}
         odd = tell(

@@ -110,7 +110,7 @@ def left_w(load: Any, cap_w: float) -> dict[str, float]:
     return caps_w(load, cap_w) | {"": cap_w - aside_w}
 
 
-def told_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
+def decision_w(load: Any, stoppable: Iterable[Any], cap_w: float) -> dict[str, float]:
     """The caps that a decision is told, under which what may not be stopped is never too much.
 
     Where that draws more than a cap, the cap is what it draws: nothing starts there, what may be stopped is,

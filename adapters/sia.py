@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -92,41 +92,25 @@ class _Type:
         whole = self.gpus_per_node * np.arange(1, self.most_nodes + 1)
         return np.concatenate([inside[inside < self.gpus_per_node], whole])
 
-    def nodes_for(self, gpus: IntArray) -> IntArray:
+    def nodes_for(self, gpus: Any) -> Any:
         """Nodes that so many GPUs are on."""
         return -(-gpus // self.gpus_per_node)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Configurations of a job and the goodput of each."""
+class _Row(NamedTuple):
+    """A configuration of a job, and its goodput or what it is worth."""
 
-    types: list[str]
-    gpus: IntArray
-    goodput: FloatArray
+    type: str
+    gpus: int
+    goodput: float
 
-    @classmethod
-    def of(cls, parts: Sequence[tuple[str, IntArray, FloatArray]]) -> _Rows:
-        """Rows of each type, without those that make no progress."""
-        types = [name for name, gpus, _ in parts for _ in range(len(gpus))]
-        gpus = np.concatenate([np.zeros(0, dtype=np.int64), *(gpus for _, gpus, _ in parts)])
-        goodput = np.concatenate([np.zeros(0), *(goodput for *_, goodput in parts)])
-        return cls(types, gpus, goodput).only(~(goodput <= 0.0))
 
-    def only(self, kept: Any) -> _Rows:
-        """Some of them."""
-        types = [name for name, keep in zip(self.types, kept.tolist(), strict=True) if keep]
-        return _Rows(types, self.gpus[kept], self.goodput[kept])
-
-    def normalised(self) -> _Rows:
-        """Over the least goodput, times the fewest GPUs."""
-        if not len(self.gpus):
-            return self
-        return _Rows(self.types, self.gpus, self.goodput / self.goodput.min() * self.gpus.min())
-
-    def are(self, held: tuple[str, int] | None) -> Any:
-        """Return a mask of the rows that the job holds now."""
-        return np.array([row == held for row in zip(self.types, self.gpus.tolist(), strict=True)], dtype=bool)
+def _normalised(rows: Sequence[_Row]) -> list[_Row]:
+    """Divide goodputs by the least of them, times the fewest GPUs, without rows that make no progress."""
+    rows = [row for row in rows if not row.goodput <= 0.0]
+    least = min((row.goodput for row in rows), default=1.0)
+    fewest = min((row.gpus for row in rows), default=1)
+    return [row._replace(goodput=row.goodput / least * fewest) for row in rows]
 
 
 class GoodputPolicy:
@@ -229,21 +213,22 @@ class GoodputPolicy:
         session, self.last = self._session_of(nodes), None
         held = self._held({name: base_allocations.get(name) for name in jobs})
         tables = {name: self._worth(name, job, held[name]) for name, job in jobs.items()}
-        names = [name for name, rows in tables.items() if len(rows.gpus)]
+        names = [name for name, rows in tables.items() if rows]
         session.remove([name for name in set(self._asked) - set(names) if name in session])
         self._asked = names
         answer: dict[str, Allocation] = dict.fromkeys(jobs, (None, ()))
         if not names:
             return answer
-        rows = [tables[name] for name in names]
+        own = [tables[name] for name in names]
+        rows = [row for table in own for row in table]
         session.upsert(
             names,
-            start=np.cumsum([0, *(len(one.gpus) for one in rows)]),
-            pool=[name for one in rows for name in one.types],
-            gpus=np.concatenate([one.gpus for one in rows]),
-            rate=np.concatenate([one.goodput for one in rows]),
-            power_w=np.zeros(sum(len(one.gpus) for one in rows)),
-            weight=[float(one.goodput[one.gpus == one.gpus.min()].max()) for one in rows],
+            start=np.cumsum([0, *map(len, own)]),
+            pool=[row.type for row in rows],
+            gpus=np.array([row.gpus for row in rows]),
+            rate=np.array([row.goodput for row in rows]),
+            power_w=np.zeros(len(rows)),
+            weight=[_most_of_the_smallest(table) for table in own],
             preemptible=[held[name] is None or not jobs[name].scaling_underway for name in names],
             held=[held[name] for name in names],
         )
@@ -310,7 +295,7 @@ class GoodputPolicy:
             found[one.job] = one.pool, [place[label] for label in labels for _ in one.nodes[label]]
         return found
 
-    def _worth(self, name: str, job: Job, held: Mapping[str, Any] | None) -> _Rows:
+    def _worth(self, name: str, job: Job, held: Mapping[str, Any] | None) -> list[_Row]:
         """Configurations of a job, with what each is worth over waiting as its goodput."""
         lacking = [field for field in Job.__annotations__ if not hasattr(job, field)]
         if lacking:
@@ -319,21 +304,21 @@ class GoodputPolicy:
             rows = self._rigid(job) if job.category == "rigid" else self._adaptive(job)
         except KeyError as error:
             raise ValueError(f"jobs: a field of job '{name}' does not have the type {error}") from None
-        odd = np.flatnonzero(~np.isfinite(rows.goodput))
-        if len(odd):
-            where = f"{rows.gpus[odd[0]]} GPUs of '{rows.types[odd[0]]}'"
-            raise ValueError(f"jobs: job '{name}' has a goodput of {rows.goodput[odd[0]]} on {where}")
-        now = rows.are(None if held is None else (held["pool"], held["gpus"]))
+        if odd := [row for row in rows if not np.isfinite(row.goodput)]:
+            where = f"{odd[0].gpus} GPUs of '{odd[0].type}'"
+            raise ValueError(f"jobs: job '{name}' has a goodput of {odd[0].goodput} on {where}")
+        now = None if held is None else (held["pool"], held["gpus"])
         if held is not None and job.scaling_underway:
-            if not now.any():
+            rows = [row for row in rows if row[:2] == now]
+            if not rows:
                 what = f"{held['gpus']} GPUs of '{held['pool']}', none of its configurations"
                 raise ValueError(f"jobs: job '{name}' restarts on {what}")
-            rows, now = rows.only(now), now[now]
         factor = 1.0 if held is None else self._restart_factor(name, job)
+        goodput = np.array([row.goodput * (1.0 if row[:2] == now else factor) for row in rows])
         with np.errstate(divide="ignore"):
-            powers = (rows.goodput * np.where(now, 1.0, factor)) ** self._p
-        worth = np.sign(self._p) * (powers - self._lambda)
-        return _Rows(rows.types, rows.gpus, worth).only(worth > LEAST_WORTH)
+            worth = np.sign(self._p) * (goodput**self._p - self._lambda)
+        valued = (row._replace(goodput=one) for row, one in zip(rows, worth.tolist(), strict=True))
+        return [row for row in valued if row.goodput > LEAST_WORTH]
 
     def _restart_factor(self, name: str, job: Job) -> float:
         """Share of a job's time that it would have worked after one more restart; 1 for young jobs."""
@@ -342,29 +327,26 @@ class GoodputPolicy:
             return 1.0
         return float(max(job.age - job.num_restarts * restart_s, 0.0) / (job.age + restart_s))
 
-    def _rigid(self, job: Job) -> _Rows:
+    def _rigid(self, job: Job) -> list[_Row]:
         """One count of GPUs, on any type that has as many."""
-        gpus = np.array([max(job.max_replicas.values())], dtype=np.int64)
-        fit = [one for one in self._types.values() if one.nodes_for(gpus)[0] <= one.most_nodes]
-        rate = job.cluster_throughput_ratios
-        return _Rows.of([(one.name, gpus, np.array([float(rate[one.name])])) for one in fit]).normalised()
+        gpus = int(max(job.max_replicas.values()))
+        fit = [one.name for one in self._types.values() if one.nodes_for(gpus) <= one.most_nodes]
+        return _normalised([_Row(name, gpus, float(job.cluster_throughput_ratios[name])) for name in fit])
 
-    def _adaptive(self, job: Job) -> _Rows:
+    def _adaptive(self, job: Job) -> list[_Row]:
         """All counts of GPUs of types whose goodput is known; one replica on each of the others."""
         ran = [name for name in self._types if job.speedup_fn.get(name) is not None]
-        known, first = [], []
+        known, first = list[_Row](), list[_Row]()
         for name, one in self._types.items():
             unit, sizes = job.scale_unit[name], one.sizes
             if name in ran or (ran and self._projects):
                 least, most = self._replicas(job, name)
                 gpus = sizes[(sizes % unit == 0) & (sizes >= least * unit) & (sizes <= most * unit)]
-                if len(gpus):
-                    known.append((name, gpus, self._goodput(job, one, ran, gpus)))
+                goodput = self._goodput(job, one, ran, gpus).tolist() if len(gpus) else []
+                known += [_Row(name, *row) for row in zip(gpus.tolist(), goodput, strict=True)]
             elif unit in sizes:
-                first.append((name, np.array([unit]), np.array([float(unit)])))
-        rows, more = _Rows.of(known).normalised(), _Rows.of(first)
-        both = rows.types + more.types, np.append(rows.gpus, more.gpus), np.append(rows.goodput, more.goodput)
-        return _Rows(*both)
+                first.append(_Row(name, int(unit), float(unit)))
+        return _normalised(known) + first
 
     def _replicas(self, job: Job, name: str) -> tuple[int, int]:
         """Fewest and most replicas."""
@@ -386,3 +368,9 @@ class GoodputPolicy:
 def _label(name: str, node: object) -> str:
     """Name of a node in the session."""
     return f"{name}/{node}"
+
+
+def _most_of_the_smallest(rows: Sequence[_Row]) -> float:
+    """Return the most that a configuration with the fewest GPUs is worth."""
+    fewest = min(row.gpus for row in rows)
+    return max(row.goodput for row in rows if row.gpus == fewest)

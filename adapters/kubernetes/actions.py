@@ -71,7 +71,7 @@ class Actions:
     launches: Launches = field(default_factory=Launches)
     number: int = 0
     _unseen: dict[str, KubePod] = field(default_factory=dict)
-    _told: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
@@ -139,10 +139,10 @@ class Actions:
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
         """Write events of pods that have another reason to wait than was told; refused ones are left out."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
-        self._told = {uid: last for uid, last in self._told.items() if uid in pods}
+        self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
         now_s, left = time.monotonic(), _MOST
         for uid, (pod, reason) in pods.items():
-            before, then_s = self._told.get(uid, ("", -_AGAIN_S))
+            before, then_s = self._reported.get(uid, ("", -_AGAIN_S))
             if not left or reason == before or now_s < then_s + _AGAIN_S:
                 continue
             left -= 1
@@ -151,7 +151,7 @@ class Actions:
             except KubernetesError as error:
                 if not error.certain:
                     return
-            self._told[uid] = reason, now_s
+            self._reported[uid] = reason, now_s
 
     def guarded(self, job: KubeJob) -> str:
         """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""

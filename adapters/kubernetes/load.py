@@ -13,6 +13,7 @@ from wattsched.adapters.kubernetes.options import (
     PoolView,
     groups_above,
     job_key,
+    jobs_of,
     pools_of_site,
     there,
 )
@@ -331,27 +332,19 @@ def load_of(
     for pod in site.pods.values():
         if pod.present and pod.node in site.nodes:
             _count_present(load, pod, present, launches.of(pod) if ours(pod) else None)
-    load.ours = _jobs(present)
+    load.ours = jobs_of(present)
     for uid, one in held.items():
         if one.node in site.nodes:
             load.coming.append(Binding(site.pods[uid], one.node, _sound(one.launch, load.idle_w(one.node))))
             load.take(load.coming[-1])
-    load.announced = _jobs(one.pod for one in load.coming)
-    jobs = _jobs(waiting)
+    load.announced = jobs_of(one.pod for one in load.coming)
+    jobs = jobs_of(waiting)
     load.late = {name: job for name, job in jobs.items() if name in load.ours}
     load.waiting = {name: job for name, job in jobs.items() if name not in load.ours}
     for name, job in load.late.items():
         coming = [one.node for one in load.coming if job_key(one.pod) == name]
         _join(load, job, load.ours[name], coming)
     return load
-
-
-def _jobs(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
-    """Group pods into jobs, by name."""
-    found = defaultdict[str, list[KubePod]](list)
-    for pod in pods:
-        found[job_key(pod)].append(pod)
-    return {name: KubeJob(name, tuple(sorted(of, key=lambda pod: pod.name))) for name, of in found.items()}
 
 
 def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Launch | None) -> None:
@@ -395,7 +388,7 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
         if found is None:
             load.stuck[late.name] = "the others of its gang are on nodes, and there is no room left for it"
             break
-        joined = Binding(pod, found, _for(launch, pod))
+        joined = Binding(pod, found, launch.model_copy(update={"uid": pod.uid}))
         load.take(joined)
         bindings.append(joined)
     load.due += bindings
@@ -404,8 +397,3 @@ def _join(load: Load, late: KubeJob, there: KubeJob, coming: list[str]) -> None:
 def _sound(launch: Launch, idle_w: float) -> Launch:
     """The same with no less than the idle watts of its GPUs: who may annotate a pod may write anything."""
     return launch.model_copy(update={"power_w": max(launch.power_w, launch.gpus * idle_w)})
-
-
-def _for(launch: Launch, pod: KubePod) -> Launch:
-    """The same for another pod of a gang."""
-    return launch.model_copy(update={"uid": pod.uid})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -108,6 +109,14 @@ class KubeJob:
 def job_key(pod: KubePod) -> str:
     """Name of the job that a pod belongs to; no pod has a colon in its name."""
     return f"{pod.namespace}/gang:{pod.gang}" if pod.gang else pod.key
+
+
+def jobs_of(pods: Iterable[KubePod]) -> dict[str, KubeJob]:
+    """Group pods into jobs, by name."""
+    found = defaultdict[str, list[KubePod]](list)
+    for pod in pods:
+        found[job_key(pod)].append(pod)
+    return {name: KubeJob(name, tuple(sorted(of, key=lambda pod: pod.name))) for name, of in found.items()}
 
 
 def said_by(pod: KubePod, options: KubernetesOptions, kind_of: Mapping[str, str]) -> JobOptions:

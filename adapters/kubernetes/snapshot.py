@@ -23,17 +23,8 @@ _GONE = 410
 _KEPT = {
     "metadata": ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"),
     "spec": (
-        "nodeName",
-        "schedulerName",
-        "nodeSelector",
-        "affinity",
-        "tolerations",
-        "topologySpreadConstraints",
-        "schedulingGates",
-        "overhead",
-        "activeDeadlineSeconds",
-        "unschedulable",
-        "taints",
+        *("nodeName", "schedulerName", "nodeSelector", "affinity", "tolerations", "schedulingGates"),
+        *("topologySpreadConstraints", "overhead", "activeDeadlineSeconds", "unschedulable", "taints"),
     ),
     "status": ("phase", "startTime", "allocatable", "capacity"),
 }

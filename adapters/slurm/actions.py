@@ -42,7 +42,7 @@ class Actions:
     settings: Path | None = None
     number: int = 0
     require: Callable[[], None] = lambda: None
-    _told: dict[int, tuple[str, float]] = field(default_factory=dict)
+    _reported: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def give_way(self, load: Any, cap_w: float) -> bool:
         """Take back what may start and has no room or no watts any more: a release starts at once."""
@@ -110,10 +110,10 @@ class Actions:
 
         What Slurm itself holds is left alone: with any change it would be released, and tried again.
         """
-        self._told = {number: last for number, last in self._told.items() if number in why}
+        self._reported = {number: last for number, last in self._reported.items() if number in why}
         now_s, left = time.monotonic(), _MOST
         for number, reason in why.items():
-            before, then_s = self._told.get(number, ("", -_AGAIN_S))
+            before, then_s = self._reported.get(number, ("", -_AGAIN_S))
             job = jobs.get(number)
             new = reason != before and now_s >= then_s + _AGAIN_S
             if job is None or not job.pending or not new or not job.reason.startswith("JobHeld"):
@@ -122,7 +122,7 @@ class Actions:
             said = {} if said is None and not job.admin_comment else said
             if not isinstance(said, dict) or not left:  # it is somebody else's
                 continue
-            self._told[number] = reason, now_s
+            self._reported[number] = reason, now_s
             if said.get("waits") != reason:
                 left -= 1
                 self.require()

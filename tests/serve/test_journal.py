@@ -74,35 +74,26 @@ UPDATE = st.fixed_dictionaries(
         ),
     },
 )
+RECORDS, GONE = st.lists(RECORD, max_size=3), st.lists(NAMES, max_size=2)
 EVENT = st.one_of(
-    st.tuples(st.just("upsert"), st.lists(RECORD, max_size=3)),
-    st.tuples(st.just("upsert"), NAMES.map(lambda name: jobs(name))),
-    st.tuples(st.just("remove"), st.lists(NAMES, max_size=2)),
+    st.tuples(st.just("upsert"), st.fixed_dictionaries({"jobs": RECORDS | NAMES.map(jobs)})),
+    st.tuples(st.just("remove"), st.fixed_dictionaries({"ids": GONE})),
     st.tuples(st.just("update"), UPDATE),
-    st.tuples(st.just("apply"), st.integers(-2, 0)),
-    st.tuples(st.just("solve"), st.none()),
+    st.tuples(st.just("apply"), st.fixed_dictionaries({"round": st.integers(-2, 0)})),
+    st.tuples(st.just("solve"), st.just({})),
     st.tuples(
-        st.just("round"),
-        st.tuples(st.lists(RECORD, max_size=3), st.lists(NAMES, max_size=2), st.booleans()),
+        st.just("solve"), st.fixed_dictionaries({"jobs": RECORDS, "remove": GONE, "apply": st.booleans()})
     ),
 )
 
 
-def make(session: RecordedSession, kind: str, told: Any) -> None:
-    match kind:
-        case "upsert":
-            session.upsert(told)
-        case "remove":
-            session.remove(told)
-        case "update":
-            session.update(**told)
-        case "apply":
-            session.apply(session.rounds()[-1].number + told if session.rounds() else 1)
-        case "solve":
-            session.solve(deadline_s=10.0)
-        case "round":
-            records, gone, apply = told
-            session.solve(jobs=records, remove=gone, apply=apply, deadline_s=10.0)
+def make(session: RecordedSession, kind: str, told: dict[str, Any]) -> None:
+    """Make a change or a decision; rounds are counted back from the newest one."""
+    if kind == "apply":
+        told = {"round": session.rounds()[-1].number + told["round"] if session.rounds() else 1}
+    elif kind == "solve":
+        told = {**told, "deadline_s": 10.0}
+    getattr(session, kind)(**told)
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config, utils
 
-from tests.adapters.waiting import wait_for
+from tests.adapters.processes import wait_for
 from wattsched.serve.tokens import add_token
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -21,37 +21,12 @@ from wattsched.adapters.kubernetes.reading import read
 
 CASES, SEED = int(os.environ.get("HOSTILE_CASES", "60")), int(os.environ.get("HOSTILE_SEED", "0"))
 AMOUNTS = [
-    "0",
-    "1",
-    "-1",
-    "1e308",
-    "9" * 25,
-    "1E",
-    "5u",
-    "7n",
-    "x",
-    "",
-    None,
-    True,
-    "2000000",
-    "1e9Gi",
-    3.5,
-    [],
+    *("0", "1", "-1", "1e308", "9" * 25, "1E", "5u", "7n", "x", "", "2000000", "1e9Gi"),
+    *(None, True, 3.5, []),
 ]
 TEXTS = [
-    "",
-    "null",
-    "1e6",
-    "-1",
-    '{"a":',
-    "[" * 50_000,
-    "\x1b[31m",
-    "‮",
-    "NaN",
-    '"x"',
-    "true",
+    *("", "null", "1e6", "-1", '{"a":', "[" * 50_000, "\x1b[31m", "\u202e", "NaN", '"x"', "true", "{}"),
     "9" * 400,
-    "{}",
 ]
 FIELDS = ["weight", "options", "model", "restart_s", "preemptible", "remaining_work", "pools", "batch_sizes"]
 FIELDS += ["frequencies_mhz", "power_limits_w", "gang-size", "launch", "min_gpus", "unheard-of", "x" * 300]

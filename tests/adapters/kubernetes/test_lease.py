@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.leases import entered_together, left_behind
+from tests.adapters.processes import entered_together, left_behind
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 from wattsched.adapters.kubernetes.lease import Lease
 from wattsched.instances.errors import InputError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.adapters.waiting import wait_for
+from tests.adapters.processes import wait_for
 from wattsched.adapters.kubernetes.api import Api
 
 PREEMPTIBLE = {"wattsched.io/preemptible": "true"}

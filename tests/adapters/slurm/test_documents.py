@@ -23,15 +23,7 @@ from wattsched.instances.errors import InputError
 
 RECORDED = load(Path(__file__).resolve().parents[3] / "examples" / "slurm.json")
 RELEASES = [
-    "21.08.8",
-    "22.05.8",
-    "23.02.7",
-    "23.11.10",
-    "24.05.4",
-    "24.11.5",
-    "25.05.2",
-    "25.11.1",
-    "26.05.5",
+    *("21.08.8", "22.05.8", "23.02.7", "23.11.10", "24.05.4", "24.11.5", "25.05.2", "25.11.1", "26.05.5")
 ]
 NUMBERS = (
     *("node_count", "max_nodes", "tasks", "priority", "time_limit", "start_time", "submit_time"),
@@ -247,14 +239,8 @@ def test_the_accounting_of_every_release(release: str) -> None:
 
 
 QUEUED = (
-    "job_id",
-    "job_state",
-    "comment",
-    "admin_comment",
-    "nodes",
-    "gres_detail",
-    "priority",
-    "restart_cnt",
+    *("job_id", "job_state", "comment", "admin_comment", "nodes", "gres_detail"),
+    *("priority", "restart_cnt"),
 )
 NEEDED = {
     "jobs": QUEUED,

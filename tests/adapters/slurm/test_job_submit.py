@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.waiting import wait_for
+from tests.adapters.processes import wait_for
 from wattsched.adapters.slurm.options import Ours
 from wattsched.adapters.slurm.reading import marked, read
 from wattsched.adapters.slurm.snapshot import take

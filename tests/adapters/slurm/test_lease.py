@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.leases import entered_together, left_behind
-from tests.adapters.waiting import wait_for
+from tests.adapters.processes import entered_together, left_behind, wait_for
 from wattsched.adapters.slurm.lease import Lease
 from wattsched.adapters.slurm.reading import LEASE, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.adapters.processes import wait_for
 from tests.adapters.trust import trusting
-from tests.adapters.waiting import wait_for
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
 from wattsched.adapters.slurm.loop import Policy, Rounds

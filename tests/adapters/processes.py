@@ -1,12 +1,24 @@
-"""Leases that are taken at the same moment, and left behind."""
+"""Other processes: waiting for what they do, and leases that they take at the same moment or leave behind."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from wattsched.adapters.lease import HeldLease
 from wattsched.instances.errors import InputError
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What a function finds, as soon as it does."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not come")
 
 
 def left_behind(held: HeldLease) -> None:
