@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -19,12 +18,11 @@ from click.shell_completion import CompletionItem
 from wattsched.cli.failures import (
     EXIT_CODES,
     exit_code_of,
-    forget_notices,
     leave_at_once,
-    noted,
     noticing_broken_pipes,
     readable_streams,
     require_room,
+    telling_notices,
 )
 from wattsched.cli.outputs import GIVEN
 from wattsched.inputs import meant
@@ -120,10 +118,8 @@ class CommandLine(click.Group):
         if COMPLETION in os.environ:
             return super().main(args, prog_name, complete_var, **extra)
         readable_streams()
-        forget_notices()
-        warnings.simplefilter("always")  # each is said once by `noted`, however often main is called
-        warnings.showwarning = noted
-        code = exit_code_of(run)
+        with telling_notices():
+            code = exit_code_of(run)
         if args is None:  # of the whole process
             leave_at_once(code)
         raise SystemExit(code)

@@ -46,33 +46,47 @@ def command(
             raise BadInput("--require-gap needs RESULT: a bound of replay --bound has no gap")
         if dask is not None:
             raise BadInput("--dask needs RESULT: a bound of replay --bound is checked here")
-        return _check_bound(instance_file, as_json)
-    if instance_file == result_file == STANDARD:
-        raise BadInput("only one of INSTANCE and RESULT can be standard input")
+        verdict, lines = _check_bound(instance_file)
+    else:
+        if instance_file == result_file == STANDARD:
+            raise BadInput("only one of INSTANCE and RESULT can be standard input")
+        verdict, lines = _check(instance_file, result_file, require_gap, dask)
+    return print_verdict(verdict, lines, required=require_gap is not None, as_json=as_json)
+
+
+def _check(
+    instance_file: str, result_file: str, require_gap: float | None, dask: str | None
+) -> tuple[Verdict, Iterable[str]]:
+    """Check a result, a frontier or a bare decision: the verdict, and lines on what is decided and proven."""
     from wattsched.documents import answer_of, verdict_on
     from wattsched.report.views import view
-    from wattsched.tradeoffs import is_pareto
+    from wattsched.tradeoffs import is_pareto, pareto_of, verdict_on_pareto
 
-    instance, document = read_instance(instance_file), read_document(result_file)
+    instance, document, source = read_instance(instance_file), read_document(result_file), shown(result_file)
     if is_pareto(document):
         if dask is not None:
-            raise BadInput(f"{shown(result_file)}: is a frontier, which cannot be combined with --dask")
-        return _check_pareto(instance, document, shown(result_file), require_gap, as_json)
-    answer = answer_of(document, instance.problem, shown(result_file))
+            raise BadInput(f"{source}: is a frontier, which cannot be combined with --dask")
+        found = pareto_of(document, source)
+        if instance.problem != found.problem:
+            of = f"is a frontier of '{found.problem}', the instance is of '{instance.problem}'"
+            raise BadInput(f"{source}: {of}")
+        with refusing(source):
+            verdict = verdict_on_pareto(instance, found, require_gap)
+        return verdict, _points(found, verdict)
+    answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # read once
     told = nullcontext() if dask is None else refusing()  # what a cluster cannot check
-    with progress(f"checking {shown(result_file)}"), spread(dask) as executor, told:
+    with progress(f"checking {source}"), spread(dask) as executor, told:
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
     lines = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
-    required = verdict.requiring(require_gap)
-    return print_verdict(required, lines, required=require_gap is not None, as_json=as_json)
+    return verdict.requiring(require_gap), lines
 
 
-def _check_bound(file: str, as_json: bool) -> int:
+def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:
     """Check a bound on the schedules of a trace, which needs no other file."""
     from wattsched.replay_bounds import is_replay_bound, replay_bound_of
     from wattsched.report.wording import count, duration
@@ -86,7 +100,9 @@ def _check_bound(file: str, as_json: bool) -> int:
         raise BadInput(f"{shown(file)}: {why}")
     bound = replay_bound_of(document, shown(file))
     with progress(f"checking {shown(file)}"):
-        faults = faults_of(bound)
+        verdict = Verdict(faults_of(bound), proof=Proof(bound=bound.mean_completion_s))
+    if bound.mean_completion_s <= 0:
+        return verdict, ["the file claims no bound above 0: it says nothing of any schedule"]
     jobs, gpus = count(len(bound.jobs.name), "job"), count(sum(bound.pools.values()), "GPU")
     mean, energies = duration(bound.mean_completion_s), len(bound.proofs) - 1
     told = [
@@ -94,24 +110,7 @@ def _check_bound(file: str, as_json: bool) -> int:
     ]
     told += [f"and {count(energies, 'bound')} on completion times and energy together"] if energies else []
     told += [f"the jobs are said to be of {bound.source}"] if bound.source else []
-    if bound.mean_completion_s <= 0:
-        told = ["the file claims no bound above 0: it says nothing of any schedule"]
-    verdict = Verdict(faults, proof=Proof(bound=bound.mean_completion_s))
-    return print_verdict(verdict, told, required=False, as_json=as_json)
-
-
-def _check_pareto(instance: Any, document: Any, source: str, require_gap: float | None, as_json: bool) -> int:
-    """Check every point of a Pareto result."""
-    from wattsched.tradeoffs import pareto_of, verdict_on_pareto
-
-    found = pareto_of(document, source)
-    if instance.problem != found.problem:
-        of = f"is a frontier of '{found.problem}', the instance is of '{instance.problem}'"
-        raise BadInput(f"{source}: {of}")
-    with refusing(source):
-        verdict = verdict_on_pareto(instance, found, require_gap)
-    told = _points(found, verdict)
-    return print_verdict(verdict, told, required=require_gap is not None, as_json=as_json)
+    return verdict, told
 
 
 def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:

@@ -118,20 +118,16 @@ GIVES_WAY = ("nonzeros", "rows", "columns", "build s")
 def print_comparison(
     out: Console, comparison: Comparison, folder: str | None, written: Sequence[str]
 ) -> None:
-    """Print a comparison.
-
-    Parameters
-    ----------
-    folder : str, optional
-        Where its files were written.
-    written : sequence of str
-        The names of these files.
-    """
+    """Print a comparison, and which files were written into a folder."""
     runs = [run for run in comparison.runs if run.status != "skipped"]
     _print_runs(out, runs)
     for file, name in comparison.repeated.items():
         line(out, (f"counted once: {file} holds the same instance as {name}", "dim"))
-    _print_skipped(out, comparison.runs)
+    skipped = defaultdict[tuple[str, str], list[str]](list)
+    for run in comparison.runs:
+        if run.status == "skipped":
+            skipped[run.pair, run.detail].append(run.instance)
+    print_skipped(out, skipped)
     _print_summaries(out, comparison)
     _print_verdict(out, comparison)
     if folder is not None:
@@ -139,15 +135,11 @@ def print_comparison(
         line(out, (f"Written to {folder}: {', '.join(written)}{again}", "dim"))
         from wattsched.comparisons.compare import RUNS
 
-        if others := _others(comparison, Path(folder) / RUNS):
-            line(out, (f"{count(others, 'other run')} in {folder}/{RUNS} are not in these files", "dim"))
+        kept = {file.stem for file in (Path(folder) / RUNS).glob("*.json")}
+        if others := kept - {run.key for run in comparison.runs}:
+            line(out, (f"{count(len(others), 'other run')} in {folder}/{RUNS} are not in these files", "dim"))
         if not any(name.endswith(".png") for name in written) and runs:
             line(out, (f"no plots without {missing('plot')}", "dim"))
-
-
-def _others(comparison: Comparison, folder: Path) -> int:
-    """Return the number of finished runs of other comparisons that the folder keeps."""
-    return len({file.stem for file in folder.glob("*.json")} - {run.key for run in comparison.runs})
 
 
 def _print_runs(out: Console, runs: Sequence[Run]) -> None:
@@ -202,14 +194,6 @@ def _marked(value: float | None, best: float | None) -> Cell:
     if best is not None and abs(value - best) <= CLOSE * max(1.0, abs(best)):
         return f"{shown}*", BEST
     return f"{shown} "
-
-
-def _print_skipped(out: Console, runs: Sequence[Run]) -> None:
-    skipped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for run in runs:
-        if run.status == "skipped":
-            skipped[run.pair, run.detail].append(run.instance)
-    print_skipped(out, skipped)
 
 
 def _print_summaries(out: Console, comparison: Comparison) -> None:

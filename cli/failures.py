@@ -56,8 +56,6 @@ LONGEST_LINE = 1_900
 NOTES = {"FormerNameWarning": "note: ", "NoticeWarning": ""}
 """Prefixes of the warnings for users of a command, by category; other warnings are not for them."""
 
-_told: set[str] = set()
-
 
 def exit_code_of(run: Callable[[], Any]) -> int:
     """Run a command; report what it raises, and return the exit code.
@@ -236,16 +234,20 @@ def readable_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def noted(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
-    """Say in one line what is called otherwise now, or what `solve` and its like want to be known."""
-    if category.__name__ in NOTES and str(message) not in _told:
-        _told.add(str(message))
-        _say([NOTES[category.__name__] + str(message)])
+@contextmanager
+def telling_notices() -> Iterator[None]:
+    """Say each notice once, in one line: what is called otherwise now, or what `solve` wants to be known."""
+    told = set[str]()
 
+    def tell(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+        if category.__name__ in NOTES and str(message) not in told:
+            told.add(str(message))
+            _say([NOTES[category.__name__] + str(message)])
 
-def forget_notices() -> None:
-    """Say anew what was said: another command begins."""
-    _told.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = tell
+        yield
 
 
 def notice(line: str) -> None:
@@ -258,19 +260,15 @@ def notice(line: str) -> None:
 @contextmanager
 def noticed() -> Iterator[list[str]]:
     """Gather the notices of what is done meanwhile; they are said as always."""
-    lines: list[str] = []
-    say = warnings.showwarning
+    lines, say = list[str](), warnings.showwarning
 
     def gather(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category.__name__ == "NoticeWarning":
-            lines.append(str(message))
+        lines.extend([str(message)] if category.__name__ == "NoticeWarning" else [])
         say(message, category, *where, **more)
 
-    warnings.showwarning = gather
-    try:
+    with warnings.catch_warnings():
+        warnings.showwarning = gather
         yield lines
-    finally:
-        warnings.showwarning = say
 
 
 def _usage(error: click.UsageError) -> str:

@@ -20,8 +20,6 @@ from wattsched.report.wording import count, number
 from wattsched.serve.replays import LIMITS, PER_KWH, Policy
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from wattsched.serve.journal import Journal
     from wattsched.serve.replays import Replayed
     from wattsched.serve.rounds import Round, RoundLine
@@ -154,20 +152,16 @@ def _replay(rounds: Sequence[Round], policy: Policy, limits: Limits) -> list[Rep
     return found
 
 
-def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
-    if as_json:
-        return write_json({"session": name, "rounds": [asdict(one) for one in found]})
-    out = console()
-    heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
-    _print(out, found)
-
-
 KINDS = ("objective", "power_w", "running", "changes")
 FIGURES = [figure for kind in KINDS for figure in (kind, f"was_{kind}")]
 """Figures of a round that is decided again, each followed by what it was."""
 
 
-def _print(out: Console, found: Sequence[Replayed]) -> None:
+def _tell_replay(name: str, found: Sequence[Replayed], as_json: bool) -> None:
+    if as_json:
+        return write_json({"session": name, "rounds": [asdict(one) for one in found]})
+    out = console()
+    heading(out, name, "decided again; the columns 'was' are of the recorded decisions")
     columns = [[getattr(one, name) for one in found] for name in FIGURES]
     rows = [[str(one.number), *(_figure(getattr(one, name)) for name in FIGURES)] for one in found]
     if len(found) > 1:
@@ -178,3 +172,4 @@ def _print(out: Console, found: Sequence[Replayed]) -> None:
     undecided = sum(one.objective is None for one in found)
     if undecided:
         line(out, f"{count(undecided, 'round')} without a decision under this policy")
+    return None

@@ -43,8 +43,7 @@ def command() -> None:
     """
 
 
-def selecting(callback: FC) -> FC:
-    """Argument and options that select entries."""
+def _selecting(callback: FC) -> FC:
     for option, told in (
         ("tag", "Those with this tag alone."),
         ("objective", "Those with this objective alone."),
@@ -54,11 +53,12 @@ def selecting(callback: FC) -> FC:
     return click.argument("names", nargs=-1, metavar="[NAMES]...")(callback)
 
 
-def best_option(told: str) -> Callable[[FC], FC]:
-    """``--best FILE``."""
+def _best_option(told: str) -> Callable[[FC], FC]:
     return click.option("--best", metavar="FILE", default=OWN, help=told)
 
 
+NONE_SUCH = "no instance of the library is like that"
+NO_TRACES = "no instance could be made: all of them are of traces that are not there"
 BEST = "Your own records, where they are better than those that come with wattsched."
 
 
@@ -67,19 +67,15 @@ def _selected(names: Sequence[str], **having: str | None) -> list[Entry]:
 
     with refusing():
         found = selected(names, **having)
-    _require_any(found)
+    if not found:
+        raise BadInput(NONE_SUCH)
     return found
 
 
-def _require_any(found: Sequence[Entry]) -> None:
-    if not found:
-        raise BadInput("no instance of the library is like that")
-
-
 @command.command("list", cls=Command)
-@selecting
+@_selecting
 @click.option("--difficulty", type=click.Choice(["easy", "hard", "open"]), help="Those of this class alone.")
-@best_option(BEST)
+@_best_option(BEST)
 @json_option("the entries, with what is known of them,")
 def listing(names: tuple[str, ...], difficulty: str | None, best: str, as_json: bool, **having: Any) -> None:
     """List instances: their size, the best that is known, and how much of it is proven."""
@@ -87,7 +83,8 @@ def listing(names: tuple[str, ...], difficulty: str | None, best: str, as_json: 
 
     chosen, known = _selected(names, **having), best_known(best)
     chosen = [entry for entry in chosen if difficulty in (None, _class(known.get(entry.name)))]
-    _require_any(chosen)
+    if not chosen:
+        raise BadInput(NONE_SUCH)
     if as_json:
         documents = [_document(entry, known.get(entry.name)) for entry in chosen]
         return write_json(documents, indent=1)
@@ -117,7 +114,7 @@ def _document(entry: Entry, record: Record | None) -> dict[str, Any]:
 
 
 @command.command("get", cls=Command)
-@selecting
+@_selecting
 @click.option("--mps", is_flag=True, help="Write the program of each, too, and the best known result.")
 @folder_option("Folder for the files (default: one instance goes to standard output).")
 def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any) -> None:
@@ -150,14 +147,9 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
             raise BadInput(f"-o '{output}': '{folders[0]}' is a folder")
         for file, content in files.items():
             write(str(file), content)
-    _require_some(missing < len(chosen))
+    if missing == len(chosen):
+        raise BadInput(NO_TRACES)
     return None
-
-
-def _require_some(found: bool) -> None:
-    """Refuse to end well where every instance was left out."""
-    if not found:
-        raise BadInput("no instance could be made: all of them are of traces that are not there")
 
 
 def _made(entry: Entry) -> Any:
@@ -173,12 +165,12 @@ def _made(entry: Entry) -> Any:
 
 
 @command.command("run", cls=Command)
-@selecting
+@_selecting
 @name_option("formulation", "How to write the problem (default: its first one).")
 @name_option("solver", "Who solves them.", default="auto")
 @prove_option
 @limit_options
-@best_option(BEST)
+@_best_option(BEST)
 @folder_option("Folder for the results, which 'submit' takes.")
 def running(
     names: tuple[str, ...],
@@ -226,7 +218,8 @@ def running(
     if skipped and not rows:
         pair, why = next(iter(skipped))
         raise BadInput(f"--solver {solver}: {pair}: {why}")
-    _require_some(bool(rows))
+    if not rows:
+        raise BadInput(NO_TRACES)
     out = console()
     table(out, OUTCOME, rows)
     for by, some in others.items():
@@ -257,8 +250,8 @@ def _off(objective: float, record: Record) -> str:
 
 
 @command.command("verify", cls=Command)
-@selecting
-@best_option(BEST)
+@_selecting
+@_best_option(BEST)
 @json_option("what is found")
 def verifying(names: tuple[str, ...], best: str, as_json: bool, **having: Any) -> int:
     """Make instances again, and check the decision and the certificate of everything that is known.
@@ -305,7 +298,7 @@ def _print_verified(found: Sequence[Verified], wrong: Sequence[Verified]) -> Non
 
 @command.command("submit", cls=Command)
 @click.argument("result_file", metavar="RESULT")
-@best_option("Your own records, which this result goes into if it is better; made where there are none.")
+@_best_option("Your own records, which this result goes into if it is better; made where there are none.")
 def submitting(result_file: str, best: str) -> int:
     """Check RESULT, and keep it in place of what is known of its instance if it is better.
 

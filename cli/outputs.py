@@ -142,12 +142,12 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it, if its outputs are none of its inputs."""
-        refuse_folders(ctx)
-        refuse_overwriting(ctx)
+        _refuse_folders(ctx)
+        _refuse_overwriting(ctx)
         return super().invoke(ctx)
 
 
-def refuse_folders(context: click.Context) -> None:
+def _refuse_folders(context: click.Context) -> None:
     """Refuse files in folders that are not there, or take none, but for the folder that the command makes."""
     values = [(param, context.params.get(param.name or "")) for param in context.command.params]
     outputs = [(p.opts[0], str(v), p.type.suffixes) for p, v in values if isinstance(p.type, Output) and v]
@@ -166,7 +166,7 @@ def refuse_folders(context: click.Context) -> None:
             raise BadInput(f"{option} '{name}': the folder '{folder}' takes no files: {why}") from None
 
 
-def refuse_overwriting(context: click.Context) -> None:
+def _refuse_overwriting(context: click.Context) -> None:
     """Refuse outputs of a command that would replace an input of it, under whatever name.
 
     Whatever a parameter other than the outputs names that is a file counts as an input, the part before the

@@ -179,15 +179,7 @@ def print_curves(
     seeds: int,
     beyond: Distances | None = None,
 ) -> None:
-    """Print the mean curves at some points.
-
-    Parameters
-    ----------
-    seeds : int
-        How many runs they are the mean of.
-    beyond : Distances, optional
-        What no placement can beat.
-    """
+    """Print the mean curves over the seeds at some points, and what no placement can beat."""
     line(out, _about(experiment, seeds))
     line(out, ("Columns: GPU asked for so far, percent of the capacity", "dim"))
 

@@ -123,6 +123,7 @@ def command(
 
     requested |= {"gap": limits.gap, "threads": limits.threads, "seed": limits.seed}
     with sourced(shown(file)), spread(dask) as executor:
+        answer: Result | ParetoResult
         if points is None:
             answer = _solve(instance, timer, warm, executor, _say if verbose else None, **requested)
         else:
@@ -214,7 +215,7 @@ def _solve(
     try:
         bar = progress(f"solving {instance.name}") if log is None else nullcontext()
         with bar, stray_output_to_stderr():
-            given = {"initial_solution": earlier, "executor": executor, "log": log}
+            given: dict[str, Any] = {"initial_solution": earlier, "executor": executor, "log": log}
             result = solve(instance, time_limit=_left(timer), **requested, **given)
     except UnsuitableError as error:
         raise BadInput(f"--formulation {requested['formulation'] or rules.default}: {error}") from None

@@ -161,18 +161,18 @@ def _tasks(
     executor: Executor,
     begin: Callable[[int], None],
 ) -> Iterator[tuple[Any, ...]]:
-    """Arguments of `execute` for the runs that are missing; no more than one instance is held at a time."""
-    held, instance = None, None
+    """Arguments of `execute` for the runs that are missing; one instance is in memory at a time."""
+    current, instance = None, None
     for number in missing:
         case, formulation, solver = plan[number]
-        if case is not held:
-            held, instance = case, executor.shared(case.instance or read_instance(case.file))
+        if case is not current:
+            current, instance = case, executor.shared(case.instance or read_instance(case.file))
         begin(number)
         yield replace(case, instance=None), instance, formulation, solver, settings
 
 
 def _several(name: str, given: Any, kind: Any) -> list[Any]:
-    """Things of an argument, each once where they are names; one alone may stand for a list of it."""
+    """Items of an argument, each once where they are names; one alone may stand for a list of it."""
     one = isinstance(given, kind | Mapping) or not isinstance(given, Iterable)
     items = [given] if one else list(given)
     require_range(bool(items), name, "one at least", "none")
@@ -195,14 +195,7 @@ def _pairs(
 
 
 def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, str]]:
-    """Read all instances once, so that a bad one is known before hours are spent on the others.
-
-    Returns
-    -------
-    cases : list of Case
-    repeated : dict of str to str
-        As `Comparison.repeated`.
-    """
+    """Read all instances once, so that a bad one is known before hours are spent on the others."""
     first: dict[str, Case] = {}
     copies: list[tuple[str, str]] = []
     for number, one in enumerate(given, start=1):

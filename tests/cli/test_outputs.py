@@ -70,26 +70,19 @@ def test_a_file_that_is_too_large_to_be_read_is_called_that(run, folder, monkeyp
     run("show", "made.json", code=0)
 
 
-def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Names of all commands, those of families and formats included."""
+def commands(
+    command: click.Command = main, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], list[click.Parameter]]]:
+    """Names and parameters of all commands, those of families and formats included."""
     if not isinstance(command, click.Group):
-        yield path
+        yield path, command.params
         return
     context = click.Context(command)
     for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from commands(found, (*path, name))
+        yield from commands(command.get_command(context, name), (*path, name))
 
 
-def parameters(path: tuple[str, ...]) -> list[click.Parameter]:
-    command: click.Command = main
-    for name in path:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), name)
-        assert found is not None
-        command = found
-    return command.params
+PARAMETERS = dict(commands())
 
 
 def name_for(param: click.Parameter, folder: Path) -> str | None:
@@ -111,15 +104,15 @@ def pairs() -> list[tuple[tuple[str, ...], str, str]]:
     """Every command with each of its outputs and everything else that may name a file."""
     return [
         (path, str(output.name), str(param.name))
-        for path in commands()
-        for output in parameters(path)
+        for path, parameters in PARAMETERS.items()
+        for output in parameters
         if isinstance(output.type, Output)
-        for param in parameters(path)
+        for param in parameters
         if name_for(param, Path()) is not None
     ]
 
 
-@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+@pytest.mark.parametrize("path", PARAMETERS, ids=" ".join)
 def test_every_command_explains_itself_and_each_of_its_options(run, path):
     told = run(*path, "--help", code=0).stdout.splitlines()
     assert told[0].startswith(f"Usage: main {' '.join(path)}")
@@ -161,7 +154,7 @@ def words(param: click.Parameter, value: object) -> list[str]:
 def asked(run: Run, path: tuple[str, ...], output: tuple[str, object], given: dict[str, str]) -> Result:
     """Run a command with an output, what it cannot do without, and what is given."""
     arguments: list[str] = []
-    for param in parameters(path):
+    for param in PARAMETERS[path]:
         if param.name == output[0]:
             arguments += words(param, output[1])
         elif param.name in given:
@@ -195,7 +188,7 @@ def test_all_that_reads_files_is_known_to_this_test():
 @pytest.mark.parametrize(("path", "output", "param"), pairs(), ids=lambda part: str(part).strip("(),'"))
 def test_no_output_replaces_any_input(run, tmp_path, same, path, output, param):
     """Under another name of the file, be it a hard link or a symbolic one, either way round."""
-    of = {one.name: one for one in parameters(path)}
+    of = {one.name: one for one in PARAMETERS[path]}
     name = name_for(of[param], tmp_path)
     file = Path(name.removesuffix(":f"))
     kind = of[output].type
@@ -219,7 +212,7 @@ def test_no_output_replaces_any_input(run, tmp_path, same, path, output, param):
 
 @pytest.mark.parametrize(
     ("path", "output", "param"),
-    [one for one in pairs() if next(p for p in parameters(one[0]) if p.name == one[1]).metavar == "DIR"],
+    [one for one in pairs() if next(p for p in PARAMETERS[one[0]] if p.name == one[1]).metavar == "DIR"],
     ids=lambda part: str(part).strip("(),'"),
 )
 def test_no_folder_of_outputs_holds_an_input(run, tmp_path, path, output, param):
@@ -227,7 +220,7 @@ def test_no_folder_of_outputs_holds_an_input(run, tmp_path, path, output, param)
     deep = tmp_path / "out" / "a" / "b" / "c"
     deep.mkdir(parents=True)
     (tmp_path / "also").symlink_to("out")
-    name = name_for({one.name: one for one in parameters(path)}[param], deep)
+    name = name_for({one.name: one for one in PARAMETERS[path]}[param], deep)
     Path(name.removesuffix(":f")).write_text("input")
     for folder in ("out", "also", "also/../out", "out/a/b/c", "."):
         before = content(tmp_path)

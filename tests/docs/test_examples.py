@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,32 +70,7 @@ CHECKED = ("total-completion", "progress", "goodput")
 Plain = dict[str, Any]
 
 
-def _stops(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    one = decision["jobs"].pop(draw.randrange(len(decision["jobs"])))
-    decision["waiting"].append(one["job"])
-
-
-def _twice(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    decision["jobs"].append(copy.deepcopy(draw.choice(decision["jobs"])))
-
-
-def _runs_and_waits(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    decision["waiting"].append(draw.choice(decision["jobs"])["job"])
-
-
-def _lost(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    decision["jobs"].remove(draw.choice(decision["jobs"]))
-
-
-def _in_no_pool(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    draw.choice(decision["jobs"])["pool"] = "elsewhere"
-
-
-def _in_the_pool_of_another(decision: Plain, instance: Plain, draw: random.Random) -> None:
-    draw.choice(decision["jobs"])["pool"] = draw.choice(decision["jobs"])["pool"]
-
-
-def _one_gpu_less(decision: Plain, instance: Plain, draw: random.Random) -> None:
+def _one_gpu_less(decision: Plain, draw: random.Random) -> None:
     one = max(decision["jobs"], key=lambda job: job["gpus"])
     node = draw.choice(list(one["nodes"]))
     one["nodes"][node].pop()
@@ -102,13 +78,13 @@ def _one_gpu_less(decision: Plain, instance: Plain, draw: random.Random) -> None
     one["gpus"] -= draw.randrange(2) * (one["gpus"] > 1)
 
 
-def _on_another_gpu(decision: Plain, instance: Plain, draw: random.Random) -> None:
+def _on_another_gpu(decision: Plain, draw: random.Random) -> None:
     one = draw.choice(decision["jobs"])
     node = draw.choice(list(one["nodes"]))
     one["nodes"][node][0] = draw.randrange(9)
 
 
-def _at_another_clock(decision: Plain, instance: Plain, draw: random.Random) -> None:
+def _at_another_clock(decision: Plain, draw: random.Random) -> None:
     one = draw.choice(decision["jobs"])
     for setting in ("frequency_mhz", "power_limit_w", "batch_size"):
         if one.get(setting) is not None:
@@ -116,17 +92,19 @@ def _at_another_clock(decision: Plain, instance: Plain, draw: random.Random) -> 
             one[setting] = draw.choice([*sorted(others), 7])
 
 
-CHANGES = (
-    _stops,
-    _twice,
-    _runs_and_waits,
-    _lost,
-    _in_no_pool,
-    _in_the_pool_of_another,
-    _one_gpu_less,
-    _on_another_gpu,
-    _at_another_clock,
-)
+CHANGES: dict[str, Callable[[Plain, random.Random], object]] = {
+    "stops": lambda d, draw: d["waiting"].append(d["jobs"].pop(draw.randrange(len(d["jobs"])))["job"]),
+    "twice": lambda d, draw: d["jobs"].append(copy.deepcopy(draw.choice(d["jobs"]))),
+    "runs and waits": lambda d, draw: d["waiting"].append(draw.choice(d["jobs"])["job"]),
+    "lost": lambda d, draw: d["jobs"].remove(draw.choice(d["jobs"])),
+    "in no pool": lambda d, draw: draw.choice(d["jobs"]).update(pool="elsewhere"),
+    "in the pool of another": lambda d, draw: draw.choice(d["jobs"]).update(
+        pool=draw.choice(d["jobs"])["pool"]
+    ),
+    "one GPU less": _one_gpu_less,
+    "on another GPU": _on_another_gpu,
+    "at another clock": _at_another_clock,
+}
 """What may be wrong with a decision, or other than it was."""
 
 
@@ -153,9 +131,9 @@ def test_the_plain_checker_agrees_with_ours(entry: Entry) -> None:
     assert watts == pytest.approx(known.totals["power_w"], rel=1e-9)
     draw = random.Random(entry.name)
     accepted = []
-    for change in CHANGES:
+    for change in CHANGES.values():
         other = copy.deepcopy(decision)
-        change(other, plain, draw)
+        change(other, draw)
         ours = wattsched.check(instance, Decision.model_validate(other))
         if any("block" in fault for fault in ours.faults):
             continue  # that blocks are aligned is not looked at

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import wattsched
 from tests.fuzz.valid_files import INSTANCES, valid_files
 
 
@@ -33,18 +34,10 @@ class Reader:
         return [known.get(word, word) for word in command.split()]
 
 
-def _read_instance(file: Path, valid: Path) -> object:
-    from wattsched import read_instance
-
-    return read_instance(file)
-
-
 def _check(instance: str) -> Callable[[Path, Path], object]:
     def read(file: Path, valid: Path) -> object:
-        from wattsched import check, read_result
-
-        read_result(file)
-        return check(valid / instance, file)
+        wattsched.read_result(file)
+        return wattsched.check(valid / instance, file)
 
     return read
 
@@ -54,12 +47,6 @@ def _read_decision(file: Path, valid: Path) -> object:
     from wattsched.instances.io import read_json
 
     return decision_of(read_json(file), str(file))
-
-
-def _read_bound(file: Path, valid: Path) -> object:
-    from wattsched import read_replay_bound
-
-    return read_replay_bound(file)
 
 
 def _read_frontier(file: Path, valid: Path) -> object:
@@ -72,32 +59,21 @@ def _read_frontier(file: Path, valid: Path) -> object:
 
 def _import(form: str, **options: str) -> Callable[[Path, Path], object]:
     def read(file: Path, valid: Path) -> object:
-        from wattsched import import_trace
-
-        return import_trace(form, file, **{name: valid / value for name, value in options.items()})
-
-    return read
-
-
-def _read_experiment(tasks: bool) -> Callable[[Path, Path], object]:
-    def read(file: Path, valid: Path) -> object:
-        from wattsched import read_experiment
-
-        return (
-            read_experiment(valid / "nodes.csv", file)
-            if tasks
-            else read_experiment(file, valid / "tasks.csv")
-        )
+        given = {name: valid / value for name, value in options.items()}
+        return wattsched.import_trace(form, file, **given)
 
     return read
+
+
+def _fit_log(file: Path, valid: Path) -> object:
+    return wattsched.fit_profile(file, "m", "G", jobs=valid / "logged.csv")
 
 
 def _read_throughputs(file: Path, valid: Path) -> object:
-    from wattsched import import_trace
     from wattsched.instances.traces.gavel import read_pairs
 
     read_pairs(file)
-    return import_trace("gavel", valid / "gavel.csv", throughputs=file)
+    return wattsched.import_trace("gavel", valid / "gavel.csv", throughputs=file)
 
 
 def _read_carbon(file: Path, valid: Path) -> object:
@@ -111,44 +87,18 @@ def _read_carbon(file: Path, valid: Path) -> object:
 
 def _read_jobs(tables: bool) -> Callable[[Path, Path], object]:
     def read(file: Path, valid: Path) -> object:
-        from wattsched import JobSource
         from wattsched.instances.clusters import homogeneous_cluster
 
         jobs, options = (valid / "jobs.csv", file) if tables else (file, valid / "tables.json")
-        return JobSource(jobs, tables=options).traces(homogeneous_cluster(2, 4))
+        return wattsched.JobSource(jobs, tables=options).traces(homogeneous_cluster(2, 4))
 
     return read
 
 
-def _fit(file: Path, valid: Path) -> object:
-    from wattsched import fit_profile
-
-    return fit_profile(file, "m", "G")
-
-
-def _fit_log(file: Path, valid: Path) -> object:
-    from wattsched import fit_profile
-
-    return fit_profile(file, "m", "G", jobs=valid / "logged.csv")
-
-
-def _fit_jobs(file: Path, valid: Path) -> object:
-    from wattsched import fit_profile
-
-    return fit_profile(valid / "smi.csv", "m", "G", jobs=file)
-
-
 def _read_cluster(file: Path, valid: Path) -> object:
-    from wattsched import read_cluster
     from wattsched.topology.pools import pools_of
 
-    return pools_of(read_cluster(file, "A100", 4))
-
-
-def _read_solution(file: Path, valid: Path) -> object:
-    from wattsched import import_solution
-
-    return import_solution(valid / "sharing.json", file)
+    return pools_of(wattsched.read_cluster(file, "A100", 4))
 
 
 def _read_accounting(file: Path, valid: Path) -> object:
@@ -171,7 +121,10 @@ def _read_objects(file: Path, valid: Path) -> object:
 SOLVED = "solve @ --json --solver greedy"
 REPLAYED = "--json --policy fifo --nodes 2 --gpus-per-node 4"
 READERS = (
-    *(Reader(f"{name}.json", _read_instance, ("show @", SOLVED)) for name in INSTANCES),
+    *(
+        Reader(f"{name}.json", lambda file, _: wattsched.read_instance(file), ("show @", SOLVED))
+        for name in INSTANCES
+    ),
     *(
         Reader(
             f"{name}-result.json",
@@ -181,7 +134,7 @@ READERS = (
         for name in INSTANCES
     ),
     Reader("decision.json", _read_decision, ("show @", "check sizing.json @")),
-    Reader("bound.json", _read_bound, ("check @",)),
+    Reader("bound.json", lambda file, _: wattsched.read_replay_bound(file), ("check @",)),
     Reader("frontier.json", _read_frontier, ("show @", "check shifting.json @")),
     Reader("itp.csv", _import("itp"), ("import itp @",)),
     Reader("philly.csv", _import("philly"), ("import philly @",)),
@@ -194,12 +147,12 @@ READERS = (
     Reader("throughputs.json", _read_throughputs, ("import gavel gavel.csv --throughputs @",)),
     Reader(
         "nodes.csv",
-        _read_experiment(tasks=False),
+        lambda file, valid: wattsched.read_experiment(file, valid / "tasks.csv"),
         ("import openb @", "place --nodes @ --tasks tasks.csv --seeds 1-1 --no-bound --json"),
     ),
     Reader(
         "tasks.csv",
-        _read_experiment(tasks=True),
+        lambda file, valid: wattsched.read_experiment(valid / "nodes.csv", file),
         (
             "import openb nodes.csv @ --window 4",
             "place --nodes nodes.csv --tasks @ --seeds 1-1 --no-bound --json",
@@ -218,12 +171,20 @@ READERS = (
     Reader("tables.json", _read_jobs(tables=True), (f"replay jobs.csv --tables @ {REPLAYED}",)),
     Reader("sacct.json", _read_accounting),
     Reader("kubectl.json", _read_objects),
-    Reader("solution.sol", _read_solution, ("import solution sharing.json @ --json",)),
-    Reader("measured.csv", _fit, ("fit @",)),
+    Reader(
+        "solution.sol",
+        lambda file, valid: wattsched.import_solution(valid / "sharing.json", file),
+        ("import solution sharing.json @ --json",),
+    ),
+    Reader("measured.csv", lambda file, _: wattsched.fit_profile(file, "m", "G"), ("fit @",)),
     Reader("smi.csv", _fit_log, ("fit @ --jobs logged.csv",)),
     Reader("zeus.csv", _fit_log, ("fit @ --jobs logged.csv",)),
     Reader("query.json", _fit_log, ("fit @ --jobs logged.csv",)),
-    Reader("logged.csv", _fit_jobs, ("fit smi.csv --jobs @",)),
+    Reader(
+        "logged.csv",
+        lambda file, valid: wattsched.fit_profile(valid / "smi.csv", "m", "G", jobs=file),
+        ("fit smi.csv --jobs @",),
+    ),
     Reader("cluster.json", _read_cluster, ("import itp itp.csv --cluster @",)),
     Reader("topology.conf", _read_cluster, ("import itp itp.csv --cluster @",)),
 )
