@@ -160,8 +160,8 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
         *_miscounted(assigned, used, twice),
         *_one_by_one(assigned, used, strange),
     ]
-    held, strangers = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
-    at_home = (pool != UNKNOWN) & (held > 0) & (strangers == 0)
+    held, foreign = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
+    at_home = (pool != UNKNOWN) & (held > 0) & (foreign == 0)
     in_blocks, on_nodes = (
         at_home & np.append([one == rule for one in places.capacity], False)[pool]
         for rule in ("blocks", "nodes")
