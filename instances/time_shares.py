@@ -10,7 +10,7 @@ in units of what is asked for it, its *demand* :math:`d_j`: a rate that counts a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,9 @@ def instance_of(
     count = _numbers("available", list(available.values()), len(types), "types", zero=True)
     refuse(f"jobs: {fault}" for fault in repeated("job", names))
     bounds = np.arange(len(names) + 1) if start is None else _whole("start", start)
-    _require_bounds(bounds, len(names))
+    if len(bounds) != len(names) + 1 or bounds[0] != 0 or (np.diff(bounds) < 0).any():
+        told = f"{len(names) + 1} ascending numbers from 0 on, for {len(names)} jobs"
+        raise ValueError(f"start: must be {told}")
     m = int(bounds[-1])
     type_of = _types(pool, types, m)
     columns = {
@@ -129,7 +131,10 @@ def instance_of(
     weights = _numbers("weight", 1.0 if weight is None else weight, n, "jobs")
     cap = np.inf if power_cap_w is None else float(_numbers("power_cap_w", power_cap_w, 1, "caps")[0])
     job = np.repeat(np.arange(n), np.diff(bounds))
-    refuse(_missing(objective, remaining_work, reference))
+    if objective == "makespan" and remaining_work is None:
+        raise ValueError("remaining_work: must be given for the objective 'makespan'")
+    if objective == "makespan" and reference is not None:
+        raise ValueError("reference: the objective 'makespan' takes remaining_work instead")
     if power_cap_w is not None and power_w is None:
         raise ValueError("power_cap_w: needs power_w, the watts of the options, which are held against it")
     if objective == "makespan":
@@ -156,19 +161,6 @@ def equal_share_rates(
     np.maximum.at(best, (job, type_of), rate)
     found = best @ (available / max(float(available.sum()), 1e-300))
     return np.where(found > 0.0, found, 1.0)
-
-
-def _missing(objective: str, remaining_work: Any, reference: Any) -> Iterator[str]:
-    if objective == "makespan" and remaining_work is None:
-        yield "remaining_work: must be given for the objective 'makespan'"
-    if objective == "makespan" and reference is not None:
-        yield "reference: the objective 'makespan' takes remaining_work instead"
-
-
-def _require_bounds(bounds: IntArray, n_jobs: int) -> None:
-    ascending = len(bounds) == n_jobs + 1 and bounds[0] == 0 and bool(np.all(np.diff(bounds) >= 0))
-    if not ascending:
-        raise ValueError(f"start: must be {n_jobs + 1} ascending numbers from 0 on, for {n_jobs} jobs")
 
 
 def _types(pool: Any, types: list[str], m: int) -> IntArray:

@@ -206,8 +206,8 @@ FIRST_COMPARED, MOST_COMPARED = 64, 1_000
 """Rows that all rows are compared with, and then those that are left."""
 
 
-def skyline(costs: Sequence[Numbers], most: int = MOST_COMPARED) -> IntArray:
-    """Rows that no other row is as good as in all costs; of equal ones the first.
+def pareto_rows(costs: Sequence[Numbers], most: int = MOST_COMPARED) -> IntArray:
+    """Return the non-dominated rows; the first of duplicates.
 
     Parameters
     ----------

@@ -134,7 +134,7 @@ class _Exact:
         if not self.served.any():
             return Fraction(0)
         summed = self._instance.objective == "goodput"
-        y = np.where(self.served, _array([1] * len(y)) if summed else y, Fraction(0))
+        y = np.where(self.served, _array([1] * len(y)) if summed else y, 0)
         gains = (y / self.demand)[self._job] * self.rate - self._gpus * p[self._type] - self._power * q
         best, paid = np.zeros(len(y), dtype=object), self._usable & (y[self._job] > 0)
         np.maximum.at(best, self._job[paid], gains[paid])

@@ -97,8 +97,8 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         node = nodes[number]
         if not isinstance(node, dict):
             raise ValueError(f"node {number} of the tree must be an object")
-        if strangers := sorted(map(str, node.keys() - FIELDS)):
-            raise ValueError(f"node {number} of the tree: {strangers[0]!r:.80} is not a field of it")
+        if unknown := sorted(map(str, node.keys() - FIELDS)):
+            raise ValueError(f"node {number} of the tree: {unknown[0]!r:.80} is not a field of it")
         prices, split = node.get("prices"), node.get("split")
         if prices is not None and split is not None:
             raise ValueError(f"node {number} of the tree has 'prices' and a 'split'; it is a leaf or none")

@@ -135,8 +135,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     result : mapping
         Parsed ``wattsched-result/2``, perhaps with its decision as a model.
     """
-    if strangers := list(_identity(rules, instance, result)):
-        *others, last = strangers
+    if mismatches := list(_identity(rules, instance, result)):
+        *others, last = mismatches
         return Verdict([*others, f"{last}; nothing else was checked, as the two do not belong together"])
     name = result.get("objective_name", instance.objective)
     if not isinstance(name, str) or name not in rules.objectives:

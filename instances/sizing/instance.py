@@ -81,9 +81,9 @@ class JobSet(Strict):
 
     @model_validator(mode="after")
     def _batches_of_members(self) -> Self:
-        strangers = [f"'{name}'" for name in self.batch_sizes if name not in self.rates]
-        if strangers:
-            raise ValueError(f"batch_sizes names {', '.join(strangers)}, but rates does not")
+        unknown_jobs = [f"'{name}'" for name in self.batch_sizes if name not in self.rates]
+        if unknown_jobs:
+            raise ValueError(f"batch_sizes names {', '.join(unknown_jobs)}, but rates does not")
         return self
 
 

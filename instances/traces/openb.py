@@ -22,20 +22,16 @@ TASK_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MOST_GPUS = 64
 """GPUs of one node at most: a typing error should not ask for gigabytes."""
 
-_A10_SPEED = 0.83
-"""Speed of an A10 against the A40 that stands in for it: 31.2 to 37.4 peak FP32 TFLOPS (data sheets)."""
+_A10 = GpuType(idle_power_w=30.0, max_power_w=150.0, profile="A40", speed_factor=0.83, power_factor=150 / 300)
+"""Its speed against the A40 that stands in for it is 31.2 to 37.4 peak FP32 TFLOPS (data sheets)."""
 
 GPU_TYPES = {
     "T4": GpuType(idle_power_w=10.0, max_power_w=70.0),
     "P100": GpuType(idle_power_w=25.0, max_power_w=250.0),
     "V100M16": GpuType(idle_power_w=30.0, max_power_w=300.0, profile="V100", memory_gib=16.0),
     "V100M32": GpuType(idle_power_w=30.0, max_power_w=300.0, profile="V100", memory_gib=32.0),
-    "A10": GpuType(
-        idle_power_w=30.0, max_power_w=150.0, profile="A40", speed_factor=_A10_SPEED, power_factor=150 / 300
-    ),
-    "G2": GpuType(
-        idle_power_w=30.0, max_power_w=150.0, profile="A40", speed_factor=_A10_SPEED, power_factor=150 / 300
-    ),
+    "A10": _A10,
+    "G2": _A10,
     "G3": GpuType(idle_power_w=50.0, max_power_w=400.0, profile="A100"),
 }
 """Idle and full watts of PWR (Lettich et al., CCGrid 2025), where G2 counts as an A10 and G3 as an A100.

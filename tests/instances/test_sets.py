@@ -173,38 +173,29 @@ def told(*jobs: dict[str, Any], budgets: dict[str, float] | None = None) -> list
     return check(instance, Decision.model_validate(decision)).faults
 
 
+AB = [job("a", 1, [0], "ab"), job("b", 1, [0], "ab")]
+
+
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [
-        ([job("a", 1, [0], "ab")], "set 'ab' is formed without its job 'b'"),
-        ([job("a", 1, [0], "ab"), job("b", 1, [1])], "set 'ab' is formed without its job 'b'"),
-        (
-            [job("a", 1, [0], "ab"), job("b", 1, [1], "ab")],
-            "jobs 'a' and 'b' of set 'ab' have different GPUs",
-        ),
-        (
-            [job("a", 1, [0], "ab"), job("b", 1, [0], "ab"), job("c", 1, [0], "ab")],
-            "job 'c' is not in the set 'ab'",
-        ),
-        (
-            [job("a", 1, [0], "ab"), job("b", 1, [0], "ab"), job("c", 1, [0])],
-            "jobs 'c' and 'a' both use GPU 0 of node 'n'",
-        ),
+        (AB[:1], "set 'ab' is formed without its job 'b'"),
+        ([AB[0], job("b", 1, [1])], "set 'ab' is formed without its job 'b'"),
+        ([AB[0], job("b", 1, [1], "ab")], "jobs 'a' and 'b' of set 'ab' have different GPUs"),
+        ([*AB, job("c", 1, [0], "ab")], "job 'c' is not in the set 'ab'"),
+        ([*AB, job("c", 1, [0])], "jobs 'c' and 'a' both use GPU 0 of node 'n'"),
         ([job("a", 1, [0]), job("b", 1, [0])], "jobs 'a' and 'b' both use GPU 0 of node 'n'"),
-        (
-            [job("a", 1, [0], "xy"), job("b", 1, [0], "xy")],
-            "job 'a' is in the set 'xy', which is not declared",
-        ),
+        ([one | {"set": "xy"} for one in AB], "job 'a' is in the set 'xy', which is not declared"),
         (
             [job("a", 2, [0, 1], "ab"), job("b", 2, [0, 1], "ab")],
             "job 'a' has no configuration in a set 'ab' with 2 GPUs in pool 'A'",
         ),
         (
-            [job("a", 1, [0], "ab") | {"frequency_mhz": 900}, job("b", 1, [0], "ab")],
+            [AB[0] | {"frequency_mhz": 900}, AB[1]],
             "job 'a' has no configuration in a set 'ab' with 1 GPUs in pool 'A', frequency_mhz 900",
         ),
         (
-            [job("a", 1, [0, 1], "ab"), job("b", 1, [0, 1], "ab")],
+            [one | {"nodes": {"n": [0, 1]}} for one in AB],
             "job 'a' has 2 GPUs in its nodes, its configuration 1",
         ),
     ],

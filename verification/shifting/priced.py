@@ -101,7 +101,8 @@ def allowed_by(instance: ShiftingInstance, taken: Sequence[Taken]) -> dict[str, 
     for split, inside, _ in taken:
         if lists(split):
             continue
-        known = read_split(EndSplit if "ends_by_s" in split else RunSplit, split)
+        form: type[EndSplit] | type[RunSplit] = EndSplit if "ends_by_s" in split else RunSplit
+        known: EndSplit | RunSplit = read_split(form, split)
         if (job := jobs.get(known.job)) is None:
             raise ValueError(f"split.job: {known.job!r:.80} is not a job of the instance")
         if known.job not in found:

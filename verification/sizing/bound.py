@@ -6,7 +6,7 @@ prices are,
 .. math:: L = \sum_j \min_{o \in O_j} \Big(c_{jo} + \sum_r \lambda_r a_{r,jo}\Big) - \sum_r \lambda_r U^r
 
 is not above the cost of any decision. Rows that hold a set of jobs together are equalities: their prices have
-either sign. Of a bottleneck objective the same prices prove a threshold (`surrogate`). Earlier certificates
+either sign. Of a bottleneck objective the same prices prove a threshold (`least_cost`). Earlier certificates
 also name rows :math:`c_j x_j \le z`, ``worst:JOB``: what they add up to is never above that threshold.
 
 No code of formulations, solvers, the options' arrays or the topology's pools takes part in it.

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
-from wattsched.verification.arithmetic import DOUBLES, MOST_COMPARED, Numbers, alike, skyline
+from wattsched.verification.arithmetic import DOUBLES, MOST_COMPARED, Numbers, alike, pareto_rows
 from wattsched.verification.sizing.objectives import (
     ENERGY,
     SHORTEST_HOLD_S,
@@ -197,7 +197,7 @@ class ByKind:
         unit_s = np.tile(self._options.unit_s[of], len(rows.low))
         # To compare rows with so many takes as long as to multiply all of them with the jobs' numbers.
         most = min(MOST_COMPARED, len(jobs))
-        left = skyline([*low.T, unit_s] if group.timed else list(low.T), most)
+        left = pareto_rows([*low.T, unit_s] if group.timed else list(low.T), most)
         low, high, unit_s = low[left], high[left], unit_s[left]
         options = self._options
         own = self._value[0], options.work, options.restart_s, self._goodput[0]

@@ -6,14 +6,15 @@ Arrays state the rules; words are made for the few places where one is broken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from wattsched.instances.sizing.decision import Assignment, AssignmentColumns, Decision
-from wattsched.topology.arrays import BoolArray, IntArray, distinct, ranges
+from wattsched.topology.arrays import BoolArray, IntArray, Table, distinct, ranges
 from wattsched.topology.column import NONE, Coded
 from wattsched.verification.sizing.pools import Places, Pool, block_of
 
@@ -154,15 +155,13 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     places, pool = assigned.places, assigned.pool[assigned.users]
     used, twice = _used(assigned)
     home = np.append(places.pool, UNKNOWN)[np.minimum(used.node, len(places.pool))]
-    strange = (used.number == UNKNOWN) | (home != used.pool)
+    strange = (used.number == UNKNOWN) | (home != pool[used.user])
     told = [
         *_miscounted(assigned, used, twice),
-        *_strange(assigned, used, np.flatnonzero(strange)),
-        *_unavailable(assigned, used),
-        *_shared(assigned, used),
+        *_one_by_one(assigned, used, strange),
     ]
-    held, strangers = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
-    at_home = (pool != UNKNOWN) & (held > 0) & (strangers == 0)
+    held, foreign = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
+    at_home = (pool != UNKNOWN) & (held > 0) & (foreign == 0)
     in_blocks, on_nodes = (
         at_home & np.append([one == rule for one in places.capacity], False)[pool]
         for rule in ("blocks", "nodes")
@@ -172,49 +171,28 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     return [text for *_, text in sorted(told)]
 
 
-class _Used(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Used(Table):
     """GPUs that users have, each once, user after user; arrays of shape (n_used,).
 
-    Attributes
-    ----------
-    user : int array
-        Place among `Assigned.users`.
-    pool : int array
-        Of the user.
-    node, gpu : int arrays
-    number : int array
-        Of the GPU in the cluster; `UNKNOWN` for one that does not exist.
-    crowded : bool array
-        Perhaps somebody else uses the GPU as well.
+    ``user`` is a place among `Assigned.users`, ``number`` that of the GPU in the cluster, `UNKNOWN` for one
+    that does not exist. Of what is ``crowded`` perhaps somebody else uses the GPU as well.
     """
 
     user: IntArray
-    pool: IntArray
     node: IntArray
     gpu: IntArray
     number: IntArray
     crowded: BoolArray
-
-    def take(self, which: BoolArray) -> _Used:
-        """Some of them."""
-        if which.all():
-            return self
-        columns: list[Any] = [column[which] for column in self]
-        return _Used(*columns)
 
 
 def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
     """GPUs of the users, and which of these list one twice."""
     listed, user = assigned.listed(assigned.users)
     node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
-    pool = assigned.pool[assigned.users][user]
-    n = len(assigned.places.available)
-    if number.min(initial=0) > UNKNOWN and distinct(number, n):  # and nobody has those of another
-        nobody = np.zeros(len(user), dtype=bool)
-        return _Used(user, pool, node, gpu, number, nobody), np.zeros(len(assigned.users), dtype=bool)
-    uses = np.bincount(number[number != UNKNOWN], minlength=n)
+    uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
     crowded = (number == UNKNOWN) | (uses[number] > 1)
-    used = _Used(user, pool, node, gpu, number, crowded)
+    used = _Used(user, node, gpu, number, crowded)
     again = np.flatnonzero(crowded)
     again = again[_later(user[again], node[again], gpu[again])[0]]
     once = np.ones(len(user), dtype=bool)
@@ -236,11 +214,6 @@ def _name(assigned: Assigned, user: int) -> str:
     return assigned.names[int(assigned.users[user])]
 
 
-def _gpu(assigned: Assigned, used: _Used, entry: int) -> tuple[int, str, int]:
-    """User, node and number of a GPU."""
-    return int(used.user[entry]), assigned.node_names[used.node[entry]], int(used.gpu[entry])
-
-
 def _miscounted(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[Told]:
     held = np.bincount(used.user, minlength=len(twice))
     for user in np.flatnonzero(twice).tolist():
@@ -251,36 +224,26 @@ def _miscounted(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[T
         yield user, 1, "", 0, f"job '{_name(assigned, user)}' has {found}"
 
 
-def _strange(assigned: Assigned, used: _Used, strange: IntArray) -> Iterator[Told]:
-    """GPUs that do not exist, or are in another pool than the job's."""
-    places = assigned.places
-    for entry in strange.tolist():
-        user, node, gpu = _gpu(assigned, used, entry)
-        who = f"job '{_name(assigned, user)}'"
+def _one_by_one(assigned: Assigned, used: _Used, strange: BoolArray) -> Iterator[Told]:
+    """GPUs that do not exist, are in another pool than the job's, take no jobs, or are somebody else's."""
+    places, crowded = assigned.places, np.flatnonzero(used.crowded)
+    broken = (used.number != UNKNOWN) & ~places.available[used.number]
+    later, first = _later(used.node[crowded], used.gpu[crowded])
+    before = dict(zip(crowded[later].tolist(), crowded[first].tolist(), strict=True))
+    for entry in sorted({*np.flatnonzero(strange | broken).tolist(), *before}):
+        user, node, gpu = int(used.user[entry]), assigned.node_names[used.node[entry]], int(used.gpu[entry])
+        name = _name(assigned, user)
+        who, where = f"job '{name}'", f"GPU {gpu} of node '{node}'"
         if used.number[entry] == UNKNOWN:
-            yield user, 2, node, gpu, f"{who} uses GPU {gpu} of node '{node}', which does not exist"
-        else:
+            yield user, 2, node, gpu, f"{who} uses {where}, which does not exist"
+        elif strange[entry]:
             pool = assigned.records[int(assigned.users[user])].pool
             its = places.pools[places.pool[used.node[entry]]]
             yield user, 2, node, gpu, f"{who} runs in pool '{pool}' but node '{node}' is in '{its}'"
-
-
-def _unavailable(assigned: Assigned, used: _Used) -> Iterator[Told]:
-    broken = (used.number != UNKNOWN) & ~assigned.places.available[used.number]
-    for entry in np.flatnonzero(broken).tolist():
-        user, node, gpu = _gpu(assigned, used, entry)
-        told = f"job '{_name(assigned, user)}' uses GPU {gpu} of node '{node}', which is unavailable"
-        yield user, 3, node, gpu, told
-
-
-def _shared(assigned: Assigned, used: _Used) -> Iterator[Told]:
-    crowded = np.flatnonzero(used.crowded)
-    later, first = _later(used.node[crowded], used.gpu[crowded]) if len(crowded) else (crowded, crowded)
-    for mine, its in zip(crowded[later].tolist(), crowded[first].tolist(), strict=True):
-        user, node, gpu = _gpu(assigned, used, mine)
-        name, other = _name(assigned, user), _name(assigned, int(used.user[its]))
-        if name != other:
-            yield user, 4, node, gpu, f"jobs '{other}' and '{name}' both use GPU {gpu} of node '{node}'"
+        if broken[entry]:
+            yield user, 3, node, gpu, f"{who} uses {where}, which is unavailable"
+        if entry in before and name != (other := _name(assigned, int(used.user[before[entry]]))):
+            yield user, 4, node, gpu, f"jobs '{other}' and '{name}' both use {where}"
 
 
 def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[Told]:
@@ -303,7 +266,8 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
     apart[users[~aligned]] = True
     scattered = used.take(apart[used.user])
     first = np.append(
-        (line + begin)[aligned], places.line[scattered.pool] + places.position[scattered.number]
+        (line + begin)[aligned],
+        places.line[places.home[scattered.number]] + places.position[scattered.number],
     )
     length = np.append(block_of(assigned.gpus[place[aligned]]), np.ones(len(scattered.user), dtype=np.int64))
     owner = np.append(users[aligned], scattered.user)

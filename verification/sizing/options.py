@@ -17,7 +17,7 @@ import numpy as np
 
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.arrays import BoolArray, IntArray, ranges
-from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, skyline
+from wattsched.verification.arithmetic import Arithmetic, Numbers, alike, pareto_rows
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.job_rows import JobRows
 from wattsched.verification.sizing.objectives import Choices, costs_of, goodput_of
@@ -291,7 +291,7 @@ class Options(JobRows):
         for first, last in pairwise(self.configurations.start.tolist()):
             power_w = self.power_w[first:last]
             joules = self.unit_s[first:last] * power_w
-            left = skyline([joules, power_w])
+            left = pareto_rows([joules, power_w])
             found.append((joules[left], power_w[left]))
         return found
 

@@ -53,7 +53,7 @@ class Splits:
         """Return the options that splits leave to the jobs; a ValueError says what a split lacks."""
         found: dict[int, BoolArray] = {}
         for split, inside, _ in taken:
-            if "awake" in split:  # of nodes; see `sleepers`
+            if "awake" in split:  # of nodes; see `states`
                 continue
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:

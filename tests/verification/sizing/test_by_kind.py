@@ -94,4 +94,4 @@ def test_generated_rounds_are_looked_at_by_kind(family: str, objective: str) -> 
 
 def test_rows_that_another_one_is_as_good_as_are_left_out() -> None:
     first, second = np.array([1.0, 2.0, 0.0, 1.0, 3.0]), np.array([1.0, 0.0, 5.0, 1.0, 3.0])
-    assert sorted(by_kind.skyline([first, second]).tolist()) == [0, 1, 2]
+    assert sorted(by_kind.pareto_rows([first, second]).tolist()) == [0, 1, 2]
