@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
-from wattsched.replay.jobs.bound.relaxation import Evaluation, Prices, Relaxation
-from wattsched.replay.jobs.bound.workload import Workload
+from wattsched.replay.jobs.bound.relaxation import Evaluation, Prices, Relaxation, Workload
 from wattsched.topology.arrays import FloatArray, IntArray
 
 FIRST_SLOTS, MOST_SLOTS = 48, 1536

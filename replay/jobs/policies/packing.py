@@ -22,7 +22,7 @@ import numpy as np
 from wattsched.formulations.sharing import rules
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.allocations import Sharing, slowdown
-from wattsched.replay.jobs.policies.gavel import Turns
+from wattsched.replay.jobs.policies.fixed_rounds import Turns
 from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray, IntArray
