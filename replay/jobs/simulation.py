@@ -170,7 +170,6 @@ class Replay:
         return math.ceil(wanted / self.round_s - 1e-9) * self.round_s
 
     def _advance(self, until_s: float) -> None:
-        """Go on in time."""
         self._meter.advance(until_s)
         if self._ledger is not None:
             self._ledger.advance(until_s, self._meter.now.power_w, self._short and bool(self._here))
@@ -209,7 +208,6 @@ class Replay:
         self._record(decision, seconds)
 
     def _state(self) -> State:
-        """Return the state that the policy sees now."""
         jobs, held = np.array(self._here, dtype=np.int64), self._held.segments
         return State(
             time_s=self.time_s,

@@ -62,7 +62,6 @@ class Gandiva:
         return Decision(row, again_s=self._turns.rounds.next_s, host=host)
 
     def _equal_shares(self, state: State, leaders: IntArray) -> FloatArray:
-        """Share of time of each pair or single job in each pool."""
         request = state.request[leaders]
         block = np.where(request == WAIT, np.inf, state.configurations.block[request])
         share = self._trace.available / len(leaders) / block
