@@ -101,8 +101,8 @@ class Replay:
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
         self._meter = Meter(carbon, self.time_s)
-        idle_w = self._nodes.idle_cluster_w
-        self._ledger = self.budget and Ledger(self.budget, first_s, idle_w, last_s)
+        budget, idle_w = self.budget, self._nodes.idle_cluster_w
+        self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []
         self._changed = self._short = False
         self._again_s = math.inf
