@@ -61,7 +61,6 @@ def _mean(found: Summaries, policy: str, figure: str) -> float:
 
 
 def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
-    """Watts of the cluster and GPUs in use over time."""
     if not drawn:
         return []
     watts = [_series(one, one.meter.power, 1e-3) for one in drawn]

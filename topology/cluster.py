@@ -328,7 +328,6 @@ def _unknown_references(cluster: Cluster, nodes: NodeColumns, groups: GroupColum
 
 
 def _unknown(kind: str, records: RecordColumns[Any], field: str, known: Collection[str]) -> Iterator[str]:
-    """Records that name what is not there."""
     column = records.coded(field)
     for i in np.flatnonzero(column.where(lambda name: name not in known)).tolist():
         yield f"{kind} '{records.names[i]}' has the unknown {field} '{column.values[column.codes[i]]}'"

@@ -136,7 +136,6 @@ def _parent(graph: Tree, name: str) -> str | None:
 
 
 def _place(graph: Tree, name: str) -> dict[str, Any]:
-    """Fields that groups and nodes share."""
     parent = _parent(graph, name)
     if parent is not None and _text(graph, parent, "level") in LEVELS_BELOW_GROUPS:
         raise ValueError(f"vertex '{name}' is below '{parent}', which is no group")

@@ -207,12 +207,10 @@ class Allocations:
         self._open(others, time_s, state.restart_s + wake_s[others])
 
     def _open(self, jobs: IntArray, time_s: float, delay_s: FloatArray, sets: IntArray | None = None) -> None:
-        """Begin segments where the jobs are placed now."""
         first = self.placement.first(jobs, self.segments.row[jobs])
         self.segments.open(jobs, time_s, delay_s, first, sets)
 
     def _vacate(self, jobs: IntArray, time_s: float) -> None:
-        """Free the GPUs of jobs."""
         self.placement.vacate(jobs, self.segments.row[jobs], time_s)
         self.segments.stop(jobs)
 

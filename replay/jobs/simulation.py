@@ -101,8 +101,8 @@ class Replay:
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
         self._meter = Meter(carbon, self.time_s)
-        idle_w = self._nodes.idle_cluster_w
-        self._ledger = self.budget and Ledger(self.budget, first_s, idle_w, last_s)
+        budget, idle_w = self.budget, self._nodes.idle_cluster_w
+        self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []
         self._changed = self._short = False
         self._again_s = math.inf
@@ -170,7 +170,6 @@ class Replay:
         return math.ceil(wanted / self.round_s - 1e-9) * self.round_s
 
     def _advance(self, until_s: float) -> None:
-        """Go on in time."""
         self._meter.advance(until_s)
         if self._ledger is not None:
             self._ledger.advance(until_s, self._meter.now.power_w, self._short and bool(self._here))
@@ -209,7 +208,6 @@ class Replay:
         self._record(decision, seconds)
 
     def _state(self) -> State:
-        """Return the state that the policy sees now."""
         jobs, held = np.array(self._here, dtype=np.int64), self._held.segments
         return State(
             time_s=self.time_s,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,13 @@ def replayed(trace: Trace, name: str, round_s: float = 0.0, **more: Any) -> Outc
     """Outcome of a policy whose restarts take 5 s in a pod, and 20 s of a pod."""
     policy = policy_of(name, PolicyContext(trace, Restarts(5.0, 20.0), round_s))
     return simulate(trace, policy, name=name, round_s=round_s, **more)
+
+
+class Scripted:
+    """A function of states as a policy."""
+
+    def __init__(self, decide: Callable[[State], Decision], restart_s: float = 0.0) -> None:
+        self.decide, self.restart_s = decide, restart_s
 
 
 class Watched:

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.instances.units import J_PER_KWH
-from wattsched.replay.jobs.bound.relaxation import Evaluation, Prices, Relaxation
-from wattsched.replay.jobs.bound.workload import Workload
+from wattsched.replay.jobs.bound.relaxation import Evaluation, Prices, Relaxation, Workload
 from wattsched.topology.arrays import FloatArray, IntArray
 
 FIRST_SLOTS, MOST_SLOTS = 48, 1536
@@ -135,7 +134,6 @@ class _Climb:
         return _Direction(gpus, over / (self._per_gpu * self._period_s) if len(over) else over)
 
     def _step(self, at: Bounded, direction: _Direction, rise: float) -> Prices | None:
-        """Prices that far up; None where there is no way up."""
         prices = at.prices
         gpus = np.where((prices.gpus <= 0) & (direction.gpus < 0), 0.0, direction.gpus)
         budget = np.where((prices.budget <= 0) & (direction.budget < 0), 0.0, direction.budget)

@@ -19,8 +19,7 @@ from wattsched.instances.clairvoyant import (
 from wattsched.instances.units import J_PER_KWH
 from wattsched.replay.jobs.accounts import Nodes, Sleep
 from wattsched.replay.jobs.bound.ascent import Bounded, Progress, bounded
-from wattsched.replay.jobs.bound.relaxation import Relaxation
-from wattsched.replay.jobs.bound.workload import Workload
+from wattsched.replay.jobs.bound.relaxation import Relaxation, Workload
 from wattsched.replay.jobs.budget import Budget
 from wattsched.replay.jobs.trace import Trace
 from wattsched.verification.clairvoyant import Prover

@@ -12,7 +12,7 @@ from wattsched.replay.jobs.policy import Policy, PolicyContext
 
 POLICIES = {
     "sizing": "sizing:Sizing",
-    "clairvoyant": "clairvoyant:Clairvoyant",
+    "clairvoyant": "sizing:Clairvoyant",
     "elastic": "elastic:Elastic",
     "elastic-makespan": "rollout:Rollout",
     "elastic-progress": "elastic:progress",
@@ -25,8 +25,8 @@ POLICIES = {
     "tiresias-2dlas": "requests:tiresias",
     "optimus": "growth:optimus",
     "elasticflow": "growth:elasticflow",
-    "gavel-max-min": "gavel:Gavel",
-    "sia": "sia:Sia",
+    "gavel-max-min": "fixed_rounds:Gavel",
+    "sia": "fixed_rounds:Sia",
     "gandiva": "packing:Gandiva",
     "eaco": "packing:Eaco",
     "powerflow": "sizing:PowerFlow",

@@ -22,7 +22,7 @@ import numpy as np
 from wattsched.formulations.sharing import rules
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.allocations import Sharing, slowdown
-from wattsched.replay.jobs.policies.gavel import Turns
+from wattsched.replay.jobs.policies.fixed_rounds import Turns
 from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
 from wattsched.topology.arrays import FloatArray, IntArray
@@ -62,7 +62,6 @@ class Gandiva:
         return Decision(row, again_s=self._turns.rounds.next_s, host=host)
 
     def _equal_shares(self, state: State, leaders: IntArray) -> FloatArray:
-        """Share of time of each pair or single job in each pool."""
         request = state.request[leaders]
         block = np.where(request == WAIT, np.inf, state.configurations.block[request])
         share = self._trace.available / len(leaders) / block

@@ -1,4 +1,4 @@
-r"""`sizing`, `powerflow` and `greenflow`: every GPU count, batch size and clock of jobs, within a budget.
+r"""`sizing`, `clairvoyant`, `powerflow`, `greenflow`: every GPU count, batch size and clock, within a budget.
 
 `sizing` solves the sizing program over every configuration of every job, at the price of the budget. A round
 maximises the value of the work done per second (`values`) less what it costs,
@@ -14,6 +14,17 @@ cheapest one is a cost. What a budget leaves limits the draw, and the price of t
 budget that may be spent ahead of time the limit is looser, and :math:`\lambda` is learned (`LearnedPrice`).
 Without a budget both are `PolicyContext.least_price`. To stop a job costs :math:`\kappa` seconds of its work
 (`STOP_S`), spread over the time :math:`T_j` that it still takes, so that none is stopped for little.
+
+`clairvoyant` values rounds by a plan that knows all jobs to come, to tell what that knowledge is worth. The
+plan is that of the bound on every schedule (`replay.jobs.bound.relaxation`): what a unit of the work of each
+job is worth, :math:`\nu_j`, and what a joule costs in each slot of time, :math:`\mu_i` of the budget. A round
+maximises
+
+.. math:: \sum_j \nu_j s_j(c_j) - \mu_i \sum_j P_j(c_j),
+
+of which the prices of GPUs in the plan come about by themselves, since jobs compete for the same GPUs. What
+it reaches lies above what the best schedule does, and the bound below: between them is all that knowing the
+future could gain.
 
 `powerflow` and `greenflow` apply PowerFlow's ratio rule to the same program (`solvers.powerflow`): jobs
 change by relative time saved per relative energy spent, until the GPUs or the round's budget are used up. How
@@ -132,24 +143,34 @@ class LearnedPrice(Price):
         return standing_w + PEAK * (allowance.in_proportion_w - standing_w)
 
 
-class Sizing:
+class _Rounds:
+    """Rounds over the rows that are best at some price of a joule, or where joules have none the fastest."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        trace, self._context = context.trace, context
+        self.restart_s = context.restarts.process_s
+        self._priced = context.budget is not None or context.least_price > 0
+        self._rows = efficient(trace) if self._priced else fastest(trace, trace.comparable)
+
+    def _options(self, state: State) -> RoundOptions:
+        return RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
+
+
+class Sizing(_Rounds):
     """Every configuration of every job, each round solved to a certified gap at the `price` of the budget."""
 
     def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context)
         trace = context.trace
-        self.restart_s = context.restarts.process_s
-        priced = context.budget is not None or context.least_price > 0
-        self._rows = efficient(trace) if priced else fastest(trace, trace.comparable)
         joules = np.where(trace.comparable, trace.busy_w / trace.configurations.rate, np.inf)
         self._least_j = np.minimum.reduceat(joules, trace.configurations.start[:-1])
-        self._context = context
         self._solver = RoundSolver("sizing", context.gap)
         learned = context.budget is not None and context.budget.pacing == "price"
         self.price = LearnedPrice(context) if learned else Price(context)
 
     def decide(self, state: State) -> Decision:
         """Solve the round at the price of the budget."""
-        options = RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
+        options = self._options(state)
         allowance, least = state.allowance, self._context.least_price
         if allowance is None:
             return self._solver.decide(options, options.program(self._cost(options, least, least)))
@@ -191,6 +212,44 @@ def values(options: RoundOptions) -> FloatArray:
     completion_s = state.time_s - state.trace.arrival_s[state.jobs] + options.best_s
     weight = (completion_s / completion_s.mean()) ** TAIL
     return work_values(options.work * per_work, weight) * per_work
+
+
+class Clairvoyant(_Rounds):
+    """Every configuration of every job, by what a plan with all jobs to come says that its work is worth."""
+
+    def __init__(self, context: PolicyContext) -> None:
+        super().__init__(context)
+        self._solver = RoundSolver("clairvoyant", context.gap)
+        self._worth = self._begin_s = self._joule_price = np.empty(0)
+
+    def _plan(self) -> None:
+        """Find the worth of each job's work, and the price of a joule in each slot and after the last."""
+        from wattsched.replay.jobs.bound.ascent import bounded
+        from wattsched.replay.jobs.bound.clairvoyant import parts_of
+        from wattsched.replay.jobs.bound.relaxation import Workload
+
+        context = self._context
+        workload = Workload.of(**parts_of(context.trace, context.budget))
+        plan = bounded(workload, context.least_price)
+        self._worth, self._begin_s = plan.found.used.worth, plan.relaxation.edge_s
+        self._joule_price = np.append(plan.relaxation.per_joule(plan.prices), context.least_price)
+
+    def decide(self, state: State) -> Decision:
+        """Solve the round at the prices of the plan, which is made at the first one."""
+        if not len(self._worth):
+            self._plan()
+        options = self._options(state)
+        share = useful(options)
+        cost = -self._worth[state.jobs][options.job] * options.rate * share
+        if self._priced:
+            slot = max(0, int(np.searchsorted(self._begin_s, state.time_s, side="right")) - 1)
+            cost += self._joule_price[slot] * options.busy_w * share
+        if state.allowance is None:
+            return self._solver.decide(options, options.program(cost))
+        # The plan spends what a period has when it gains most, until nothing is left.
+        most_w = state.allowance.standing_w if state.allowance.exhausted else np.inf
+        program = options.program(cost, most_w=most_w)
+        return self._solver.decide(options, program, self._context.next_review_s(state.time_s))
 
 
 class PowerFlow:

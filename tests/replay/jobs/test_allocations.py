@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import BUSY_W, IDLE_W, cluster_of, linear, replayed, trace_by_hand, traces
+from tests.strategies.replay import (
+    BUSY_W,
+    IDLE_W,
+    Scripted,
+    cluster_of,
+    linear,
+    replayed,
+    trace_by_hand,
+    traces,
+)
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.co_location import ALONE, EACO_SLOWDOWN, SHARED
 from wattsched.replay.jobs.allocations import Sharing, slowdown
@@ -97,18 +106,13 @@ def test_measured_sets_within_a_few_points() -> None:
 
 
 def test_guests_of_a_host_that_waits_share_with_one_another() -> None:
-    class Waiting:
-        restart_s = 0.0
-
-        def decide(self, state: State) -> Decision:
-            row = state.request[:, 0].copy()
-            if len(state) == 3:
-                row[0] = -1
-                return Decision(row, host=np.array([-1, 0, 0]))
-            return Decision(row)
+    def decide(state: State) -> Decision:
+        row = state.request[:, 0].copy()
+        row[: len(state) // 3] = -1
+        return Decision(row, host=np.array([-1, 0, 0]) if len(state) == 3 else None)
 
     trace = trace_by_hand(cluster_of(1), *((0, 10, 1, ONE) for _ in range(3)))
-    assert simulate(trace, Waiting()).jobs.end_s.tolist() == pytest.approx([30.0, 20.0, 20.0])
+    assert simulate(trace, Scripted(decide)).jobs.end_s.tolist() == pytest.approx([30.0, 20.0, 20.0])
 
 
 @pytest.mark.parametrize(

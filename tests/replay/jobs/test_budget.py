@@ -14,6 +14,7 @@ from tests.strategies.replay import (
     BASE_W,
     BUSY_W,
     IDLE_W,
+    Scripted,
     cluster_of,
     linear,
     poisson_jobs,
@@ -27,7 +28,7 @@ from wattsched.replay.jobs.budget import PACINGS, Budget, Ledger, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policies.sizing import Sizing
-from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
+from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay, simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
@@ -229,16 +230,6 @@ def test_an_idle_cluster_above_its_budget_is_refused() -> None:
         run(trace, "sizing", Budget.of_energy(0.9 * idle_j, 100.0))
 
 
-class Spendthrift:
-    """Runs everything, always."""
-
-    restart_s = 0.0
-
-    def decide(self, state: State) -> Decision:
-        """Give every job what it asked for."""
-        return Decision(state.request[:, 0])
-
-
 def test_a_budget_has_only_so_many_periods() -> None:
     with pytest.raises(ValueError, match=r"arrives after 1e\+12 s, more than 1,000,000 periods of 60 s"):
         Ledger(Budget.of_energy(3000.0, 60.0), 0.0, 10.0, last_s=1e12)
@@ -248,7 +239,7 @@ def test_whoever_ignores_an_exhausted_budget_is_refused() -> None:
     trace = trace_by_hand(cluster_of(2), (0.0, 500.0, 1, linear(1)), (0.0, 500.0, 1, linear(1)))
     budget = Budget.of_energy(100.0 * 100.0, 100.0)
     with pytest.raises(ValueError, match="when the budget is spent"):
-        simulate(trace, Spendthrift(), budget=budget)
+        simulate(trace, Scripted(lambda state: Decision(state.request[:, 0])), budget=budget)
 
 
 @pytest.mark.parametrize("field", ["amount", "period_s"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
-from tests.strategies.replay import BASE_W, BUSY_W, IDLE_W, cluster_of, linear, trace_by_hand, traces
+from tests.strategies.replay import (
+    BASE_W,
+    BUSY_W,
+    IDLE_W,
+    Scripted,
+    cluster_of,
+    linear,
+    trace_by_hand,
+    traces,
+)
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.accounts import Carbon, Sleep
 from wattsched.replay.jobs.outcome import Outcome
@@ -72,13 +80,6 @@ def test_nothing_is_lost(
 ) -> None:
     """In one pool and in two."""
     check_sums(replay(data.draw(traces(nodes)), name, round_s, sleep))
-
-
-class Scripted:
-    """A function of states as a policy."""
-
-    def __init__(self, decide: Callable[[State], Decision], restart_s: float = 0.0) -> None:
-        self.decide, self.restart_s = decide, restart_s
 
 
 class AtRandom:

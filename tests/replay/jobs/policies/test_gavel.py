@@ -16,7 +16,7 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.outcome import finish_time_fairness, summary
 from wattsched.replay.jobs.policies import names, policy_of
-from wattsched.replay.jobs.policies.gavel import by_priority, max_min, shares
+from wattsched.replay.jobs.policies.fixed_rounds import by_priority, max_min, shares
 from wattsched.replay.jobs.policies.wrappers import tuned, zeus_cost
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate

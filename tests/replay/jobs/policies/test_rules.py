@@ -16,11 +16,11 @@ from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.allocations import Sharing
 from wattsched.replay.jobs.policies import rollout
 from wattsched.replay.jobs.policies.elastic import Elastic, in_time
+from wattsched.replay.jobs.policies.fixed_rounds import MOST_GROWTH
 from wattsched.replay.jobs.policies.growth import Snapshots, seconds_saved, sidecar
 from wattsched.replay.jobs.policies.requests import promised
 from wattsched.replay.jobs.policies.rollout import Rollout, project
 from wattsched.replay.jobs.policies.rounds import fastest
-from wattsched.replay.jobs.policies.sia import MOST_GROWTH
 from wattsched.replay.jobs.policy import Decision, Policy, PolicyContext, Restarts, State
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of
