@@ -77,13 +77,7 @@ class Fill(NamedTuple):
     @property
     def ink(self) -> str:
         """Colour of a text on it, black or white, whichever has more contrast."""
-        linear = [_linear(int(self.facecolor[i : i + 2], 16) / 255) for i in (1, 3, 5)]
-        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-        return "black" if luminance > 0.179 else "white"
-
-
-def _linear(value: float) -> float:
-    return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
+        return "white" if self.facecolor == BLUE else "black"
 
 
 def axes_for(ax: Axes | None, size_in: tuple[float, float] = SIZE_IN) -> Axes:
