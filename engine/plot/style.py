@@ -226,24 +226,25 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
 
 def inline_svg(axes: Axes) -> str:
     """SVG of a plot for a page: its text is text, its paper is clear, and it says nothing of who made it."""
+    from matplotlib import rc_context
+
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.patch.set_visible(False)
     axes.patch.set_visible(False)
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    return _written(figure, "svg", unsaid, {"svg.fonttype": "none"}).decode()
+    with rc_context({"svg.fonttype": "none"}):
+        return _written(figure, "svg", unsaid).decode()
 
 
-def _written(
-    figure: Figure, kind: str, metadata: dict[str, None] | None = None, rc: dict[str, str] | None = None
-) -> bytes:
+def _written(figure: Figure, kind: str, metadata: dict[str, None] | None = None) -> bytes:
     """Content of a file of a plot; of SVG, which has the text of names, printable."""
     from matplotlib import rc_context
 
     # No date, and no names at random, so that equal plots are equal files.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     content = io.BytesIO()
-    with rc_context({"svg.hashsalt": "wattsched", **(rc or {})}):
+    with rc_context({"svg.hashsalt": "wattsched"}):
         figure.savefig(content, format=kind, dpi=120, metadata=metadata or undated)
     if kind != "svg":
         return content.getvalue()
