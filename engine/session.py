@@ -6,6 +6,7 @@ The decision backend of a scheduler, which has its jobs in arrays and asks every
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from threading import Event, Lock
 from types import NoneType
 from typing import Any, Literal
@@ -18,10 +19,11 @@ from wattsched.formulations.sizing.data import comparable_jobs
 from wattsched.instances.errors import (
     InputError,
     require,
+    require_range,
     validated,
 )
 from wattsched.instances.sizing.decision import AssignmentColumns
-from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.instance import PER_KWH, Instance
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.instances.sizing.option_rows import OptionTables
 from wattsched.instances.sizing.tenants import tenant_faults
@@ -115,6 +117,13 @@ class Session:
         require("cluster", cluster, (Cluster, Mapping), "a Cluster or a mapping")
         require("objective", objective, (str,), "a name")
         require("capacity", capacity, (str, Mapping, NoneType), "a name, or names by pool")
+        require("round_s", round_s, (Real,), "a number of seconds")
+        require_range(0.0 < round_s < np.inf, "round_s", "positive and finite", round_s)
+        require("change_cost", change_cost, (Real,), "a number")
+        require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
+        for name, per_kwh in zip(PER_KWH.values(), (carbon_g_per_kwh, price_per_kwh), strict=True):
+            require(name, per_kwh, (Real, NoneType), "a number")
+            require_range(per_kwh is None or 0.0 <= per_kwh < np.inf, name, "at least 0 and finite", per_kwh)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         require("profiles", profiles, (Sequence,), "a sequence")
