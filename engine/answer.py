@@ -15,7 +15,6 @@ from wattsched.formulations.model import Model, UnsuitableError
 from wattsched.result import Certificate, Result, Size, SolverAnswer
 from wattsched.solvers.solution import Limit, Solution, Termination, relative_gap
 from wattsched.topology.arrays import FloatArray
-from wattsched.verification.report import Report
 
 _ROUNDING_GAP = 1e-12
 # What two computations of the same bound may differ by, and a little more.
@@ -102,66 +101,56 @@ class Answer:
     def result(self) -> Result:
         """Decode and check the candidates until one holds, and state the best bound of all."""
         failed: list[str] = []
-        for candidate in self.candidates:
-            decision, report = self.call.decided(candidate)
-            if decision is not None and not report.faults and report.objective is not None:
-                return self._with_decision(*self._best(candidate, decision, report), failed[:1])
+        for candidate in map(self.call.decided, self.candidates):
+            if candidate.valid:
+                # A better one may have been checked before: no program says what moves cost.
+                best = self.call.incumbent or candidate
+                chosen = candidate if candidate.cost <= _highest(best.cost) else best
+                return self._with_decision(chosen, failed[:1])
             # An earlier decision that is no longer possible says nothing of this instance.
-            failed += _failed(candidate.source, report) if candidate.source != EARLIER else []
+            failed += _failed(candidate) if candidate.source != EARLIER else []
         return self._without_decision(failed[:1])
 
-    def _best(self, candidate: Candidate, decision: Any, report: Report) -> tuple[Candidate, Any, Report]:
-        """A checked decision, or a better one that was checked before: no program says what moves cost."""
-        best, cost = self.call.incumbent, self.call.sign * (report.objective or 0.0)
-        if best is None or best.report is None or cost <= _highest(best.cost):
-            return candidate, decision, report
-        return best, best.decision, best.report
-
-    def _with_decision(self, chosen: Candidate, decision: Any, report: Report, failed: list[str]) -> Result:
+    def _with_decision(self, chosen: Candidate, failed: list[str]) -> Result:
         """State what the solvers have found, and prove as much of it as time allows."""
         call, bounds = self.call, list(self._solver_bounds())
-        self._keep(chosen, decision, report, failed, bounds, None)
+        self._keep(chosen, failed, bounds, None)
         certificate = self.certificate
         bounds += [] if certificate is None else [call.sign * certificate.bound]
-        self._keep(chosen, decision, report, failed, bounds, certificate)
-        cost = call.sign * (report.objective or 0.0)
-        cases = by_cases(call, self.model, decision, cost, certificate)
+        self._keep(chosen, failed, bounds, certificate)
+        cases = by_cases(call, self.model, chosen.decision, chosen.cost, certificate)
         if cases is not None:
             if certificate is None or cases.bound > call.sign * certificate.bound:
                 certificate = certificate_of(call, cases, certificate) or certificate
                 bounds += [] if certificate is None else [call.sign * certificate.bound]
-            better = None if cases.decision is None else call.checked(BRANCHING, cases.decision)
-            if better is not None and better.report is not None and better.cost < cost:
-                chosen, decision, report, cost = better, better.decision, better.report, better.cost
-        bound = _best_bound(cost, bounds)
+            better = chosen if cases.decision is None else call.checked(BRANCHING, cases.decision)
+            chosen = better if better.cost < chosen.cost else chosen
+        bound = _best_bound(chosen.cost, bounds)
         if self.priced is not None and math.isfinite(bound):
-            certificate = self.priced.proven_further(cost, bound) or certificate
-        return self._stated(chosen, decision, report, failed, bounds, certificate)
+            certificate = self.priced.proven_further(chosen.cost, bound) or certificate
+        return self._stated(chosen, failed, bounds, certificate)
 
-    def _keep(self, *stated: Any) -> None:
+    def _keep(
+        self, chosen: Candidate, failed: list[str], bounds: list[float], certificate: Certificate | None
+    ) -> None:
         """Have a result at hand, should the call be given up before more of it is proven."""
         if self.call.watched:
             # Bounds that are found later are none of this result.
-            kept: list[Any] = [list(one) if isinstance(one, list) else one for one in stated]
-            self.call.partial_result = partial(self._stated, *kept)
+            self.call.partial_result = partial(self._stated, chosen, failed, [*bounds], certificate)
 
     def _stated(
-        self,
-        chosen: Candidate,
-        decision: Any,
-        report: Report,
-        failed: list[str],
-        bounds: list[float],
-        certificate: Certificate | None,
+        self, chosen: Candidate, failed: list[str], bounds: list[float], certificate: Certificate | None
     ) -> Result:
         """Result of a decision, the bounds so far and a certificate."""
-        call, objective = self.call, report.objective or 0.0
-        cost = call.sign * objective
+        call, cost, report = self.call, chosen.cost, chosen.report
+        assert report is not None
+        assert report.objective is not None
         for b in bounds:
             if b > _highest(cost):
-                found = f"the bound found is {call.sign * b:g}"
-                found = "infeasibility was proved" if math.isinf(b) else found
-                failed = [*failed, f"a decision of {objective:g} exists, but {found}"]
+                found = (
+                    "infeasibility was proved" if math.isinf(b) else f"the bound found is {call.sign * b:g}"
+                )
+                failed = [*failed, f"a decision of {report.objective:g} exists, but {found}"]
         bound = _best_bound(cost, bounds)
         if certificate is not None and call.sign * certificate.bound > _highest(cost):
             certificate = None  # which the decision refutes
@@ -171,18 +160,18 @@ class Answer:
             enough = relative_gap(cost, proven) <= max(call.limits.gap, _ROUNDING_GAP)
             rounded = call.rounded(cost, proven) == cost
             if not enough and (rounded or relative_gap(cost, proven) <= _NEARLY):
-                certificate = rounded_up(call, certificate, objective)
-                if rounded or certificate.bound == objective:
+                certificate = rounded_up(call, certificate, report.objective)
+                if rounded or certificate.bound == report.objective:
                     enough, proven = True, cost
             bound = proven if enough else max(bound, proven)
         bound = call.rounded(cost, bound)
         gap = relative_gap(cost, bound) if math.isfinite(bound) else None
         # Nobody is told in a session what the last decision lacks.
         before = [] if call.of_session else [one for one in self.found if one.source == EARLIER]
-        earlier = [fault for one in before for fault in _failed(EARLIER, one.report)]
+        earlier = [fault for one in before for fault in _failed(one)]
         return call.result(
             self._termination(chosen, gap, failed),
-            objective=objective,
+            objective=report.objective,
             bound=call.sign * bound if math.isfinite(bound) else None,
             gap=gap,
             decided_by="" if chosen.source == call.solver else chosen.source,
@@ -192,7 +181,7 @@ class Answer:
             checked=True,
             totals=report.totals,
             certificate=certificate,
-            decision=decision,
+            decision=chosen.decision,
             size=self.size,
         )
 
@@ -358,6 +347,6 @@ def _infeasible(call: Call, proof: InfeasibilityProof, **values: object) -> Resu
     return call.result(ended, certificate=certificate, **values)
 
 
-def _failed(source: str, report: Report | None) -> list[str]:
-    faults = [] if report is None else report.faults[:1]
-    return [f"the decision of '{source}' failed its check: {fault}" for fault in faults]
+def _failed(candidate: Candidate) -> list[str]:
+    faults = [] if candidate.report is None else candidate.report.faults[:1]
+    return [f"the decision of '{candidate.source}' failed its check: {fault}" for fault in faults]

@@ -87,6 +87,12 @@ class Candidate:
     decision: Any = None
     report: Report | None = None
 
+    @property
+    def valid(self) -> bool:
+        """True if the checker has accepted the decision."""
+        checked = self.report is not None and not self.report.faults and self.report.objective is not None
+        return checked and self.decision is not None
+
     def point_of(self, model: Model[Any]) -> Any:
         """Point of a model's program, None where it has none."""
         if self.solution is not None:
@@ -221,10 +227,6 @@ class Call:
         """True if the solver finds the optimum when it has the time."""
         return not self.by_heuristic and find_solver(self.solver).exact
 
-    @property
-    def _takes_kinds(self) -> bool:
-        return self.by_heuristic or bool(find_solver(self.solver).by_kind)
-
     def limits_left(self, share: float = 1.0) -> Limits:
         """Limits with a share of what is left of the time, at least a few milliseconds."""
         left_s = self.timer.remaining_s()
@@ -248,7 +250,8 @@ class Call:
         """Model of a formulation for some data, as the solver takes it."""
         build = self.problem.formulation(formulation)
         model = build(data, self.instance.objective, self.timer.until(_BUILD_SHARE))
-        return model.written_out() if model.written_out is not None and not self._takes_kinds else model
+        takes_kinds = self.by_heuristic or find_solver(self.solver).by_kind
+        return model if model.written_out is None or takes_kinds else model.written_out()
 
     @cached_property
     def in_place(self) -> Any:
@@ -280,22 +283,23 @@ class Call:
             self.incumbent = found
         return found
 
-    def decided(self, candidate: Candidate) -> tuple[Any, Report]:
-        """Decision of a candidate, and what the checker says of it."""
-        if candidate.report is not None:
-            return candidate.decision, candidate.report
-        if candidate.decision is not None:
-            return candidate.decision, self.checked(candidate.source, candidate.decision).report or Report([])
+    def decided(self, candidate: Candidate) -> Candidate:
+        """The candidate with its decision, what the checker says of it, and what it really costs."""
         solution = candidate.solution
-        if candidate.model is None or solution is None or solution.x is None:
-            return None, Report([])
-        try:
-            with self.timer.phase("decode"):
-                decision = candidate.model.decode(solution.x, solution.starts)
-        except ValueError as error:  # a formulation may let through what does not fit
-            return None, Report([str(error)])
+        if candidate.report is not None:
+            return candidate
+        if candidate.decision is None and (candidate.model is None or solution is None or solution.x is None):
+            return replace(candidate, report=Report([]))
+        decision = candidate.decision
+        if decision is None and candidate.model is not None and solution is not None:
+            try:
+                with self.timer.phase("decode"):
+                    decision = candidate.model.decode(solution.x, solution.starts)
+            except ValueError as error:  # a formulation may let through what does not fit
+                return replace(candidate, report=Report([str(error)]))
         checked = self.checked(candidate.source, decision)
-        return decision, checked.report or Report([])
+        cost = checked.cost if checked.valid else candidate.cost
+        return replace(candidate, cost=cost, decision=decision, report=checked.report)
 
     def check_candidates(self) -> None:
         """Check what was found where there is no incumbent yet."""

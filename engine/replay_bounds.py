@@ -167,12 +167,12 @@ def _unlike(stated: Any, own: Any, place: str) -> Iterator[str]:
         if not math.isclose(stated, own, rel_tol=SAME):
             yield _differ(place, f"{stated:.9g}", f"{own:.9g}")
     elif stated != own:
-        yield _differ(place, *map(_told, (stated, own)))
+        kinds = [
+            "one" if isinstance(part, BaseModel) else "none" if part is None else shown(part)
+            for part in (stated, own)
+        ]
+        yield _differ(place, *kinds)
 
 
 def _differ(place: str, stated: str, own: str) -> str:
     return f"{place}: {stated} in the file, {own} in this replay"
-
-
-def _told(part: Any) -> str:
-    return "one" if isinstance(part, BaseModel) else "none" if part is None else shown(part)

@@ -224,8 +224,7 @@ def _checked_if_slow(call: Call, found: list[Candidate]) -> list[Candidate]:
         return found
     checked = []
     for candidate in found:
-        decision, report = call.decided(candidate)
-        checked.append(replace(candidate, decision=decision, report=report))
+        checked.append(call.decided(candidate))
         call.set_aside()
     return checked
 
@@ -322,24 +321,17 @@ def _in_place(call: Call, model: Model[Any], solution: Solution) -> list[Candida
     if solution.x is None or call.in_place is None:
         return []
     [claimed] = call.of_solution(call.solver, model, solution)
-    own = _valid(call, claimed)
-    if not own or relative_gap(own[0].cost, claimed.cost) <= max(call.limits.gap, _ROUNDING):
-        return own
-    if call.timer.over() or (calm := call.model_in_place()) is None:
-        return own
+    own = call.decided(claimed)
+    if not own.valid:
+        return []
+    as_claimed = relative_gap(own.cost, claimed.cost) <= max(call.limits.gap, _ROUNDING)
+    if as_claimed or call.timer.over() or (calm := call.model_in_place()) is None:
+        return [own]
     with call.timer.phase("solve"):
         without_moves = _by_solver(call, calm.program, Start(), 1.0)
-    stays = _valid(call, Candidate(IN_PLACE, np.inf, calm, without_moves))
+    stays = call.decided(Candidate(IN_PLACE, np.inf, calm, without_moves))
     # Its bound is none of those that may move.
-    return own + [replace(one, model=None, solution=None) for one in stays]
-
-
-def _valid(call: Call, candidate: Candidate) -> list[Candidate]:
-    """A candidate with its decision, and what that really costs; none where it breaks a rule."""
-    decision, report = call.decided(candidate)
-    if decision is None or report.faults or report.objective is None:
-        return []
-    return [replace(candidate, cost=call.sign * report.objective, decision=decision, report=report)]
+    return [own, *([replace(stays, model=None, solution=None)] if stays.valid else [])]
 
 
 def _ascend(program: Program, prices: FloatArray) -> FloatArray | None:

@@ -100,7 +100,7 @@ def placement_curves(
     return finished(axes, "GPU asked for, % of the capacity", name, over_seeds(most), x=0.01)
 
 
-def placement_figure(trial: Any, reference: str = REFERENCE) -> Figure:
+def placement_figure(trial: Any) -> Figure:
     """Draw the plots of the papers: allocation and fragmentation (FGD), power saved and GRAR (PWR).
 
     Without curves of the reference, power is drawn as it is.
@@ -111,10 +111,10 @@ def placement_figure(trial: Any, reference: str = REFERENCE) -> Figure:
     figure = Figure(figsize=FIGURE_IN, layout="constrained")
     parts = figure.subplots(2, 2, sharex=True)
     measures: list[Shown] = ["allocated", "power", "grar", "fragmentation"]
-    if reference in _runs(trial):
+    if REFERENCE in _runs(trial):
         measures[1] = "saving"
     for measure, axes in zip(measures, parts.flat, strict=True):
-        placement_curves(trial, measure, reference=reference, ax=axes)
+        placement_curves(trial, measure, ax=axes)
     for axes in parts[0]:
         axes.set_xlabel("")
     shared_legend(figure, parts.flat)

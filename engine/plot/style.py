@@ -77,13 +77,7 @@ class Fill(NamedTuple):
     @property
     def ink(self) -> str:
         """Colour of a text on it, black or white, whichever has more contrast."""
-        linear = [_linear(int(self.facecolor[i : i + 2], 16) / 255) for i in (1, 3, 5)]
-        luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-        return "black" if luminance > 0.179 else "white"
-
-
-def _linear(value: float) -> float:
-    return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
+        return "white" if self.facecolor == BLUE else "black"
 
 
 def axes_for(ax: Axes | None, size_in: tuple[float, float] = SIZE_IN) -> Axes:
@@ -232,24 +226,25 @@ def save(axes: Axes | Figure, path: str | Path) -> None:
 
 def inline_svg(axes: Axes) -> str:
     """SVG of a plot for a page: its text is text, its paper is clear, and it says nothing of who made it."""
+    from matplotlib import rc_context
+
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.patch.set_visible(False)
     axes.patch.set_visible(False)
     unsaid = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    return _written(figure, "svg", unsaid, {"svg.fonttype": "none"}).decode()
+    with rc_context({"svg.fonttype": "none"}):
+        return _written(figure, "svg", unsaid).decode()
 
 
-def _written(
-    figure: Figure, kind: str, metadata: dict[str, None] | None = None, rc: dict[str, str] | None = None
-) -> bytes:
+def _written(figure: Figure, kind: str, metadata: dict[str, None] | None = None) -> bytes:
     """Content of a file of a plot; of SVG, which has the text of names, printable."""
     from matplotlib import rc_context
 
     # No date, and no names at random, so that equal plots are equal files.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     content = io.BytesIO()
-    with rc_context({"svg.hashsalt": "wattsched", **(rc or {})}):
+    with rc_context({"svg.hashsalt": "wattsched"}):
         figure.savefig(content, format=kind, dpi=120, metadata=metadata or undated)
     if kind != "svg":
         return content.getvalue()

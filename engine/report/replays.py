@@ -94,10 +94,6 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.2f} ms"
 
 
-def _kilograms(grams: float) -> str:
-    return f"{number(grams / 1000)} kg" if grams else ""
-
-
 Cell = Callable[[Sequence[Any]], str]
 TABLES: dict[tuple[str, str], dict[str, Cell]] = {
     ("Completion", "from arrival to completion; rho above 1: later than a fair share"): {
@@ -116,7 +112,7 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
     ): {
         "energy": _of("energy_j", energy),
         "±": _of("energy_error", percent),
-        "CO2": _of("carbon_g", _kilograms),
+        "CO2": _of("carbon_g", lambda grams: f"{number(grams / 1000)} kg" if grams else ""),
         "GPUs in use": _of("gpu_utilisation", percent),
         "GPU hours": _of("gpu_h", number),
         "fragmented": _of("fragmentation", percent),

@@ -245,7 +245,7 @@ def _print(out: Console, text: Text, indent: int) -> None:
     out.print(text, soft_wrap=True)
 
 
-def bar(share: float, width: int = 10) -> str:
-    """Share as a bar of that many characters."""
-    full = round(max(0.0, min(1.0, share)) * width)
-    return "█" * full + "░" * (width - full)
+def bar(share: float) -> str:
+    """Share as a bar of ten characters."""
+    full = round(10 * max(0.0, min(1.0, share)))
+    return "█" * full + "░" * (10 - full)

@@ -131,20 +131,6 @@ def test_placement_is_right_beside_any_penalty(solver: str, waiting_w: float) ->
             assert right(instance, result).objective == pytest.approx(truth, rel=1e-9, abs=1e-9), seed
 
 
-def test_placement_of_shares_beside_a_penalty_of_a_billion() -> None:
-    tasks = [{"name": f"t{i}", "gpus": 1, "gpu_milli": 1} for i in range(3)]
-    document = {
-        "problem": "placement",
-        "objective": "power",
-        "nodes": [{"name": "n", "cpu_milli": 32000, "gpus": 3, "gpu_type": "T4"}],
-        "tasks": [{"name": "two", "cpu_milli": 1, "gpus": 2}, *tasks],
-        "waiting_w": 1e9,
-    }
-    instance = instance_of(document)
-    result = right(instance, wattsched.solve(instance, formulation="assignment"))
-    assert result.objective == pytest.approx(float(placement.optimum(instance)))
-
-
 @pytest.mark.parametrize("solver", ["highs", "pyomo:highs", "cpsat"])
 def test_makespan_of_jobs_of_tiny_and_huge_weight(solver: str) -> None:
     options = [{"gpus": 1, "pool": "A", "power_w": 9.0, "rate": 1e-3}]

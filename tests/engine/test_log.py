@@ -44,8 +44,3 @@ def test_to_listen_changes_no_answer_and_nobody_listens_unless_asked(round_of_jo
     assert heard.decision == quiet.decision
     assert heard.bound == quiet.bound
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_cannot_read_is_refused(round_of_jobs) -> None:
-    with pytest.raises(TypeError, match="log must be a function of a line, got str"):
-        wattsched.solve(round_of_jobs, log="log.txt")
