@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import emulated_slurm
+from benchmarks import emulated_slurm
 
 ACCOUNTS = ("vision", "speech")
 

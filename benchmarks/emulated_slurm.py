@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ending import ended_by_signals
+from benchmarks.ending import ended_by_signals
 
 ClusterT = TypeVar("ClusterT", bound="EmulatedSlurm")
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ending import ended_by_signals
-
+from benchmarks.ending import ended_by_signals
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 
 GPUS = 8

@@ -43,4 +43,4 @@ def eaco_stream() -> Streams:
 @pytest.fixture(scope="session")
 def bound(load_script: Callable[[str], ModuleType]) -> ModuleType:
     """The least energy of any policy."""
-    return load_script("sharing_bound")
+    return load_script("studies.sharing_bound")
