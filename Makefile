@@ -51,12 +51,16 @@ library: $(VENV)/bench $(VENV)/package  ## Six solvers on the library of instanc
 
 # The longest first; stopped in the middle, the next call goes on with the others, until a source changes.
 RESULTS := online_price placement budgets replay_bounds grounds elastic studies.eaco
+OPTIONS_budgets := --processes 1
+OPTIONS_replay_bounds := --processes 1
+OPTIONS_placement := --runs $(VENV)/results/placement.jsonl
 results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some ninety minutes, resumed; needs WATTSCHED_DATA
 	$(MAKE) --jobs 2 --keep-going $(RESULTS:%=$(VENV)/results/%)
 
 $(VENV)/results/%: $(shell find $(PACKAGES) benchmarks -name '*.py' -o -name '*.json') constraints.txt
 	mkdir -p $(VENV)/results
-	$(BIN)/python -m benchmarks.$* --write
+	for source in $^; do if [ $$source -nt $@.jsonl ]; then rm -f $@.jsonl; fi; done
+	$(BIN)/python -m benchmarks.$* --write $(OPTIONS_$*)
 	touch $@
 
 site: $(VENV)/tools $(VENV)/package  ## Build the documentation into site/; a broken link or reference is an error

@@ -1,8 +1,7 @@
-"""Ways of others to solve a Program: linopy, MathOpt, SCIP, POP's random partition, the bare LP bound."""
+"""Ways of others to solve a Program: linopy, SCIP, POP's random partition, the bare LP bound."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -66,45 +65,6 @@ def linopy_highs(program: Program, limits: Limits) -> Solution:
     known = values is not None or info.mip_dual_bound != 0.0
     bound = float(info.mip_dual_bound) + program.offset if known else -np.inf
     return _stated(program, limits, values, bound, status != "ok" or not _closed(info.mip_gap, limits), "")
-
-
-def mathopt(program: Program, limits: Limits) -> Solution:
-    """OR-Tools MathOpt with its HiGHS, or with GSCIP where the installed wheel is built without HiGHS."""
-    from ortools.math_opt.python import mathopt as mo
-
-    model = mo.Model()
-    x = [
-        model.add_variable(lb=low, ub=high, is_integer=whole)
-        for low, high, whole in zip(
-            program.lower.tolist(), program.upper.tolist(), program.integer.tolist(), strict=True
-        )
-    ]
-    model.minimize_linear_objective(mo.fast_sum(c * v for c, v in zip(program.cost.tolist(), x, strict=True)))
-    model.objective.offset = program.offset
-    matrix, low, high = with_group_rows(program)
-    for i in range(matrix.shape[0]):
-        span = slice(matrix.indptr[i], matrix.indptr[i + 1])
-        terms = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
-        model.add_linear_constraint(lb=low[i], expr=mo.fast_sum(a * x[j] for j, a in terms), ub=high[i])
-    limit = None if limits.time_s is None else datetime.timedelta(seconds=limits.time_s)
-    parameters = mo.SolveParameters(
-        time_limit=limit,
-        threads=limits.threads,
-        relative_gap_tolerance=limits.gap,
-        random_seed=limits.seed,
-    )
-    try:
-        kind = "HiGHS"
-        answer = mo.solve(model, mo.SolverType.HIGHS, params=parameters)
-    except Exception:  # not built in: the error is of a kind that OR-Tools itself cannot state
-        kind = "GSCIP"
-        answer = mo.solve(model, mo.SolverType.GSCIP, params=parameters)
-    values = None
-    if answer.has_primal_feasible_solution():
-        values = np.array(answer.variable_values(x))
-    bound = answer.termination.objective_bounds.dual_bound
-    stopped = answer.termination.limit is not None
-    return _stated(program, limits, values, bound, stopped, f"with {kind}")
 
 
 def scip(program: Program, limits: Limits) -> Solution:
@@ -177,7 +137,6 @@ def pop(k: int) -> Solve:
 PEERS: dict[str, Solve] = {
     "lp": lp,
     "linopy": linopy_highs,
-    "mathopt": mathopt,
     "scip": scip,
     "pop:4": pop(4),
     "pop:16": pop(16),

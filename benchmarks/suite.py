@@ -9,7 +9,7 @@ message.
 from __future__ import annotations
 
 import os
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import FOLDER, Asked, machine, run, say, sections, table
-from benchmarks.solver_runs import GAP, MEMBERS, Case, Run, faults_of, generated, run_all, shown_gap
+from benchmarks.solver_runs import GAP, Case, Run, faults_of, generated, run_all, shown_gap
 from wattsched.comparisons.statistics import shifted_geometric_mean
 from wattsched.plot import performance_profile, save
 
@@ -26,7 +26,7 @@ LARGEST_S = 60.0
 """Least limit of the rounds that only our own solvers take on."""
 FAST = ("price", "greedy")
 LARGE = ("price", "auto", "greedy", "powerflow", "highs", "pop:16", "lp")
-MANY = ("price", "auto", "greedy", "powerflow", "highs", "cpsat", "pyomo:highs", "linopy", "mathopt", "scip",
+MANY = ("price", "auto", "greedy", "powerflow", "highs", "cpsat", "pyomo:highs", "linopy", "scip",
         "pop:4", "pop:16", "lp")  # fmt: skip
 UNCERTIFIED = ("pop:4", "pop:16", "lp")
 """No decision with a bound is to be expected of them, so they are in no profile."""
@@ -69,11 +69,16 @@ QUICK = (
 )
 
 
+def by_case(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs of each case."""
+    return {
+        name: [one for one in runs if one["case"] == name] for name in dict.fromkeys(r["case"] for r in runs)
+    }
+
+
 def content(runs: list[Run], limit_s: float) -> str:
     """All tables."""
-    cases: dict[str, list[Run]] = {}
-    for one in runs:
-        cases.setdefault(one["case"], []).append(one)
+    cases = by_case(runs)
     parts = {"The programs": _programs(cases)}
     parts |= {name: table(HEADER, _rows(some)) for name, some in cases.items()}
     parts["Means and profile"] = _means(cases, limit_s)
@@ -156,24 +161,7 @@ def _means(cases: dict[str, list[Run]], limit_s: float) -> str:
         "reach the gap, heuristics included.\n\n![performance profile](suite.svg)"
     )
     means = table(("solver", "solved to the gap", "shifted geometric mean, s"), rows)
-    return f"{means}\n\n{about}\n\n{_auto(cases)}"
-
-
-def _auto(cases: dict[str, list[Run]]) -> str:
-    """How much slower `auto` is than the best of the solvers that it chooses from."""
-    ratios = {}
-    for name, some in cases.items():
-        at_gap = {one["solver"]: one for one in some if one["gap_asked"] == GAP}
-        reached = [at_gap[one]["wall_s"] for one in MEMBERS if at_gap.get(one, {}).get("ended") == "optimal"]
-        if "auto" in at_gap and reached:
-            ratios[name] = at_gap["auto"]["wall_s"] / min(reached)
-    if not ratios:
-        return ""
-    worst = max(ratios, key=ratios.__getitem__)
-    return (
-        f"`auto` takes {ratios[worst]:.2f} times the seconds of the best of its members at most ({worst}), "
-        f"{shifted_geometric_mean(ratios.values(), 0.0):.2f} times in the geometric mean."
-    )
+    return f"{means}\n\n{about}"
 
 
 def draw(runs: list[Run], limit_s: float) -> None:
@@ -181,22 +169,12 @@ def draw(runs: list[Run], limit_s: float) -> None:
     if find_spec("matplotlib") is None:
         say("no plot: matplotlib is not installed")
         return
-    cases: dict[str, list[Run]] = {}
-    for one in runs:
-        cases.setdefault(one["case"], []).append(one)
-    times = {solver: of for solver, of in solve_times(cases).items() if np.isfinite(list(of.values())).any()}
+    times = {
+        solver: of
+        for solver, of in solve_times(by_case(runs)).items()
+        if np.isfinite(list(of.values())).any()
+    }
     save(performance_profile(times, time_limit_s=limit_s, gap=GAP), FOLDER / "suite.svg")
-
-
-def versions() -> str:
-    """Versions of everything that solves."""
-    found = []
-    for library in LIBRARIES:
-        try:
-            found.append(f"{library} {version(library)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
 
 
 def suite(asked: Asked) -> str:
@@ -205,12 +183,13 @@ def suite(asked: Asked) -> str:
     runs = run_all(QUICK if asked.quick else CASES, [SEED], asked.limit, asked.runs)
     if wrong := faults_of(runs):
         raise SystemExit("\n".join(wrong))
+    versions = ", ".join(f"{library} {version(library)}" for library in LIBRARIES if find_spec(library))
     if asked.write:
         draw(runs, asked.limit)
     return (
         f"{content(runs, asked.limit)}\n\nMeasured on {machine()} (load {load:.1f} when it began); 1 thread, "
         f"seed {SEED}. Limit {asked.limit:g} s a run; at least {LARGEST_S:g} s for rounds that only `price` "
-        f"and `greedy` take on. {versions()}."
+        f"and `greedy` take on. {versions}."
     )
 
 

@@ -92,7 +92,7 @@ def test_any_two_jobs_may_share_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("family", ["uniform", "sia-like", "hetero"])
-@pytest.mark.parametrize("name", ["linopy", "mathopt", "scip"])
+@pytest.mark.parametrize("name", ["linopy", "scip"])
 def test_peers_find_the_optimum(name: str, family: str) -> None:
     """Also with an offset that takes most of the cost away, and so makes a gap as much larger."""
     if why := peers.missing(name):
@@ -103,7 +103,7 @@ def test_peers_find_the_optimum(name: str, family: str) -> None:
     assert found.objective == pytest.approx(best.objective, rel=1e-5)
     assert found.bound <= best.objective + 1e-5 * abs(best.objective)
     assert program.violation(found.x) <= 1e-6
-    if name != "linopy" and family == "uniform":
+    if name == "scip" and family == "uniform":
         shifted = replace(program, offset=program.offset - 0.999 * best.objective)
         found = peers.solver_of(name)(shifted, Limits(gap=1e-4, time_s=30.0))
         assert found.termination.reason == "optimal"
