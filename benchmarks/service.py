@@ -11,8 +11,6 @@ import http.client
 import itertools
 import json
 import random
-import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -43,8 +41,6 @@ LOADS = [
 ]
 """Requests, servers, clients."""
 
-Answer = tuple[int, bytes]
-
 
 def jobs(numbers: Sequence[int], rng: random.Random) -> dict[str, Any]:
     """Jobs of some numbers."""
@@ -57,39 +53,12 @@ class Client:
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def __call__(self, method: str, path: str, body: Any = None) -> Answer:
+    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Status and content of the answer."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         self.connection.request(method, path, content, {"Content-Type": "application/json"})
         answer = self.connection.getresponse()
         return answer.status, answer.read()
-
-
-class Prepared:
-    """One connection that is kept, for requests that are bytes already: it takes little of the cores."""
-
-    def __init__(self, port: int) -> None:
-        self.connection = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def __call__(self, request: bytes) -> Answer:
-        """Status and content of the answer, which has a stated length."""
-        self.connection.sendall(request)
-        answer = b""
-        while received := self.connection.recv(1 << 16):
-            answer += received
-            head, _, content = answer.partition(b"\r\n\r\n")
-            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-            if length and len(content) == int(length[1]):
-                return int(head[9:12]), content
-        raise ConnectionError("the server has closed the connection")
-
-
-def prepared(method: str, path: str, body: Any = None) -> bytes:
-    """A request as bytes."""
-    content = b"" if body is None else json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
 @contextmanager
@@ -156,8 +125,7 @@ def throughput(folder: Path, seconds: float) -> str:
                 ask("PUT", f"{name}/jobs", jobs(range(JOBS), rng))
                 ask("POST", f"{name}/solve", {"apply": True})
                 requests = itertools.cycle([request_of(kind, name, rng) for _ in range(500)])
-                send = Prepared(port)
-                return lambda: send(next(requests))[0]
+                return lambda: ask(*next(requests))[0]
 
             before_s = sum(sum(process.cpu_times()[:2]) for _, process in found)
             taken, statuses = measured(clients, seconds, begin)
@@ -173,14 +141,14 @@ def throughput(folder: Path, seconds: float) -> str:
     return f"{about}\n\n{table(header, rows)}"
 
 
-def request_of(kind: str, name: str, rng: random.Random) -> bytes:
-    """A request that reads a session, changes a job, or decides too."""
+def request_of(kind: str, name: str, rng: random.Random) -> tuple[str, str, bytes | None]:
+    """A request that reads a session, changes a job, or decides too; its body is made before it is sent."""
     if kind == "read":
-        return prepared("GET", name)
+        return "GET", name, None
     one = jobs([rng.randrange(JOBS)], rng)
     if kind == "change":
-        return prepared("PUT", f"{name}/jobs", one)
-    return prepared("POST", f"{name}/solve", {**one, "apply": True})
+        return "PUT", f"{name}/jobs", json.dumps(one).encode()
+    return "POST", f"{name}/solve", json.dumps({**one, "apply": True}).encode()
 
 
 def day(folder: Path, rounds: int) -> str:
