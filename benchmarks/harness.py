@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -176,7 +177,13 @@ def in_processes(function: Callable[[Case], Found], cases: Iterable[Case], proce
 
 
 def in_new_process(function: Callable[..., Found], *arguments: Any) -> Found:
-    """Result of a function in a process that nothing else has run in."""
+    """Result of a function in a process that nothing else has run in.
+
+    The function is that of the module by its name, which workers of that process can import, too.
+    """
+    run_as = sys.modules["__main__"].__spec__
+    if function.__module__ == "__main__" and run_as is not None:
+        function = getattr(import_module(run_as.name), function.__name__)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

@@ -24,7 +24,6 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.topology.cluster import Cluster
 
 DAY_S = 86_400.0
 ROUND_S, GAP = 60.0, 0.01
@@ -56,15 +55,13 @@ class Ground:
     gpu_type: str
     nodes: int
 
-    def trace(self, seed: int, cluster: Cluster | None = None) -> Trace:
-        """Draw the model that each job trains; the jobs run on equal nodes if no cluster is given."""
+    def trace(self, seed: int) -> Trace:
+        """Draw the model that each job trains."""
         jobs = [replace(job, model=None, batch_size=None) for job in self.read(data(self.file))]
         first = min(job.submitted_s for job in jobs)
         begin_s, end_s = (first + day * DAY_S for day in self.days)
         within = [job for job in jobs if begin_s <= job.submitted_s < end_s]
-        return trace_of_durations(
-            cluster or homogeneous_cluster(self.nodes, 8, self.gpu_type), within, seed=seed
-        )
+        return trace_of_durations(homogeneous_cluster(self.nodes, 8, self.gpu_type), within, seed=seed)
 
     def shortened(self, days: float, nodes: int) -> Ground:
         """The first part of the ground on fewer nodes, for a quick benchmark."""
