@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.replays import poisson_jobs as poisson_jobs
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.accounts import Sleep
