@@ -44,13 +44,24 @@ fuzz: $(VENV)/tools $(VENV)/package  ## Hostile files to every reader for an hou
 	FUZZ_SECONDS=$(or $(SECONDS),3600) FUZZ_SEED=$(or $(SEED),0) $(BIN)/pytest -q tests/fuzz
 
 bench: $(VENV)/bench $(VENV)/package  ## Run the benchmark suite, half an hour; BENCH='--limit 600' for longer runs
-	$(BIN)/python benchmarks/suite.py --write $(BENCH)
+	$(BIN)/python -m benchmarks.suite --write $(BENCH)
 
 library: $(VENV)/bench $(VENV)/package  ## Six solvers on the library of instances, hours, resumed: LIBRARY='--limit 30 --dask local:2'
-	$(BIN)/python benchmarks/library.py --folder $(VENV)/library --write $(LIBRARY)
+	$(BIN)/python -m benchmarks.library --folder $(VENV)/library --write $(LIBRARY)
 
+# The longest first; stopped in the middle, the next call goes on with the others, until a source changes.
+RESULTS := online_price placement budgets replay_bounds grounds elastic studies.eaco
+OPTIONS_budgets := --processes 1
+OPTIONS_replay_bounds := --processes 1
+OPTIONS_placement := --runs $(VENV)/results/placement.jsonl
 results: $(VENV)/tools $(VENV)/package  ## Make the tables for docs/results.md anew, some ninety minutes, resumed; needs WATTSCHED_DATA
-	$(BIN)/python benchmarks/results.py --folder $(VENV)/results
+	$(MAKE) --jobs 2 --keep-going $(RESULTS:%=$(VENV)/results/%)
+
+$(VENV)/results/%: $(shell find $(PACKAGES) benchmarks -name '*.py' -o -name '*.json') constraints.txt
+	mkdir -p $(VENV)/results
+	for source in $^; do if [ $$source -nt $@.jsonl ]; then rm -f $@.jsonl; fi; done
+	$(BIN)/python -m benchmarks.$* --write $(OPTIONS_$*)
+	touch $@
 
 site: $(VENV)/tools $(VENV)/package  ## Build the documentation into site/; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

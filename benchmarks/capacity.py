@@ -1,6 +1,6 @@
 """Rounds on pools of blocks, of nodes and of counts: how long they take, and what jobs gain.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/capacity.py --write [--seeds N]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.capacity --write [--seeds 20]
 
 Rounds of two families, as they are and with odd sizes: 3 GPUs instead of 4, 6 instead of 8, and so on, so
 that jobs take parts of nodes that do not divide one another. Every round is solved under the three capacities
@@ -10,32 +10,20 @@ nothing was chosen.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.stats import gmean
-from suite import say
-from tables import asked_over_seeds, machine, table, write
 
 import wattsched
-from wattsched import Instance, Result
+from benchmarks.harness import Asked, machine, mean_and_worst, run, say, table, timed
+from wattsched import Instance
 from wattsched.instances.sizing.job import Job
 
 FIRST, GAP = 401, 1e-4
-FAMILIES = ("uniform", "sia-like")
 CAPACITIES = ("blocks", "nodes", "count")
-HEADER = (
-    "round",
-    "sizes",
-    "capacity",
-    "s, mean",
-    "times blocks, mean",
-    "worst",
-    "gap proven, worst",
-    "better than blocks, mean",
-    "worst",
-)
+HEADER = ("round", "sizes", "capacity", "s, mean", "times blocks, mean", "worst", "gap proven, worst",
+          "better than blocks, mean", "worst")  # fmt: skip
 
 
 def odd(gpus: int) -> int:
@@ -47,8 +35,8 @@ def with_odd_sizes(instance: Instance) -> Instance:
     """The round with other GPU counts in its tables, or for its models to choose from."""
 
     def changed(job: Job) -> Job:
-        asked = [odd(gpus) for gpus in job.gpu_counts or (1, 2, 4, 8, 16)]
-        return job if job.model is None else job.model_copy(update={"gpu_counts": asked})
+        counts = [odd(gpus) for gpus in job.gpu_counts or (1, 2, 4, 8, 16)]
+        return job if job.model is None else job.model_copy(update={"gpu_counts": counts})
 
     tables = {
         name: kept.model_copy(update={"gpus": [odd(gpus) for gpus in kept.gpus]})
@@ -57,59 +45,43 @@ def with_odd_sizes(instance: Instance) -> Instance:
     return instance.model_copy(update={"tables": tables, "jobs": [changed(job) for job in instance.jobs]})
 
 
-def solved(instance: Instance, capacity: str) -> tuple[Result, float]:
-    """Answer under a capacity, and its seconds."""
-    cluster = instance.cluster.model_copy(update={"capacity": capacity})
-    round_of = instance.model_copy(update={"cluster": cluster})
-    begin = time.perf_counter()
-    result = wattsched.solve(round_of, gap=GAP)
-    return result, time.perf_counter() - begin
+def measured(instance: Instance) -> Iterator[tuple[float, float, float, float]]:
+    """Under each capacity the seconds, those over blocks', the proven gap, and what is better than blocks."""
+    base_s = base = np.nan
+    for capacity in CAPACITIES:
+        cluster = instance.cluster.model_copy(update={"capacity": capacity})
+        of = instance.model_copy(update={"cluster": cluster})
+        result, seconds = timed(lambda of=of: wattsched.solve(of, gap=GAP))
+        assert result.objective is not None
+        assert result.proven_gap is not None
+        assert not result.faults
+        if capacity == "blocks":
+            base_s, base = seconds, result.objective
+        better = (result.objective / base - 1.0) * (1.0 if result.sense == "max" else -1.0)
+        yield seconds, seconds / base_s, result.proven_gap, better
 
 
-def lines_of(family: str, jobs: int, seeds: int, *, odd_sizes: bool) -> list[list[str]]:
-    """Lines of the table for a family: one for each capacity."""
-    found: dict[str, list[tuple[float, ...]]] = {capacity: [] for capacity in CAPACITIES}
-    for seed in range(FIRST, FIRST + seeds):
-        say(f"{family} {jobs} --seed {seed}{', odd sizes' if odd_sizes else ''}")
-        instance: Any = wattsched.generate(family, jobs=jobs, seed=seed)
-        instance = with_odd_sizes(instance) if odd_sizes else instance
-        base_s = base = np.nan
-        for capacity in CAPACITIES:
-            result, seconds = solved(instance, capacity)
-            assert result.objective is not None
-            assert result.proven_gap is not None
-            assert not result.faults
-            if capacity == "blocks":
-                base_s, base = seconds, result.objective
-            gain = (result.objective / base - 1.0) * (1.0 if result.sense == "max" else -1.0)
-            found[capacity].append((seconds, seconds / base_s, result.proven_gap, gain))
-    told = "3, 6, 12, ..." if odd_sizes else "as generated"
-    return [[f"`{family}`, {jobs:,} jobs", told, name, *cells(values)] for name, values in found.items()]
-
-
-def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
-    """Geometric means of seconds and ratios, the mean gain, and the worst of each."""
-    seconds, ratio, gap, gain = np.array(values).T
-    times = f"{gmean(seconds):.2f}", f"{gmean(ratio):.2f}", f"{ratio.max():.2f}", f"{gap.max():.1e}"
-    return *times, f"{gain.mean():.2%}", f"{gain.min():.2%}"
-
-
-def main() -> None:
-    """Print the table."""
-    asked = asked_over_seeds(__doc__)
+def capacity(asked: Asked) -> str:
+    """One row for each family, sizes and capacity."""
     wattsched.solve(wattsched.generate("uniform", jobs=300))  # modules are imported once
-    jobs = 60 if asked.quick else 1_000
-    rows = [
-        line
-        for family in FAMILIES
-        for odd_sizes in (False, True)
-        for line in lines_of(family, jobs, asked.seeds, odd_sizes=odd_sizes)
-    ]
-    text = table(HEADER, rows)
-    print(text)
-    if asked.write:
-        write("capacity", f"{text}\n\nMeasured on {machine()}, {asked.seeds} seeds from {FIRST}.")
+    jobs, rows = 60 if asked.quick else 1_000, []
+    for family in ("uniform", "sia-like"):
+        for odd_sizes in (False, True):
+            found = []
+            for seed in range(FIRST, FIRST + asked.seeds):
+                say(f"{family} {jobs} --seed {seed}{', odd sizes' if odd_sizes else ''}")
+                instance: Any = wattsched.generate(family, jobs=jobs, seed=seed)
+                found.append(list(measured(with_odd_sizes(instance) if odd_sizes else instance)))
+            for name, values in zip(CAPACITIES, np.array(found).transpose(1, 2, 0), strict=True):
+                seconds, ratio, gap, better = values
+                times = (mean_and_worst(seconds)[0], *mean_and_worst(ratio), f"{gap.max():.1e}")
+                sizes = "3, 6, 12, ..." if odd_sizes else "as generated"
+                gains = (f"{better.mean():.2%}", f"{better.min():.2%}")
+                rows.append([f"`{family}`, {jobs:,} jobs", sizes, name, *times, *gains])
+    return f"{table(HEADER, rows)}\n\nMeasured on {machine()}, {asked.seeds} seeds from {FIRST}."
 
+
+TABLES = {"capacity": capacity}
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, TABLES, seeds=20)

@@ -1,23 +1,23 @@
 """Fit the profiles that come with the package to the public data sets.
 
-    WATTSCHED_DATA=... python benchmarks/catalogue.py [--write]
+    python -m benchmarks.catalogue --write
 
-``--write`` puts them into perfmodels/catalogue.json. `WATTSCHED_DATA` is the folder of the data sets.
+puts them into perfmodels/catalogue.json; without ``--write`` it prints the errors of the fits alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import today
 
+from benchmarks import today
+from benchmarks.harness import data
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements, read_measurements
 from wattsched.perfmodels.power import FrequencyModel, PowerModel, fit_power_frequency
@@ -31,19 +31,20 @@ CATALOGUE = Path(__file__).resolve().parent.parent / "perfmodels" / "catalogue.j
 class Model:
     """A model of the catalogue: the batches to offer and where its data is.
 
-    The efficiency comes from a Pollux folder or from the epochs to ``zeus_target``; ``zeus`` is
-    (dataset, network), and the synchronisation that Zeus did not measure is that of ``borrow``,
-    a (model, GPU type) of the catalogue. Where its watts were not measured it draws as large a share of the
-    board's limit as ``watts_of``, a name that `power_shares` measures; default: its own.
+    The efficiency comes from a Pollux folder (``progress``) or from the epochs to ``zeus_target``. ``a100``
+    says that ElasticFlow has its rates, ``t4`` is the folder of Pollux that has them, ``zeus`` is (dataset,
+    network). The synchronisation that Zeus did not measure is that of ``borrow``, a (model, GPU type) of the
+    catalogue. Where its watts were not measured it draws as large a share of the board's limit as
+    ``watts_of``, a name that `power_shares` measures; default: its own.
     """
 
     batch_sizes: list[int]
     default_batch: int
     reference_batch: int = 1
-    pollux_efficiency: str | None = None
+    progress: str | None = None
     zeus_target: float | None = None
-    elasticflow: str | None = None
-    pollux: str | None = None
+    a100: bool = False
+    t4: str | None = None
     zeus: tuple[str, str] | None = None
     borrow: tuple[str, str] = ("", "")
     watts_of: str = ""
@@ -58,93 +59,24 @@ def powers(first: int, last: int, step: int = 2) -> list[int]:
 
 
 MODELS = {
-    "bert": Model(
-        powers(8, 256),
-        default_batch=32,
-        reference_batch=32,
-        pollux_efficiency="bert",
-        elasticflow="bert",
-        pollux="bert",
-        zeus=("squad", "bert_base_uncased"),
-        borrow=("bert", "A100"),
-    ),
-    "bert-sentiment": Model(
-        powers(8, 128),
-        default_batch=128,
-        zeus=("sentiment140", "bert_base_uncased"),
-        borrow=("bert", "A100"),
-    ),
-    "cifar10": Model(
-        powers(128, 4096),
-        default_batch=128,
-        reference_batch=128,
-        pollux_efficiency="cifar10",
-        pollux="cifar10",
-        watts_of="resnet18",
-    ),
-    "deepspeech2": Model(
-        powers(16, 256),
-        default_batch=64,
-        reference_batch=64,
-        zeus_target=40.0,
-        elasticflow="deepspeech2",
-        pollux="deepspeech2",
-        zeus=("librispeech", "deepspeech2"),
-        borrow=("deepspeech2", "A100"),
-    ),
-    "gpt2": Model([128, 256], default_batch=128, elasticflow="gpt2", watts_of="gpt3"),
-    "inception3": Model(
-        powers(64, 1024),
-        default_batch=128,
-        reference_batch=256,
-        pollux_efficiency="imagenet",
-        elasticflow="inception3",
-        watts_of="resnet50",
-    ),
-    "ncf": Model(
-        powers(256, 16384, 4),
-        default_batch=1024,
-        reference_batch=1024,
-        pollux_efficiency="ncf",
-        pollux="ncf",
-        zeus=("movielens-1m", "ncf"),
-        borrow=("ncf", "T4"),
-    ),
-    "resnet50": Model(
-        powers(64, 8192),
-        default_batch=256,
-        reference_batch=256,
-        pollux_efficiency="imagenet",
-        elasticflow="resnet50",
-        pollux="imagenet",
-        zeus=("imagenet", "resnet50"),
-        borrow=("resnet50", "A100"),
-    ),
-    "shufflenetv2": Model(
-        powers(32, 1024),
-        default_batch=1024,
-        reference_batch=128,
-        zeus_target=0.6,
-        zeus=("cifar100", "shufflenetv2"),
-        borrow=("resnet50", "A100"),
-    ),
-    "vgg16": Model(
-        powers(64, 1024),
-        default_batch=256,
-        reference_batch=256,
-        pollux_efficiency="imagenet",
-        elasticflow="vgg16",
-        watts_of="resnet50",
-    ),
-    "yolov3": Model(
-        powers(8, 512),
-        default_batch=16,
-        reference_batch=8,
-        pollux_efficiency="yolov3",
-        pollux="yolov3",
-        watts_of="resnet50",
-    ),
-}
+    "bert": Model(powers(8, 256), 32, 32, progress="bert", a100=True, t4="bert",
+                  zeus=("squad", "bert_base_uncased"), borrow=("bert", "A100")),
+    "bert-sentiment": Model(powers(8, 128), 128, zeus=("sentiment140", "bert_base_uncased"),
+                            borrow=("bert", "A100")),
+    "cifar10": Model(powers(128, 4096), 128, 128, progress="cifar10", t4="cifar10", watts_of="resnet18"),
+    "deepspeech2": Model(powers(16, 256), 64, 64, zeus_target=40.0, a100=True, t4="deepspeech2",
+                         zeus=("librispeech", "deepspeech2"), borrow=("deepspeech2", "A100")),
+    "gpt2": Model([128, 256], 128, a100=True, watts_of="gpt3"),
+    "inception3": Model(powers(64, 1024), 128, 256, progress="imagenet", a100=True, watts_of="resnet50"),
+    "ncf": Model(powers(256, 16384, 4), 1024, 1024, progress="ncf", t4="ncf", zeus=("movielens-1m", "ncf"),
+                 borrow=("ncf", "T4")),
+    "resnet50": Model(powers(64, 8192), 256, 256, progress="imagenet", a100=True, t4="imagenet",
+                      zeus=("imagenet", "resnet50"), borrow=("resnet50", "A100")),
+    "shufflenetv2": Model(powers(32, 1024), 1024, 128, zeus_target=0.6, zeus=("cifar100", "shufflenetv2"),
+                          borrow=("resnet50", "A100")),
+    "vgg16": Model(powers(64, 1024), 256, 256, progress="imagenet", a100=True, watts_of="resnet50"),
+    "yolov3": Model(powers(8, 512), 16, 8, progress="yolov3", t4="yolov3", watts_of="resnet50"),
+}  # fmt: skip
 
 # Idle and full draw of a GPU in W (the table of the PWR paper) and the waiting draw that Perseus measured.
 A100_IDLE_W, A100_FULL_W, A100_SYNC_W = 50.0, 400.0, 83.64
@@ -167,45 +99,32 @@ LIKE_NEWER = ("V100", "A40")
 SYNC_TERMS = ("alpha_r", "beta_r", "alpha_n", "beta_n", "gamma")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Fit the packaged profiles to the public data sets.")
-    parser.add_argument("--write", action="store_true", help="write perfmodels/catalogue.json")
-    arguments = parser.parse_args()
-    if "WATTSCHED_DATA" not in os.environ:
-        raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
-    profiles = fit_catalogue(Path(os.environ["WATTSCHED_DATA"]))
-    if arguments.write:
-        CATALOGUE.write_text(to_json(profiles), encoding="utf-8")
-    for profile in profiles:
-        print(f"{profile.model:17} {profile.gpu_type:6} {profile.fit_error}")
-
-
 def to_json(profiles: list[Profile]) -> str:
     """Write the profiles as JSON, a profile per line, six significant digits, defaults left out."""
     documents = [rounded(profile.model_dump(exclude_defaults=True)) for profile in profiles]
     return "[\n" + ",\n".join(json.dumps(document) for document in documents) + "\n]\n"
 
 
-def fit_catalogue(data: Path) -> list[Profile]:
+def fit_catalogue(folder: Path) -> list[Profile]:
     """Return the fitted profiles, ordered by model and GPU type."""
-    efficiencies = {name: fit_efficiency(data, model) for name, model in MODELS.items()}
-    frequency, power = fit_a100_clock(data)
-    shares = power_shares(data)
+    efficiencies = {name: fit_efficiency(folder, model) for name, model in MODELS.items()}
+    frequency, power = fit_a100_clock(folder)
+    shares = power_shares(folder)
     fitted: dict[tuple[str, str], Profile] = {}
     for name, model in MODELS.items():
-        if model.elasticflow is not None:
-            profile = fit_a100(data, name, model, power, shares[name])
+        if model.a100:
+            profile = fit_a100(folder, name, power, shares[name])
             fitted[name, "A100"] = profile.model_copy(update={"frequency": frequency})
-        if model.pollux is not None:
-            fitted[name, "T4"] = fit_t4(data, name, model, shares[name])
+        if model.t4 is not None:
+            fitted[name, "T4"] = fit_t4(folder, name, model, shares[name])
     for (name, gpu_type), profile in fitted.items():
         fitted[name, gpu_type] = profile.model_copy(update={"power_uncertainty": shares[name].error})
     for name, model in MODELS.items():
         for gpu_type in ("A40", "P100", "V100") if model.zeus is not None else ():
-            fitted[name, gpu_type] = fit_zeus(data, name, model, gpu_type, fitted[model.borrow].throughput)
+            fitted[name, gpu_type] = fit_zeus(folder, name, model, gpu_type, fitted[model.borrow].throughput)
     profiles = [finished(profile, MODELS[name], efficiencies[name]) for (name, _), profile in fitted.items()]
     offers = {name: today.Offer(m.batch_sizes, m.default_batch, 0, []) for name, m in MODELS.items()}
-    profiles += today.fit_today(data, efficiencies, offers, shares["resnet50"].error)
+    profiles += today.fit_today(folder, efficiencies, offers, shares["resnet50"].error)
     return sorted(profiles, key=lambda profile: (profile.model, profile.gpu_type))
 
 
@@ -220,12 +139,12 @@ def finished(profile: Profile, model: Model, efficiency: StatisticalEfficiency |
     return Profile.model_validate({**dict(profile), **update})
 
 
-def fit_efficiency(data: Path, model: Model) -> StatisticalEfficiency | None:
+def fit_efficiency(data_dir: Path, model: Model) -> StatisticalEfficiency | None:
     """Noise scale from Pollux' progress or from Zeus' epochs to a target; one for all GPU types."""
-    if model.pollux_efficiency is not None:
-        batches, samples = read_validation(data / "pollux-2021" / "traces" / model.pollux_efficiency)
+    if model.progress is not None:
+        batches, samples = read_validation(data_dir / "pollux-2021" / "traces" / model.progress)
     elif model.zeus_target is not None and model.zeus is not None:
-        table = data / "zeus-2023" / "summary_train.csv"
+        table = data_dir / "zeus-2023" / "summary_train.csv"
         batches, samples = read_epochs_to_target(table, *model.zeus, model.zeus_target)
         # Below and above the offered batches other effects than gradient noise decide.
         low, high = model.batch_sizes[0], model.batch_sizes[-1]
@@ -285,16 +204,16 @@ class PowerShare:
     source: str
 
 
-def power_shares(data: Path) -> dict[str, PowerShare]:
+def power_shares(data_dir: Path) -> dict[str, PowerShare]:
     """Shares of the board's limit that models of `MODELS` draw where nothing holds them.
 
     The share is the mean of the boards of `LIKE_NEWER`; its error is the root of the mean square of the
     relative distances of all boards.
     """
     measured = {
-        name: zeus_shares(data, *model.zeus) for name, model in MODELS.items() if model.zeus is not None
+        name: zeus_shares(data_dir, *model.zeus) for name, model in MODELS.items() if model.zeus is not None
     }
-    measured["resnet18"] = {gpu: resnet18_share(data, gpu) for gpu in LIKE_NEWER}
+    measured["resnet18"] = {gpu: resnet18_share(data_dir, gpu) for gpu in LIKE_NEWER}
     shares = {}
     for name, of_boards in measured.items():
         share = float(np.mean([of_boards[gpu] for gpu in LIKE_NEWER]))
@@ -305,40 +224,40 @@ def power_shares(data: Path) -> dict[str, PowerShare]:
     least = shares["resnet50"].error
     shares["resnet18"] = replace(shares["resnet18"], error=max(least, shares["resnet18"].error))
     shares["gpt3"] = PowerShare(
-        large_model_share(data), least, "GPT-3 175B and BLOOM stages on A40 (Perseus)"
+        large_model_share(data_dir), least, "GPT-3 175B and BLOOM stages on A40 (Perseus)"
     )
     # Of a model that is like another one no more is known than of that one.
     of_models = {name: model.watts_of or name for name, model in MODELS.items()}
     return {name: shares[like] for name, like in of_models.items() if like in shares}
 
 
-def zeus_shares(data: Path, dataset: str, network: str) -> dict[str, float]:
+def zeus_shares(data_dir: Path, dataset: str, network: str) -> dict[str, float]:
     """Mean over the batches at the highest limit, by GPU type."""
     shares = {}
     for gpu_type, limit_w in BOARDS_W.items():
-        table = pd.read_csv(data / "zeus-2023" / f"summary_power_{gpu_type.lower()}.csv")
+        table = pd.read_csv(data_dir / "zeus-2023" / f"summary_power_{gpu_type.lower()}.csv")
         rows = table[(table.dataset == dataset) & (table.network == network) & (table.power_limit == limit_w)]
         shares[gpu_type] = float(rows.groupby("batch_size").average_power.mean().mean() / limit_w)
     return shares
 
 
-def resnet18_share(data: Path, gpu_type: str) -> float:
+def resnet18_share(data_dir: Path, gpu_type: str) -> float:
     """Share of the highest limit in a sweep of Zeus on one GPU."""
-    sweep = pd.read_csv(data / "zeus-2023" / "power-limit-profiles" / f"{gpu_type}+resnet18+gpu0.csv")
+    sweep = pd.read_csv(data_dir / "zeus-2023" / "power-limit-profiles" / f"{gpu_type}+resnet18+gpu0.csv")
     highest = sweep[sweep.window_name.str.endswith(f"{BOARDS_W[gpu_type]}")]
     return float((highest.gpu0_energy / highest.elapsed_time).mean() / BOARDS_W[gpu_type])
 
 
-def large_model_share(data: Path) -> float:
+def large_model_share(data_dir: Path) -> float:
     """Share of its limit that an A40 draws in the stages of large models at the highest clock."""
-    stages = stage_tables(data, "a40")
+    stages = stage_tables(data_dir, "a40")
     fastest = stages[stages.frequency == stages.frequency.max()]
     return float((fastest.energy / fastest.time).mean() / BOARDS_W["A40"])
 
 
-def stage_tables(data: Path, gpu: str) -> pd.DataFrame:
+def stage_tables(data_dir: Path, gpu: str) -> pd.DataFrame:
     """Time and energy of the stages of both large models of Perseus."""
-    folder = data / "perseus-2024" / "stage_profile"
+    folder = data_dir / "perseus-2024" / "stage_profile"
     models = ("gpt3-175b", "bloom")
     return pd.concat(
         [pd.read_csv(folder / f"{model}+{gpu}_bf16.csv").assign(model=model) for model in models]
@@ -353,9 +272,9 @@ def fit_memory_bound_share(relative_frequency: np.ndarray, slowdown: pd.Series) 
     return float(np.clip(1.0 - clock_bound, 0.0, 1.0))
 
 
-def fit_a100_clock(data: Path) -> tuple[FrequencyModel, PowerModel]:
+def fit_a100_clock(data_dir: Path) -> tuple[FrequencyModel, PowerModel]:
     """Clock sensitivity and power curve of the large-model stages."""
-    stages = stage_tables(data, "a100_sxm")
+    stages = stage_tables(data_dir, "a100_sxm")
     key = ["model", "stage", "instruction"]
     fastest = stages[stages.frequency == A100_MAX_MHZ].drop_duplicates(key, keep="last")
     stages = stages.merge(fastest[[*key, "time"]], on=key, suffixes=("", "_fastest"))
@@ -379,11 +298,11 @@ def drawing(power: PowerModel, share: PowerShare) -> PowerModel:
     return power.model_copy(update={"static_w": static_w, "dynamic_w": scale * power.dynamic_w})
 
 
-def fit_a100(data: Path, name: str, model: Model, power: PowerModel, share: PowerShare) -> Profile:
+def fit_a100(data_dir: Path, name: str, power: PowerModel, share: PowerShare) -> Profile:
     """ElasticFlow's throughput table with the clock and the curve of Perseus, scaled to a share."""
-    path = data / "elasticflow-profiles" / "throughputs_A100" / f"{model.elasticflow}.csv"
+    path = data_dir / "elasticflow-profiles" / "throughputs_A100" / f"{name}.csv"
     source = (
-        f"Throughput: ElasticFlow throughputs_A100/{model.elasticflow}.csv. Watts at the highest clock: "
+        f"Throughput: ElasticFlow throughputs_A100/{name}.csv. Watts at the highest clock: "
         f"{100 * share.share:.0f} % of 400 W, the share of the limit of {share.source}. Clock sensitivity "
         "and curve: assumed to be those of the GPT-3 175B and BLOOM stages on A100-SXM in Perseus; waiting "
         "83.64 W (Perseus)."
@@ -396,9 +315,9 @@ def fit_a100(data: Path, name: str, model: Model, power: PowerModel, share: Powe
     ).profile
 
 
-def fit_t4(data: Path, name: str, model: Model, share: PowerShare) -> Profile:
+def fit_t4(data_dir: Path, name: str, model: Model, share: PowerShare) -> Profile:
     """Pollux' placement and scalability tables; the draw is a share of the board's limit."""
-    folder = data / "pollux-2021" / "traces" / str(model.pollux)
+    folder = data_dir / "pollux-2021" / "traces" / str(model.t4)
     tables = [read_measurements(folder / f"{table}.csv") for table in ("placements", "scalability")]
     computing_w = max(share.share * T4_FULL_W, T4_IDLE_W)
     power = PowerModel(
@@ -407,7 +326,7 @@ def fit_t4(data: Path, name: str, model: Model, share: PowerShare) -> Profile:
         sync_w=min(computing_w, T4_IDLE_W + SYNC_SHARE * (T4_FULL_W - T4_IDLE_W)),
     )
     source = (
-        f"Throughput: Pollux traces/{model.pollux} placements.csv and scalability.csv (4-GPU nodes). Watts: "
+        f"Throughput: Pollux traces/{model.t4} placements.csv and scalability.csv (4-GPU nodes). Watts: "
         f"not measured; {100 * share.share:.0f} % of 70 W, the share of the limit of {share.source}."
     )
     return fit_profile(joined(tables), name, "T4", power=power, source=source, folds=0).profile
@@ -419,10 +338,10 @@ def joined(tables: list[Measurements]) -> Measurements:
     return Measurements(**{name: np.concatenate([c[name] for c in columns]) for name in columns[0]})
 
 
-def fit_zeus(data: Path, name: str, model: Model, gpu_type: str, lender: Throughput) -> Profile:
+def fit_zeus(data_dir: Path, name: str, model: Model, gpu_type: str, lender: Throughput) -> Profile:
     """Zeus' single-GPU tables, with the synchronisation terms of another GPU type."""
     dataset, network = model.zeus or ("", "")
-    path = data / "zeus-2023" / f"summary_power_{gpu_type.lower()}.csv"
+    path = data_dir / "zeus-2023" / f"summary_power_{gpu_type.lower()}.csv"
     measurements = read_measurements(path, where={"dataset": dataset, "network": network})
     borrowed = f"{model.borrow[0]} on {model.borrow[1]}"
     source = (
@@ -453,4 +372,8 @@ def rounded(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    made = fit_catalogue(data())
+    if "--write" in sys.argv[1:]:
+        CATALOGUE.write_text(to_json(made), encoding="utf-8")
+    for one in made:
+        print(f"{one.model:17} {one.gpu_type:6} {one.fit_error}")

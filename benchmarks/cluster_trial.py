@@ -1,24 +1,38 @@
-"""What trials of `wattsched` on real clusters share: a changing cap, our process, and a page of figures."""
+"""What trials of `wattsched` on real clusters share: a changing cap, our process, and a table of figures."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tables import machine, table, write
+
+from benchmarks.harness import Asked, machine, say, table
 
 IDLE_W, MOST_W, BASE_W = 50.0, 400.0, 200.0
+SHARE_W = 250.0
+"""Watts that a GPU may draw beyond idle under the first cap, on average."""
+
+Events = list[tuple[float, Callable[[], Any]]]
+"""What is to happen when a share of the jobs has ended."""
+OF_ROUNDS = {
+    "rounds": "rounds",
+    "decision, ms": "decision, median ms",
+    "round, s": "whole round with the cluster's commands, median s",
+    "longest round, s": "longest round, s",
+    "minutes": "minutes in all",
+    "exit code": "exit code after SIGTERM",
+}
 
 
 @dataclass
@@ -27,6 +41,8 @@ class Scheduler:
 
     Attributes
     ----------
+    command : tuple of str
+        Words after ``wattsched``, and options that name files of the folder.
     caps : list of pairs
         Times from which caps are in force, and watts.
     unannounced : list of float
@@ -34,6 +50,9 @@ class Scheduler:
     """
 
     folder: Path
+    command: tuple[str, ...]
+    files: Mapping[str, str]
+    env: Mapping[str, str] | None = None
     caps: list[tuple[float, float]] = field(default_factory=list)
     unannounced: list[float] = field(default_factory=list)
     _process: subprocess.Popen[bytes] | None = None
@@ -55,15 +74,15 @@ class Scheduler:
         """The cap in force."""
         return [watts for since_s, watts in self.caps if since_s <= time_s][-1]
 
-    def start(self, *command: str, files: Mapping[str, str], env: Mapping[str, str] | None = None) -> None:
-        """Start ``wattsched COMMAND --apply`` with options that name files of the folder."""
-        named = [word for option, file in files.items() for word in (option, str(self.folder / file))]
-        words = [sys.executable, "-m", "wattsched", *command, "--apply", *named, "--json"]
+    def start(self) -> None:
+        """Start it."""
+        named = [word for option, file in self.files.items() for word in (option, str(self.folder / file))]
+        words = [sys.executable, "-m", "wattsched", *self.command, "--apply", *named, "--json"]
         with (
             (self.folder / "scheduler.out").open("ab") as out,
             (self.folder / "rounds.jsonl").open("ab") as rounds,
         ):
-            self._process = subprocess.Popen(words, env=env, stdout=rounds, stderr=out, cwd=self.folder)
+            self._process = subprocess.Popen(words, env=self.env, stdout=rounds, stderr=out, cwd=self.folder)
 
     def end(self, how: int) -> int:
         """End it by a signal; its exit code."""
@@ -71,17 +90,24 @@ class Scheduler:
         self._process.send_signal(how)
         return self._process.wait(timeout=60)
 
-    def __enter__(self) -> Scheduler:
-        return self
+    def restart(self) -> None:
+        """Kill it, and start it again."""
+        self.end(signal.SIGKILL)
+        self.start()
 
-    def __exit__(self, *_: object) -> None:
-        """Kill it where it still runs, because the trial was ended."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run it; kill it in the end where it still runs, because the trial was ended."""
+        self.start()
+        try:
+            yield
+        finally:
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
 
     def rounds(self) -> list[dict[str, Any]]:
-        """What it told of its rounds."""
+        """What it reported of its rounds."""
         found = list[dict[str, Any]]()
         for line in (self.folder / "rounds.jsonl").read_text().splitlines():
             try:
@@ -102,67 +128,54 @@ class Scheduler:
         }
 
 
-def page(found: Mapping[str, Mapping[str, Any]], rows: Mapping[str, str], harmless: Collection[str]) -> str:
+def follow(ended: Callable[[], float], events: Events, limit_s: float, every_s: float) -> float:
+    """Look on until all jobs have ended; events come when a share of them has. How long it took.
+
+    Parameters
+    ----------
+    ended : callable
+        Looks at the cluster, and gives the share of the jobs that have ended.
+    """
+    begun, left = time.monotonic(), list(events)
+    while (share := ended()) < 1 and time.monotonic() - begun < limit_s:
+        if left and share >= left[0][0]:
+            left.pop(0)[1]()
+        time.sleep(every_s)
+    return time.monotonic() - begun
+
+
+def trials(
+    asked: Asked,
+    run: Callable[..., dict[str, Any]],
+    rows: Mapping[str, str],
+    harmless: Collection[str],
+    variants: Mapping[str, Mapping[str, Any]],
+) -> str:
     """The table of the figures of each trial, and of several the worst, which is the most.
 
     Parameters
     ----------
-    found : mapping
-        Heading of a column to its figures.
+    run : callable
+        Runs a trial in a folder, of a seed; gives its figures.
     harmless : collection of str
         Figures of which more is no worse.
+    variants : mapping
+        Heading to arguments of `run`: every seed is run with each.
     """
+    found = dict[str, dict[str, Any]]()
+    with tempfile.TemporaryDirectory(prefix="trial-") as folder:
+        for heading, arguments in variants.items():
+            for seed in range(1, asked.seeds + 1):
+                column = f"{heading} seed {seed}".strip()
+                (own := Path(folder) / column.replace(" ", "-")).mkdir()
+                found[column] = run(own, seed=seed, **arguments)
+                say(f"{column}: {found[column]}")
 
     def shown(figure: Any) -> str:
         return f"{figure:.3f}" if isinstance(figure, float) else str(figure)
 
-    several = len(found) > 1
-    told = []
+    lines = []
     for key, words in rows.items():
         figures = [one[key] for one in found.values()]
-        worst = ["" if key in harmless else shown(max(figures))] if several else []
-        told.append((words, *map(shown, figures), *worst))
-    return f"On {machine()}.\n\n{table(['what', *found, *(['worst'] if several else [])], told)}"
-
-
-def run_and_write(
-    name: str,
-    described: str | None,
-    sizes: Mapping[str, int],
-    why_not: Callable[[], str],
-    run: Callable[..., dict[str, Any]],
-    rows: Mapping[str, str],
-    harmless: Collection[str],
-    variants: Mapping[str, Mapping[str, Any]] | None = None,
-) -> None:
-    """Run a trial from the command line: ``--nodes``, another size, ``--seed`` and how many from there.
-
-    Parameters
-    ----------
-    variants : mapping, optional
-        Heading to arguments of `run`: every seed is run with each.
-    """
-    parser = argparse.ArgumentParser(
-        description=described, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for size, usual in {**sizes, "seed": 1, "seeds": 1}.items():
-        parser.add_argument(f"--{size}", type=int, default=usual)
-    parser.add_argument("--keep", help="folder to keep everything in")
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
-    if why := why_not():
-        raise SystemExit(why)
-    with tempfile.TemporaryDirectory(prefix=f"{name}-") as made:
-        folder = Path(asked.keep or made).resolve()
-        os.makedirs(folder, exist_ok=True)
-        found = dict[str, dict[str, Any]]()
-        for heading, arguments in (variants or {"": {}}).items():
-            for seed in range(asked.seed, asked.seed + asked.seeds):
-                column = f"{heading} seed {seed}".strip()
-                (own := folder / column.replace(" ", "-")).mkdir()
-                found[column] = run(own, *(getattr(asked, size) for size in sizes), seed, **arguments)
-                print(page({column: found[column]}, rows, harmless), flush=True)
-    text = page(found, rows, harmless)
-    print(text)
-    if asked.write:
-        write(name, text)
+        lines.append((words, *map(shown, figures), "" if key in harmless else shown(max(figures))))
+    return f"On {machine()}.\n\n{table(['what', *found, 'worst'], lines)}"

@@ -1,7 +1,7 @@
 """How late calls with a time limit are, over random problems, sizes, solvers and limits.
 
-    python benchmarks/deadlines.py --solves 300 --write
-    python benchmarks/deadlines.py --solves 10000 --processes 2 --write
+    python -m benchmarks.deadlines --solves 300
+    python -m benchmarks.deadlines --solves 10000 --processes 2 --write
 
 A call with a limit of T seconds has 1.05 T + 0.1 s, measured around it. A twin process that only sleeps tells
 how long the machine itself stood still meanwhile, which is taken off. Every solver runs once before, so that
@@ -10,18 +10,17 @@ no import is counted.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import numpy as np
-from tables import machine, table, write
 
 import wattsched
+from benchmarks.harness import Asked, in_processes, machine, run, say, table
 from wattsched.instances.generators import generate
 from wattsched.problems import problem
 
@@ -36,8 +35,7 @@ FAMILIES = {
 }
 LIMITS_S = (0.01, 5.0)
 SOLVERS = ("auto", "auto", "price", "highs", "cpsat", "greedy")
-TICK_S = 0.002
-PAUSE_S = 0.005
+TICK_S, PAUSE_S = 0.002, 0.005
 SHARE, SLACK_S = 0.05, 0.1
 HEADER = ("family", "calls", "decided", "late", "excess, median, s", "99 %, s", "worst, s")
 
@@ -60,7 +58,6 @@ class Outcome:
 
     case: Case
     reason: str
-    limit: str | None
     excess_s: float
 
     @property
@@ -99,78 +96,56 @@ def ask(case: Case, twin: Connection) -> Outcome:
     begin = time.monotonic()
     asked = {"formulation": case.formulation, "solver": case.solver, "time_limit": case.limit_s, "gap": 1e-6}
     try:
-        ended = wattsched.solve(instance, **asked).termination
-        reason, limit = ended.reason, ended.limit
+        reason = wattsched.solve(instance, **asked).termination.reason
     except ValueError:  # no instance for that formulation
-        reason, limit = "refused", None
+        reason = "refused"
     end = time.monotonic()
     time.sleep(2 * TICK_S)
     paused_s = 0.0
     while twin.poll():
         first, last = twin.recv()
         paused_s += max(0.0, min(last, end) - max(first, begin))
-    return Outcome(case, reason, limit, end - begin - case.limit_s - paused_s)
-
-
-def warm_up() -> None:
-    """Load everything once."""
-    for family in FAMILIES:
-        for solver in sorted(set(SOLVERS)):
-            for limit_s in (None, 5.0):
-                wattsched.solve(generate(family, jobs=4, seed=0), solver=solver, time_limit=limit_s, gap=1e-2)
+    return Outcome(case, reason, end - begin - case.limit_s - paused_s)
 
 
 def outcomes_of(seed: int, solves: int) -> list[Outcome]:
     """Make some random calls, one after the other, beside a twin that sleeps."""
-    context = multiprocessing.get_context("spawn")
+    context = get_context("spawn")
     pipe, theirs = context.Pipe()
-    twin = context.Process(target=sleep, args=(theirs,), daemon=True)
-    twin.start()
-    warm_up()
+    context.Process(target=sleep, args=(theirs,), daemon=True).start()
+    for family in FAMILIES:  # load everything once
+        for solver in set(SOLVERS):
+            for limit_s in (None, 5.0):
+                wattsched.solve(generate(family, jobs=4, seed=0), solver=solver, time_limit=limit_s, gap=1e-2)
     rng, outcomes = np.random.default_rng(seed), []
     for number in range(solves):
         outcomes.append(ask(case_of(rng), pipe))
         if outcomes[-1].late:
-            print(number, outcomes[-1], flush=True)
+            say(f"{number} {outcomes[-1]}")
     pipe.send("end")
     return outcomes
 
 
-def main() -> int:
-    """Ask, and print the worst."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--solves", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0, help="of the first process")
-    parser.add_argument("--processes", type=int, default=1, help="that share the calls, side by side")
-    parser.add_argument("--write", action="store_true", help="write the table in docs/tables")
-    asked = parser.parse_args()
-    shares = [len(range(k, asked.solves, asked.processes)) for k in range(asked.processes)]
-    seeds = range(asked.seed, asked.seed + asked.processes)
-    with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
-        outcomes = [one for some in pool.map(outcomes_of, seeds, shares) for one in some]
-    late = sum(outcome.late for outcome in outcomes)
-    shown = table(HEADER, rows_of(outcomes))
-    print(shown)
-    if asked.write:
-        write("deadlines", f"{shown}\n\nMeasured on {machine()}.")
-    return 1 if late else 0
-
-
-def rows_of(outcomes: list[Outcome]) -> list[list[str]]:
+def rows_of(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     """Rows by family, and of all."""
-    rows = []
     for family in [*FAMILIES, "all"]:
         some = [one for one in outcomes if family in (one.case.family, "all")]
-        if not some:
-            continue
-        excess = np.array([one.excess_s for one in some])
-        decided = sum(one.reason in ("optimal", "feasible") for one in some)
-        shown = [f"{value:.3f}" for value in (np.median(excess), np.quantile(excess, 0.99), excess.max())]
-        rows.append([family, str(len(some)), str(decided), str(sum(one.late for one in some)), *shown])
-    return rows
+        if some:
+            excess = np.array([one.excess_s for one in some])
+            decided = sum(one.reason in ("optimal", "feasible") for one in some)
+            shown = (f"{value:.3f}" for value in (np.median(excess), np.quantile(excess, 0.99), excess.max()))
+            yield [family, str(len(some)), str(decided), str(sum(one.late for one in some)), *shown]
 
+
+def deadlines(asked: Asked) -> str:
+    """One row for each family."""
+    solves = 10 if asked.quick else asked.solves
+    work = partial(outcomes_of, solves=-(-solves // asked.processes))
+    outcomes = [one for some in in_processes(work, range(asked.processes), asked.processes) for one in some]
+    return f"{table(HEADER, rows_of(outcomes))}\n\nMeasured on {machine()}."
+
+
+TABLES = {"deadlines": deadlines}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(__doc__, TABLES, solves=300, processes=1)

@@ -5,12 +5,12 @@ Needs the packages of `emulated_slurm`, `slurmdbd` and `mariadb-server`.
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import emulated_slurm
+from benchmarks import emulated_slurm
+from benchmarks.ending import wait_until
 
 ACCOUNTS = ("vision", "speech")
 
@@ -66,24 +66,19 @@ class AccountedSlurm(emulated_slurm.EmulatedSlurm):
             *("mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}"),
             *(f"--port={self.database_port}", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"),
         )
-        _until(socket.exists)
+        wait_until(socket.exists, 20.0, "the database did not come up")
         rights = "grant all on slurm_acct_db.* to 'slurm'@'{}' identified by 'slurm';"
         said = "create database slurm_acct_db;" + "".join(map(rights.format, ("localhost", "127.0.0.1")))
         self.run("mariadb", f"--socket={socket}", "--user=root", f"--execute={said}")
         self._spawn("slurmdbd", "slurmdbd", "-D")
-        _until(lambda: "emulated" in self.run("sacctmgr", "-i", "add", "cluster", "emulated", check=False))
+        wait_until(self._has_cluster, 20.0, "Slurm's accounting did not come up")
         for account in ACCOUNTS:
             self.run("sacctmgr", "-i", "add", "account", account)
             self.run("sacctmgr", "-i", "add", "user", "root", f"account={account}")
         super().start_controller()
 
-
-def _until(holds: Any) -> None:
-    for _ in range(100):
-        if holds():
-            return
-        time.sleep(0.2)
-    raise RuntimeError("Slurm's accounting did not come up")
+    def _has_cluster(self) -> bool:
+        return "emulated" in self.run("sacctmgr", "-i", "add", "cluster", "emulated", check=False)
 
 
 def accounted_slurm(folder: Path, nodes: int, **options: Any) -> AbstractContextManager[AccountedSlurm]:

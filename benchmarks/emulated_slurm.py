@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ending import ended_by_signals
+from benchmarks.ending import ended_by_signals, wait_until
 
 ClusterT = TypeVar("ClusterT", bound="EmulatedSlurm")
 
@@ -181,19 +181,15 @@ class EmulatedSlurm:
         options |= {"seed-file": "munge.seed"}
         listed = [f"--{name}={run / file}" for name, file in options.items()]
         self._spawn("munged", "munged", "--foreground", "--force", *listed)
-        for _ in range(100):
-            if (run / "munge").exists():
-                break
-            time.sleep(0.05)
+        wait_until((run / "munge").exists, 10.0, "munge did not come up")
         self.start_controller()
         for name in self.names:
             self._spawn(name, "slurmd", "-D", "-N", name, "-f", str(self.folder / "slurm.conf"))
-        for _ in range(120):
-            done = self.run("sinfo", "--noheader", "--format=%D", "--states=idle", check=False)
-            if done.split() == [str(self.nodes)]:
-                return
-            time.sleep(0.5)
-        raise RuntimeError(f"the nodes did not come up; see {self.folder / 'log'}")
+        wait_until(self._all_idle, 60.0, f"the nodes did not come up; see {self.folder / 'log'}")
+
+    def _all_idle(self) -> bool:
+        done = self.run("sinfo", "--noheader", "--format=%D", "--states=idle", check=False)
+        return done.split() == [str(self.nodes)]
 
     def start_controller(self) -> None:
         """Start slurmctld."""
@@ -228,9 +224,8 @@ class EmulatedSlurm:
 
     def submit(self, script: str, *options: str) -> int:
         """Submit a job; its number."""
-        return int(
-            self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").split(";")[0]
-        )
+        words = ("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}")
+        return int(self.run(*words).split(";")[0])
 
     def _spawn(self, name: str, *command: str) -> None:
         with (self.folder / "log" / f"{name}.out").open("ab") as out:

@@ -1,10 +1,11 @@
-"""What trials start is stopped with them, however they are ended."""
+"""What trials start is waited for, and stopped with them, however they are ended."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -28,3 +29,12 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    """Wait until something holds; a RuntimeError that says `otherwise` where it does not in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise RuntimeError(otherwise)
+        time.sleep(0.2)

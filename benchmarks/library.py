@@ -1,16 +1,16 @@
-"""Run general solvers and ours on the library, and write the page of who solves what.
+"""General solvers and ours on the library of instances, and what is known of them.
 
-    WATTSCHED_DATA=... python benchmarks/library.py --folder DIR [--limit 60] [--dask [ADDRESS]] [--write]
+    python -m benchmarks.library --folder DIR --write [--limit 60] [--dask [ADDRESS]]
 
 solves every instance by every solver; runs that are finished in DIR are not run again. ``--write`` keeps what
 was found that is better than what library/ knows, sets who has solved each instance, and writes the table.
 
-    python benchmarks/library.py --freeze
+    python -m benchmarks.library --freeze
 
 makes all instances of `library_families` anew and writes library/instances.json: only for a new version of
 the library, since results hang on the digests.
 
-    python benchmarks/library.py --records --folder DIR [--limit 10]
+    python -m benchmarks.library --folder DIR --records [--limit 10]
 
 solves by wattsched alone, proves as much as there is time for, and writes what is known to library/.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from io import BytesIO
@@ -27,11 +26,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from library_families import Draft, drafts
-from library_page import content, plot
-from tables import FOLDER, write
-
 import wattsched
+from benchmarks.harness import FOLDER, say, write
+from benchmarks.library_families import Draft, drafts
+from benchmarks.library_page import content, plot
 from wattsched.comparisons.compare import Comparison, compare, write_report
 from wattsched.comparisons.run import Run, Settings
 from wattsched.dask_clusters import dask_executor
@@ -60,7 +58,6 @@ from wattsched.result import Result
 ROOM = Path(__file__).resolve().parent.parent / "library"
 VERSION = "1"
 _WHEN = (1980, 1, 1, 0, 0, 0)
-LOCAL = "local"
 GAP = 1e-4
 SOLVERS = ("highs", "cpsat", "pyomo:scip_direct", "pyomo:cbc", "price", "auto")
 GENERAL = ("highs", "cpsat", "pyomo:scip_direct", "pyomo:cbc")
@@ -96,20 +93,17 @@ def frozen(drafted: Iterable[Draft], before: Mapping[str, Entry]) -> Iterator[En
 
 def _size(instance: Any) -> dict[str, int]:
     """Jobs or tasks, and GPUs."""
-    counts = {
-        "tasks" if instance.problem == "placement" else "jobs": problem(instance.problem).size(instance)
-    }
+    jobs = {"tasks" if instance.problem == "placement" else "jobs": problem(instance.problem).size(instance)}
     match instance.problem:
         case "sizing":
-            gpus = instance.cluster.total_gpus
+            return jobs | {"gpus": instance.cluster.total_gpus}
         case "shifting":
             gpus = sum(pool.gpus for pool in instance.pools.values())
-            counts["slots"] = instance.slots
+            return jobs | {"slots": instance.slots, "gpus": gpus}
         case "sharing":
-            gpus = sum(unit.count * unit.gpus for unit in instance.unit_types)
+            return jobs | {"gpus": sum(unit.count * unit.gpus for unit in instance.unit_types)}
         case _:
-            gpus = sum(node.gpus for node in instance.nodes)
-    return {**counts, "gpus": gpus}
+            return jobs | {"gpus": sum(node.gpus for node in instance.nodes)}
 
 
 def with_card(entry: Entry, result: Result) -> Entry:
@@ -264,14 +258,11 @@ def compared(
     return found
 
 
-def say(text: str) -> None:
-    """Tell on standard error how far it is."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--freeze", action="store_true", help="make a new version of the instances")
     parser.add_argument("--records", action="store_true", help="solve by wattsched alone, for the records")
     parser.add_argument("--folder", type=Path, help="where finished runs are kept")
@@ -279,52 +270,51 @@ def main() -> None:
     parser.add_argument("--solvers", default=",".join(SOLVERS), help="who solves, of --records auto alone")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="entries or families")
     parser.add_argument("--write", action="store_true", help="write library/ and docs/tables")
-    parser.add_argument(
-        "--dask", nargs="?", const=LOCAL, metavar="ADDRESS", help="of a scheduler, or local[:N]"
-    )
-    arguments = parser.parse_args()
-    if arguments.freeze:
+    parser.add_argument("--dask", nargs="?", const="local", help="ADDRESS of a scheduler, or local[:N]")
+    asked = parser.parse_args()
+    if asked.freeze:
         before = entries() if (ROOM / INSTANCES).exists() else {}
-        made = list(frozen(drafts(), before))
-        return _dump(ROOM / INSTANCES, Library(version=VERSION, instances=made))
-    if arguments.folder is None:
+        return _dump(ROOM / INSTANCES, Library(version=VERSION, instances=list(frozen(drafts(), before))))
+    if asked.folder is None:
         parser.error("--folder: say where finished runs are kept")
     try:
-        chosen = selected(arguments.only)
+        chosen = selected(asked.only)
         here = nullcontext(SerialExecutor())
-        with here if arguments.dask is None else dask_executor(arguments.dask) as executor:
-            _run(arguments, chosen, executor)
+        with here if asked.dask is None else dask_executor(asked.dask) as executor:
+            (record if asked.records else compare_all)(asked, chosen, executor)
     except (ClusterError, InputError, ValueError) as error:
         parser.error(str(error))
 
 
-def _run(arguments: argparse.Namespace, chosen: Sequence[Entry], executor: Executor) -> None:
+def record(asked: argparse.Namespace, chosen: Sequence[Entry], executor: Executor) -> None:
+    """Solve by wattsched alone, and keep what is better than what is known, and the cards."""
     records = known_records()
     proofs = {name: result_of_record(record) for name, record in records.items()}
-    cards = dict(entries())
-    results = arguments.folder / "results"
-    if arguments.records:
-        asked = [(entry.name, "auto", None) for entry in chosen]
-        comparison = None
-    else:
-        comparison = compared(
-            chosen, arguments.solvers.split(","), arguments.limit, arguments.folder, executor
-        )
-        print(content(comparison, records, cards))
-        asked = better_elsewhere(comparison.runs, records)
-    if not (arguments.records or arguments.write):
-        return
-    found = list(results_of(asked, results, executor, arguments.limit))
+    pairs = [(entry.name, "auto", None) for entry in chosen]
+    found = list(results_of(pairs, asked.folder / "results", executor, asked.limit))
     improved(records, proofs, found)
-    if arguments.records:
-        cards |= {name: with_card(cards[name], result) for name, result in found}
-    runs = [] if comparison is None else comparison.runs
-    records = {name: with_solvers(record, runs) for name, record in records.items()}
-    keep(records, proofs, cards)
-    if comparison is not None:
-        write("library", content(comparison, records, cards))
-        plot(comparison, FOLDER / "library.svg")
+    cards = entries() | {name: with_card(entries()[name], result) for name, result in found}
+    keep({name: with_solvers(record, []) for name, record in records.items()}, proofs, cards)
 
+
+def compare_all(asked: argparse.Namespace, chosen: Sequence[Entry], executor: Executor) -> None:
+    """Run all solvers, print the table, and keep what is better than what is known."""
+    records = known_records()
+    solvers = asked.solvers.split(",")
+    comparison = compared(chosen, solvers, asked.limit, asked.folder, executor)
+    print(content(comparison, records, entries()))
+    if not asked.write:
+        return
+    proofs = {name: result_of_record(record) for name, record in records.items()}
+    better = better_elsewhere(comparison.runs, records)
+    improved(records, proofs, results_of(better, asked.folder / "results", executor, asked.limit))
+    records = {name: with_solvers(record, comparison.runs) for name, record in records.items()}
+    keep(records, proofs, entries())
+    write("library", content(comparison, records, entries()))
+    plot(comparison, FOLDER / "library.svg")
+
+
+TABLES = {"library": compare_all}
 
 if __name__ == "__main__":
     main()

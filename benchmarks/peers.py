@@ -1,13 +1,11 @@
-"""Ways of others to solve a Program: linopy, MathOpt, SCIP, POP's random partition, the bare LP bound."""
+"""Ways of others to solve a Program: linopy, SCIP, POP's random partition, the bare LP bound."""
 
 from __future__ import annotations
 
-import datetime
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
@@ -16,24 +14,14 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.solution import (
-    Limits,
-    Solution,
-    Termination,
-    conclude,
-    infeasible,
-    unsupported,
-)
+from wattsched.solvers.registry import get
+from wattsched.solvers.solution import Limits, Solution, Termination, conclude, infeasible, unsupported
 from wattsched.topology.arrays import FloatArray, IntArray
 
-T = TypeVar("T")
+Solve = Callable[[Program, Limits], Solution]
 
 TOLERANCE = 1e-6
 """Violation that the solvers' own tolerances allow."""
-
-SHORT_S = 1.0
-REPETITIONS = 10
-"""A run that is short is repeated for that long, at most so often; the least time counts."""
 
 
 def lp(program: Program, limits: Limits) -> Solution:
@@ -79,45 +67,6 @@ def linopy_highs(program: Program, limits: Limits) -> Solution:
     return _stated(program, limits, values, bound, status != "ok" or not _closed(info.mip_gap, limits), "")
 
 
-def mathopt(program: Program, limits: Limits) -> Solution:
-    """OR-Tools MathOpt with its HiGHS, or with GSCIP where the installed wheel is built without HiGHS."""
-    from ortools.math_opt.python import mathopt as mo
-
-    model = mo.Model()
-    x = [
-        model.add_variable(lb=low, ub=high, is_integer=whole)
-        for low, high, whole in zip(
-            program.lower.tolist(), program.upper.tolist(), program.integer.tolist(), strict=True
-        )
-    ]
-    model.minimize_linear_objective(mo.fast_sum(c * v for c, v in zip(program.cost.tolist(), x, strict=True)))
-    model.objective.offset = program.offset
-    matrix, low, high = with_group_rows(program)
-    for i in range(matrix.shape[0]):
-        span = slice(matrix.indptr[i], matrix.indptr[i + 1])
-        terms = zip(matrix.indices[span].tolist(), matrix.data[span].tolist(), strict=True)
-        model.add_linear_constraint(lb=low[i], expr=mo.fast_sum(a * x[j] for j, a in terms), ub=high[i])
-    limit = None if limits.time_s is None else datetime.timedelta(seconds=limits.time_s)
-    parameters = mo.SolveParameters(
-        time_limit=limit,
-        threads=limits.threads,
-        relative_gap_tolerance=limits.gap,
-        random_seed=limits.seed,
-    )
-    try:
-        kind = "HiGHS"
-        answer = mo.solve(model, mo.SolverType.HIGHS, params=parameters)
-    except Exception:  # not built in: the error is of a kind that OR-Tools itself cannot state
-        kind = "GSCIP"
-        answer = mo.solve(model, mo.SolverType.GSCIP, params=parameters)
-    values = None
-    if answer.has_primal_feasible_solution():
-        values = np.array(answer.variable_values(x))
-    bound = answer.termination.objective_bounds.dual_bound
-    stopped = answer.termination.limit is not None
-    return _stated(program, limits, values, bound, stopped, f"with {kind}")
-
-
 def scip(program: Program, limits: Limits) -> Solution:
     """SCIP through PySCIPOpt; what building its model takes comes off the time limit."""
     import pyscipopt
@@ -157,7 +106,7 @@ def scip(program: Program, limits: Limits) -> Solution:
     return _stated(program, limits, values, bound, status == "timelimit", "")
 
 
-def pop(k: int) -> Callable[[Program, Limits], Solution]:
+def pop(k: int) -> Solve:
     """POP (Narayanan et al. 2021): jobs in k random parts, each with 1/k of every capacity, merged.
 
     The parts are solved one after the other, with equal shares of the time. The merged decision has no bound.
@@ -185,31 +134,24 @@ def pop(k: int) -> Callable[[Program, Limits], Solution]:
     return solve
 
 
-PEERS: dict[str, Callable[[Program, Limits], Solution]] = {
+PEERS: dict[str, Solve] = {
     "lp": lp,
     "linopy": linopy_highs,
-    "mathopt": mathopt,
     "scip": scip,
     "pop:4": pop(4),
     "pop:16": pop(16),
 }
-
-
 NEEDED = {"linopy": "linopy", "scip": "pyscipopt"}
 """Packages of peers that the extra ``bench`` installs."""
 
 
 def missing(name: str) -> str:
     """Why a peer or a solver of the registry cannot be run here, empty when it can."""
-    from wattsched.solvers.registry import get
-
     package = NEEDED.get(name)
     if package is not None and find_spec(package) is None:
         return f"{package} is not installed (pip install 'wattsched[bench]')"
-    if name in PEERS:
-        return ""
     try:
-        get(name)
+        solver_of(name)
     except ValueError as error:
         return str(error)
     return ""
@@ -266,25 +208,6 @@ def _stated(
     return conclude(program, limits, values, bound, limit="time" if stopped else None, detail=detail)
 
 
-def timed(name: str, program: Program, limits: Limits) -> tuple[Solution, float]:
-    """Solve by a peer or a solver of the registry; seconds include the solver's own model.
-
-    Raises
-    ------
-    ValueError
-        For unknown names.
-    """
-    from wattsched.solvers.registry import get
-
-    solve: Callable[[Program, Limits], Solution] = PEERS[name] if name in PEERS else get(name)
-    begin = time.perf_counter()
-    solution = solve(program, limits)
-    return solution, time.perf_counter() - begin
-
-
-def repeated(run: Callable[[], T], seconds: Callable[[T], float]) -> list[T]:
-    """A run, and while they are short, others."""
-    runs = [run()]
-    while len(runs) < REPETITIONS and sum(map(seconds, runs)) < SHORT_S:
-        runs.append(run())
-    return runs
+def solver_of(name: str) -> Solve:
+    """Return a peer or a solver of the registry; a ValueError for unknown names."""
+    return PEERS[name] if name in PEERS else get(name)

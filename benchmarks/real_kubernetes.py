@@ -12,15 +12,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ending import ended_by_signals
-
+from benchmarks.ending import ended_by_signals, wait_until
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 
 GPUS = 8
@@ -71,28 +69,22 @@ class ControlPlane:
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         (self.folder / "tokens.csv").write_text(f"{_TOKEN},admin,admin,system:masters\n")
         cluster = {"server": f"https://127.0.0.1:{self.ports[0]}", "insecure-skip-tls-verify": True}
-        self.kubeconfig.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "clusters": [{"name": "c", "cluster": cluster}],
-                    "users": [{"name": "u", "user": {"token": _TOKEN}}],
-                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                    "current-context": "x",
-                }
-            )
-        )
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": _TOKEN}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        self.kubeconfig.write_text(json.dumps(config))
         client, peer = (f"http://127.0.0.1:{port}" for port in self.ports[1:])
-        self._etcd = self._popen(
-            "etcd",
-            "etcd",
-            "--data-dir=etcd",
+        urls = (
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
-            "--unsafe-no-fsync",
         )
+        self._etcd = self._popen("etcd", "etcd", "--data-dir=etcd", *urls, "--unsafe-no-fsync")
         self.start_server()
 
     def start_server(self) -> None:
@@ -114,17 +106,19 @@ class ControlPlane:
             "--insecure-port=0",
             "--service-cluster-ip-range=10.0.0.0/24",
         )
-        api = Api(str(self.kubeconfig))
-        for _ in range(240):
-            try:
-                # Until the default namespace is there no pod can be made.
-                api.call(api.core.read_namespace, "default")
-                return
-            except KubernetesError:
-                if self._server.poll() is not None:
-                    raise RuntimeError(f"the API server ended: {self.folder}/apiserver.log") from None
-                time.sleep(0.25)
-        raise RuntimeError(f"the API server does not answer: {self.folder}/apiserver.log")
+        wait_until(self._answers, 60.0, f"the API server does not answer: {self.folder}/apiserver.log")
+
+    def _answers(self) -> bool:
+        """Whether pods can be made: until the default namespace is there none can."""
+        assert self._server is not None
+        if self._server.poll() is not None:
+            raise RuntimeError(f"the API server ended: {self.folder}/apiserver.log")
+        try:
+            api = Api(str(self.kubeconfig))
+            api.call(api.core.read_namespace, "default")
+        except KubernetesError:
+            return False
+        return True
 
     def stop_server(self) -> None:
         """Kill the API server; what it knows is in etcd."""

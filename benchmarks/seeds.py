@@ -1,217 +1,248 @@
 """Solvers over many seeds of each family, never one seed: geometric means and the worst.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/seeds.py [--seeds A B] [--runs FILE] [--write]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.seeds --write [--runs FILE]
 
-Every run has a process of its own, with one thread; what takes less than a second is repeated, and the least
-counts. Points and bounds are verified. ``--runs`` keeps the figures of all runs in a file; those that it has
-are not run again. ``--write`` puts the tables into docs/tables.
+FILE keeps the figures of all runs; those that it has are not run again. Seeds begin at 201, on which nothing
+was chosen.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
 import os
-import resource
-import sys
-from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from peers import TOLERANCE, missing, repeated, timed
-from seed_cases import CASES, QUICK, Case
-from seed_page import content
-from tables import machine, write
+import pandas as pd
 
-from wattsched.formulations.program import Program
-from wattsched.solvers.solution import Limits, relative_gap
+from benchmarks.harness import Asked, machine, mean_and_worst, run, sections, table
+from benchmarks.solver_runs import (
+    GAP,
+    MEMBERS,
+    Case,
+    Run,
+    faults_of,
+    generated,
+    program_of,
+    run_all,
+    shown_gap,
+)
+from wattsched.comparisons.statistics import shifted_geometric_mean
+from wattsched.formulations.program import Block, Program, ProgramBuilder
+from wattsched.instances.sizing.instance import Instance
+from wattsched.topology.arrays import FloatArray
 
-GAP = 1e-4
+FIRST = 201
 GAPS = (1e-3, GAP, 1e-6)
 """Asked of `price`; all others are asked for the one in the middle."""
-RIVALS = ("highs", "cpsat", "scip", "auto")
-KILL_AFTER = 1.5
-"""Times the limit, and ten seconds: building a model is under no solver's limit."""
-KEY = ("case", "seed", "solver", "gap_asked", "limit_s")
-LIBRARIES = ("scipy.sparse.linalg", "highspy", "ortools.sat.python.cp_model", "pyscipopt")
+ASKED = (*(("price", gap) for gap in GAPS), *((rival, GAP) for rival in ("highs", "cpsat", "scip", "auto")))
 
-Run = dict[str, Any]
+Cases = Sequence[tuple[str, pd.DataFrame]]
+
+# -- the programs ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Seeds:
-    """Which runs there are to be, and what each may take."""
+def correlated(seed: int, jobs: int, rows: int, constant: int = 100) -> Program:
+    """Strongly correlated knapsacks: a job is worth its mean use of the rows, and a constant.
 
-    cases: tuple[Case, ...]
-    seeds: range
-    limit_s: float
-    file: Path | None = None
-
-    def runs(self) -> list[Run]:
-        """All runs, those that the file has taken from there."""
-        asked = [("price", gap) for gap in GAPS]
-        for rival in RIVALS:
-            if why := missing(rival):
-                say(f"{rival}: left out, {why}")
-            else:
-                asked.append((rival, GAP))
-        known, runs = self._known(), []
-        for case in self.cases:
-            for seed in self.seeds:
-                keys = [(case.name, seed, solver, gap, self.limit_s) for solver, gap in asked]
-                if any(key not in known for key in keys):
-                    program = case.program(seed)
-                runs += [known[key] if key in known else self._run(program, key) for key in keys]
-        return runs
-
-    def _known(self) -> dict[tuple[Any, ...], Run]:
-        if self.file is None or not self.file.exists():
-            return {}
-        runs = [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
-        return {tuple(run[part] for part in KEY): run for run in runs}
-
-    def _run(self, program: Program, key: tuple[Any, ...]) -> Run:
-        named = dict(zip(KEY, key, strict=True))
-        found = apart(program, named["solver"], Limits(gap=named["gap_asked"], time_s=self.limit_s))
-        run = {**named, "columns": program.n_columns, "rows": program.n_rows, **found}
-        say(json.dumps(run))
-        if self.file is not None:
-            with self.file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(run) + "\n")
-        return run
+    Uses are whole numbers, room is half of what all jobs use (Martello and Toth 1990, section 2.10).
+    """
+    use = np.random.default_rng(seed).integers(1, 1_001, (rows, jobs)).astype(float)
+    builder = ProgramBuilder()
+    columns = builder.columns(Block("job", 2 * jobs), cost=_wait_or_run(-(use.mean(axis=0) + constant)))
+    for row in range(rows):
+        builder.row(f"room{row}", columns, _wait_or_run(use[row]), upper=float(use[row].sum() // 2))
+    return builder.program(np.arange(0, 2 * jobs + 1, 2))
 
 
-def apart(program: Program, solver: str, limits: Limits) -> Run:
-    """Run a solver in a process of its own, which is ended long after the limit."""
-    assert limits.time_s is not None
-    context = multiprocessing.get_context("fork")  # the program is there, and so are the libraries
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(theirs, program, solver, limits))
-    process.start()
-    theirs.close()
-    seconds = {"cpu_s": limits.time_s, "wall_s": limits.time_s}
-    run: Run = {"ended": "killed", **seconds, "objective": None, "bound": None}
-    try:
-        if ours.poll(KILL_AFTER * limits.time_s + 10):
-            run = ours.recv()
-    except EOFError:
-        run["ended"] = "error"
-    process.kill()
-    process.join()
-    return run
+def _wait_or_run(values: FloatArray) -> FloatArray:
+    return np.stack([np.zeros_like(values), values], axis=1).ravel()
 
 
-def _tell(connection: Connection, program: Program, solver: str, limits: Limits) -> None:
-    runs = repeated(lambda: solved(program, solver, limits), lambda run: float(run["wall_s"]))
-    least = {key: min(run[key] for run in runs) for key in ("cpu_s", "wall_s")}
-    connection.send({**runs[0], **least})
+GPU_COUNTS = (1, 2, 4, 8)
+IDLE_W, FULL_W = 30.0, 300.0
 
 
-def solved(program: Program, solver: str, limits: Limits) -> Run:
-    """Run a solver, and verify its point."""
-    begin_s = cpu_s()
-    solution, wall_s = timed(solver, program, limits)
-    spent_s = cpu_s() - begin_s
-    ended = solution.termination
-    faults = []
-    if solution.x is not None and solution.objective is not None:
-        if (violation := program.violation(solution.x)) > TOLERANCE:
-            faults.append(f"the point violates the program by {violation:g}")
-        if abs(program.objective(solution.x) - solution.objective) > 1e-9 * max(1.0, abs(solution.objective)):
-            faults.append("the point has another objective than stated")
-    return {
-        "ended": ended.reason,
-        "detail": ended.detail,
-        "cpu_s": spent_s,
-        "wall_s": wall_s,
-        "objective": solution.objective,
-        "bound": solution.bound if np.isfinite(solution.bound) else None,
-        "faults": faults,
+def pairs(seed: int, jobs: int, nodes: int = 5) -> Program:
+    """Rounds of `sizing` in which any two jobs may share a GPU: 7,140 sets of 120 jobs.
+
+    Two jobs on a GPU are slower by what their loads together exceed it, and a little more.
+    """
+    rng = np.random.default_rng(seed)
+    rate, load = rng.lognormal(0.0, 0.5, jobs), rng.uniform(0.2, 0.9, jobs)
+    scaling, work = rng.uniform(0.7, 1.0, jobs), rng.lognormal(8.0, 1.0, jobs)
+    tables = {
+        f"job{j}": {
+            "gpus": list(GPU_COUNTS),
+            "pool": ["v100"] * len(GPU_COUNTS),
+            "rate": [rate[j] * g ** scaling[j] for g in GPU_COUNTS],
+            "power_w": [g * _watts(load[j]) for g in GPU_COUNTS],
+        }
+        for j in range(jobs)
     }
+    sets = []
+    for one, other in combinations(range(jobs), 2):
+        together = load[one] + load[other]
+        slowdown = max(1.0, together) * rng.uniform(1.0, 1.15)
+        rates = {f"job{j}": rate[j] / slowdown for j in (one, other)}
+        shared = {"pool": "v100", "gpus": 1, "power_w": _watts(together), "rates": rates}
+        sets.append({"name": f"set{one}-{other}", **shared})
+    cluster = {
+        "gpu_types": {"v100": {"idle_power_w": IDLE_W, "max_power_w": FULL_W}},
+        "nodes": [{"name": f"n{n}", "gpu_type": "v100", "gpus": 8} for n in range(nodes)],
+    }
+    document = {
+        "objective": "goodput",
+        "round_s": 3600.0,
+        "cluster": cluster,
+        "budgets": {"power_w": 8 * nodes * _watts(0.5)},
+        "tables": tables,
+        "jobs": [{"name": n, "options": n, "remaining_work": w} for n, w in zip(tables, work, strict=True)],
+        "sets": sets,
+    }
+    return program_of(Instance.model_validate(document))
 
 
-def cpu_s() -> float:
-    """Processor seconds of this process and of those that it started and that have ended."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+def _watts(load: float) -> float:
+    return float(IDLE_W + (FULL_W - IDLE_W) * min(1.0, load))
 
 
-def faults(runs: list[Run]) -> list[str]:
-    """What is wrong with the answers: points, bounds above somebody's point, gaps that were not reached."""
-    found = []
-    least: dict[tuple[str, int], float] = {}
-    for run in runs:
-        if run["objective"] is not None:
-            key = run["case"], run["seed"]
-            least[key] = min(least.get(key, np.inf), run["objective"])
-    for run in runs:
-        name = f"{run['case']}, seed {run['seed']}, {run['solver']} at {run['gap_asked']:g}"
-        best = least.get((run["case"], run["seed"]), np.inf)
-        found += [f"{name}: {fault}" for fault in _faults_of(run, best)]
-    return found
+def drawn(build: Callable[..., Program], **sizes: Any) -> Callable[[int], Callable[[], Program]]:
+    """Programs that a function builds from a seed."""
+    return lambda seed: partial(build, seed, **sizes)
 
 
-def _faults_of(run: Run, best: float) -> list[str]:
-    """Faults of a run of a program with a point of cost `best`."""
-    found: list[str] = run.get("faults", [])
-    if run["ended"] == "error":
-        found = [*found, run.get("detail") or "the process ended by itself"]
-    bound = run["bound"]
-    if bound is not None and bound > best + TOLERANCE * max(1.0, abs(best)):
-        found = [*found, f"a bound of {bound:.9g} above a point of {best:.9g}"]
-    if run["ended"] == "infeasible" and best < np.inf:
-        found = [*found, f"called infeasible, but there is a point of {best:.9g}"]
-    # Differences that are rounding count as closed, and so they do for the solvers.
-    if run["ended"] == "optimal" and relative_gap(run["objective"], bound) > run["gap_asked"] + 1e-9:
-        found = [*found, "called optimal above the gap asked for"]
-    return found
+CAPS = {"racks": 32, "power_fraction": 0.4, "rack_power_fraction": 0.4}
+FAMILIES = {
+    "uniform, 1,000 jobs": generated("uniform", 1_000),
+    "philly-like, 300 jobs": generated("philly-like", 300),
+    "sia-like, 500 jobs": generated("sia-like", 500),
+    "hetero, 200 jobs, 32 racks, caps at .4": generated("hetero", 200, **CAPS),
+    "correlated, 1,500 jobs, 1 row": drawn(correlated, jobs=1_500, rows=1),
+    "correlated, 1,500 jobs, 2 rows": drawn(correlated, jobs=1_500, rows=2),
+    "7,140 pairs of 120 jobs": drawn(pairs, jobs=120),
+    "uniform, 40 jobs, `assignment`": generated("uniform", 40, "assignment"),
+    "sia-like, 40 jobs, `assignment`": generated("sia-like", 40, "assignment"),
+    "placement, 12 tasks, `assignment`": generated("placement", 12, "assignment"),
+}
+QUICK = {
+    "uniform, 30 jobs": generated("uniform", 30),
+    "correlated, 600 jobs": drawn(correlated, jobs=600, rows=1, constant=10),
+    "uniform, 6 jobs, `assignment`": generated("uniform", 6, "assignment"),
+}
+
+# -- the tables ------------------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    """Tell on standard error how far it is."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, nargs=2, default=(201, 220), metavar=("FIRST", "LAST"))
-    parser.add_argument("--limit", type=float, default=10.0, metavar="S", help="seconds for each run")
-    parser.add_argument("--case", action="append", help="only cases whose name contains this; repeatable")
-    parser.add_argument("--runs", type=Path, metavar="FILE", help="keep the figures of all runs here")
-    parser.add_argument("--quick", action="store_true", help="small cases, for the tests")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/tables")
-    arguments = parser.parse_args()
-    cases = tuple(
-        case
-        for case in (QUICK if arguments.quick else CASES)
-        if not arguments.case or any(part in case.name for part in arguments.case)
+def content(runs: list[Run]) -> str:
+    """All tables. A run that did not reach its gap counts with the limit."""
+    frame = pd.DataFrame(runs)
+    objective, bound = frame["objective"].astype(float), frame["bound"].astype(float)
+    gap = ((objective - bound).abs() / objective.abs().clip(lower=1e-9)).fillna(np.inf)
+    reached = frame["ended"].isin(["optimal", "infeasible"])
+    seconds = {name: frame[name].where(reached, frame["limit_s"]) for name in ("cpu_s", "wall_s")}
+    frame = frame.assign(gap=gap, reached=reached, **seconds)
+    cases = [(str(name), part) for name, part in frame.groupby("case", sort=False)]
+    notes = (
+        "Means are geometric. A run that did not reach its gap counts with the limit; *cut* is how many did "
+        "so. Where only HiGHS was cut, the ratio is a lower bound; where `price` was, it is an upper bound."
     )
-    first, last = arguments.seeds
-    if arguments.write and (arguments.case or arguments.quick):
-        parser.error("--write needs all cases")
-    if last < first or not cases:
-        parser.error("there is nothing to run")
-    for library in LIBRARIES:
-        if find_spec(library.partition(".")[0]):
-            import_module(library)
-    load = os.getloadavg()[0]
-    runs = Seeds(cases, range(first, last + 1), arguments.limit, arguments.runs).runs()
-    text = (
-        f"{content(runs, GAPS)}\n\nSeeds {first} to {last}, limit {arguments.limit:g} s a run, one thread. "
+    parts = {
+        "The programs": _programs(cases),
+        "`price` against HiGHS, CPU seconds": _against_highs(cases),
+        f"All solvers at {GAP:g}": _solvers(cases),
+        f"`auto` over the best of its members, wall seconds at {GAP:g}": _auto(cases),
+        "Gaps: CPU seconds of `price`": _gaps(cases),
+    }
+    return f"{sections(parts)}\n\n{notes}"
+
+
+def _mean(values: pd.Series[float]) -> float:
+    return shifted_geometric_mean(values, 0.0)
+
+
+def _of(case: pd.DataFrame, solver: str, gap: float, figure: str) -> pd.Series[float]:
+    """A figure of the runs of a solver, by seed."""
+    return case[(case["solver"] == solver) & (case["gap_asked"] == gap)].set_index("seed")[figure]
+
+
+def _cut(case: pd.DataFrame, solver: str, gap: float) -> str:
+    return f"{int((~_of(case, solver, gap, 'reached')).sum())}"
+
+
+def _programs(cases: Cases) -> str:
+    rows = [(name, *(f"{case[size].mean():,.0f}" for size in ("columns", "rows"))) for name, case in cases]
+    return table(["case", "columns", "rows"], rows)
+
+
+def _against_highs(cases: Cases) -> str:
+    header = ["case", "gap of `price`", "CPU s, mean", "cut", f"HiGHS at {GAP:g}", "HiGHS cut",
+              "times faster", "worst", "seed"]  # fmt: skip
+    rows = []
+    for name, case in cases:
+        highs = _of(case, "highs", GAP, "cpu_s")
+        for asked in GAPS[1:]:
+            ours = _of(case, "price", asked, "cpu_s")
+            ratio = highs / ours
+            cells = [name, f"{asked:g}", f"{_mean(ours):.3f}", _cut(case, "price", asked)]
+            cells += [f"{_mean(highs):.3f}", _cut(case, "highs", GAP), f"{_mean(ratio):.3g}"]
+            rows.append([*cells, f"{ratio.min():.3g}", str(ratio.idxmin())])
+    return table(header, rows)
+
+
+def _solvers(cases: Cases) -> str:
+    header = ["case", "solver", "CPU s, mean", "worst", "wall s, mean", "cut", "gap, median", "worst"]
+    rows = []
+    for name, case in cases:
+        for solver, runs in case[case["gap_asked"] == GAP].groupby("solver", sort=False):
+            seconds = (*mean_and_worst(runs["cpu_s"], 3), f"{_mean(runs['wall_s']):.3f}")
+            gaps = (shown_gap(runs["gap"].median()), shown_gap(runs["gap"].max()))
+            rows.append([name, f"`{solver}`", *seconds, _cut(case, str(solver), GAP), *gaps])
+    return table(header, rows)
+
+
+def _auto(cases: Cases) -> str:
+    header = ["case", "ratio", "worst", "seed", "best there", "`auto`, s", "best, s"]
+    rows = []
+    for name, case in cases:
+        auto = _of(case, "auto", GAP, "wall_s")
+        members = pd.DataFrame({member: _of(case, member, GAP, "wall_s") for member in MEMBERS})
+        ratio = auto / members.min(axis=1)
+        worst, best = ratio.idxmax(), members.loc[ratio.idxmax()]
+        cells = [name, *mean_and_worst(ratio), str(worst), f"`{best.idxmin()}`"]
+        rows.append([*cells, f"{auto[worst]:.3f}", f"{best.min():.3f}"])
+    return table(header, rows)
+
+
+def _gaps(cases: Cases) -> str:
+    header = ["case", *(f"{gap:g}" for gap in GAPS), "coarser over finer, worst", "seed"]
+    rows = []
+    for name, case in cases:
+        seconds = pd.DataFrame({gap: _of(case, "price", gap, "cpu_s") for gap in GAPS})
+        ratios = pd.DataFrame({coarse: seconds[coarse] / seconds[fine] for coarse, fine in pairwise(GAPS)})
+        ratio = ratios.max(axis=1)
+        means = [f"{_mean(seconds[gap]):.3f}" for gap in GAPS]
+        rows.append([name, *means, f"{ratio.max():.2f}", str(ratio.idxmax())])
+    return table(header, rows)
+
+
+def seeds(asked: Asked) -> str:
+    """Run all solvers on all seeds."""
+    families = {name: of for name, of in (QUICK if asked.quick else FAMILIES).items() if asked.case in name}
+    load, last = os.getloadavg()[0], FIRST + asked.seeds - 1
+    cases = [Case(name, prepared, ASKED) for name, prepared in families.items()]
+    runs = run_all(cases, range(FIRST, last + 1), asked.limit, asked.runs)
+    if wrong := faults_of(runs):
+        raise SystemExit("\n".join(wrong))
+    return (
+        f"{content(runs)}\n\nSeeds {FIRST} to {last}, limit {asked.limit:g} s a run, one thread. "
         f"Measured on {machine()} (load {load:.1f} when it began)."
     )
-    print(text)
-    if wrong := faults(runs):
-        raise SystemExit("\n".join(wrong))
-    if arguments.write:
-        write("seeds", text)
 
+
+TABLES = {"seeds": seeds}
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, TABLES, seeds=20, limit=10.0, case="", runs="")

@@ -1,20 +1,14 @@
 """What options to share GPUs are worth in `sizing`: Gavel's jobs and measured pairs on capped V100.
 
-    WATTSCHED_DATA=... python benchmarks/sizing_sets.py [--write]
-
-``--write`` puts the table into docs/tables.
+python -m benchmarks.sizing_sets --write
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-from pathlib import Path
 from typing import Any
 
-from tables import machine, table, write
-
 import wattsched
+from benchmarks.harness import Asked, data, machine, run, table
 from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import Job
 from wattsched.instances.sizing.instance import Instance
@@ -26,11 +20,8 @@ from wattsched.instances.traces.gavel import (
     read_pairs,
     sets_of_pairs,
 )
-from wattsched.result import Result
 
-GPU = "v100"
-JOBS = 60
-GAP = 5e-3
+GPU, JOBS, GAP = "v100", 60, 5e-3
 ROUNDS = (
     ("goodput", 8, 4.0),
     ("goodput", 8, 6.0),
@@ -41,6 +32,8 @@ ROUNDS = (
     ("total-completion", 8, 6.0),
 )
 """Objective, nodes with eight GPUs, and the cap in kW."""
+HEADER = ("objective", "GPUs", "cap", "value without sets", "with sets", "change %", "gap %", "seconds",
+          "jobs that run without sets", "with sets", "in sets")  # fmt: skip
 
 
 def tables_alone(pairs: PairTable, scaling: dict[str, Any]) -> dict[str, dict[str, list[Any]]]:
@@ -62,76 +55,52 @@ def tables_alone(pairs: PairTable, scaling: dict[str, Any]) -> dict[str, dict[st
     return tables
 
 
-def instance_of(
-    tables: dict[str, Any], pairs: PairTable, jobs: list[Job], objective: str, nodes: int, cap_kw: float
-) -> Instance:
-    """Round of an hour."""
-    idle_w, full_w = GPU_POWER_W[GPU]
-    return Instance.model_validate(
-        {
-            "objective": objective,
-            "round_s": 3600.0,
-            "cluster": {
-                "gpu_types": {GPU: {"idle_power_w": idle_w, "max_power_w": full_w}},
-                "nodes": [{"name": f"n{n}", "gpu_type": GPU, "gpus": 8} for n in range(nodes)],
-            },
-            "budgets": {"power_w": 1000 * cap_kw},
-            "tables": tables,
-            "jobs": [
-                {"name": job.name, "options": job.job_class, "remaining_work": job.remaining_epochs}
-                for job in jobs
-            ],
-            "sets": sets_of_pairs(pairs, jobs, GPU),
-        }
-    )
+def document(tables: dict[str, Any], pairs: PairTable, jobs: list[Job]) -> dict[str, Any]:
+    """Round of an hour, without objective, nodes and cap."""
+    rows = [{"name": j.name, "options": j.job_class, "remaining_work": j.remaining_epochs} for j in jobs]
+    return {"round_s": 3600.0, "tables": tables, "jobs": rows, "sets": sets_of_pairs(pairs, jobs, GPU)}
 
 
-def rounds(data: Path) -> str:
+def sizing_sets(asked: Asked) -> str:
     """Every round with and without the option to share."""
-    folder = data / "gavel-2020"
+    folder, n = data("gavel-2020"), 8 if asked.quick else JOBS
     pairs = read_pairs(folder / "oracle_pair_throughputs.json")
-    jobs = read_jobs(folder / "traces" / "msr_seed0_jobs.csv", JOBS)
-    tables = tables_alone(pairs, read_json(folder / "simulation_throughputs.json")[GPU])
-    rows = []
-    for objective, nodes, cap_kw in ROUNDS:
-        instance = instance_of(tables, pairs, jobs, objective, nodes, cap_kw)
+    jobs = read_jobs(folder / "traces" / "msr_seed0_jobs.csv", n)
+    scaling = read_json(folder / "simulation_throughputs.json")[GPU]
+    common, (idle_w, full_w), rows = document(tables_alone(pairs, scaling), pairs, jobs), GPU_POWER_W[GPU], []
+    for objective, nodes, cap_kw in ROUNDS[:1] if asked.quick else ROUNDS:
+        cluster = {
+            "gpu_types": {GPU: {"idle_power_w": idle_w, "max_power_w": full_w}},
+            "nodes": [{"name": f"n{n}", "gpu_type": GPU, "gpus": 8} for n in range(nodes)],
+        }
+        budgets = {"power_w": 1000 * cap_kw}
+        fields = {"objective": objective, "cluster": cluster, "budgets": budgets}
+        instance = Instance.model_validate({**common, **fields})
         apart = wattsched.solve(instance.model_copy(update={"sets": []}), gap=GAP)
         shared = wattsched.solve(instance, gap=GAP)
-        rows.append([f"`{objective}`", 8 * nodes, f"{cap_kw:g} kW", *_compared(apart, shared)])
-    header = ["objective", "GPUs", "cap", "value without sets", "with sets", "change %", "gap %", "seconds",
-              "jobs that run without sets", "with sets", "in sets"]  # fmt: skip
-    return table(header, rows)
+        assert apart.objective is not None
+        assert shared.objective is not None
+        assert apart.decision is not None
+        assert shared.decision is not None
+        rows.append(
+            [
+                f"`{objective}`",
+                8 * nodes,
+                f"{cap_kw:g} kW",
+                f"{apart.objective:,.2f}",
+                f"{shared.objective:,.2f}",
+                f"{100 * (shared.objective / apart.objective - 1):+.1f}",
+                f"{100 * (shared.gap or 0.0):.3f}",
+                f"{shared.time_s['total']:.1f}",
+                len(apart.decision.jobs),
+                len(shared.decision.jobs),
+                sum(assignment.set is not None for assignment in shared.decision.jobs),
+            ]
+        )
+    return f"{table(HEADER, rows)}\n\nOn {machine()}, one thread."
 
 
-def _compared(apart: Result, shared: Result) -> list[str]:
-    assert apart.objective is not None
-    assert shared.objective is not None
-    assert apart.decision is not None
-    assert shared.decision is not None
-    return [
-        f"{apart.objective:,.2f}",
-        f"{shared.objective:,.2f}",
-        f"{100 * (shared.objective / apart.objective - 1):+.1f}",
-        f"{100 * (shared.gap or 0.0):.3f}",
-        f"{shared.time_s['total']:.1f}",
-        str(len(apart.decision.jobs)),
-        str(len(shared.decision.jobs)),
-        str(sum(assignment.set is not None for assignment in shared.decision.jobs)),
-    ]
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    arguments = parser.parse_args()
-    if "WATTSCHED_DATA" not in os.environ:
-        raise SystemExit("set WATTSCHED_DATA to the folder of the public data sets")
-    content = f"{rounds(Path(os.environ['WATTSCHED_DATA']))}\n\nOn {machine()}, one thread."
-    print(f"\n{content}\n", flush=True)
-    if arguments.write:
-        write("sizing-sets", content)
-
+TABLES = {"sizing-sets": sizing_sets}
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, TABLES)

@@ -1,6 +1,6 @@
 """Rounds of least energy for a goodput, on nodes that are always awake and on nodes that sleep.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/sleeping.py --write [--seeds N]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.sleeping --write [--seeds 20]
 
 Every round is solved for the most goodput first, without budgets. Then it is to do a part of that with the
 least energy: on nodes that are always awake, and on the same nodes if they sleep as long as no job is there.
@@ -10,31 +10,21 @@ awake; seconds are those of the call. Seeds begin at 501, on which nothing was c
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.stats import gmean
-from suite import say
-from tables import asked_over_seeds, machine, table, write
 
 import wattsched
-from wattsched import Instance, Result
+from benchmarks.harness import Asked, machine, mean_and_worst, run, say, table, timed
+from wattsched import Instance
 
 FIRST, GAP = 501, 1e-3
-FAMILIES = ("uniform", "sia-like")
-SHARES = (0.5, 0.8)
 BASE_POWER_W = 400.0
-HEADER = (
-    "round",
-    "least goodput",
-    "nodes",
-    "energy, mean",
-    "asleep, mean",
-    "s, mean",
-    "worst",
-    "gap proven, worst",
-)
+PARTS = [(share, sleeps) for share in (0.5, 0.8) for sleeps in (False, True)]
+"""Shares of the most goodput, on nodes that stay awake and on nodes that sleep."""
+HEADER = ("round", "least goodput", "nodes", "energy, mean", "asleep, mean", "s, mean", "worst",
+          "gap proven, worst")  # fmt: skip
 
 
 def without_budgets(instance: Instance, *, sleeps: bool) -> Instance:
@@ -46,58 +36,48 @@ def without_budgets(instance: Instance, *, sleeps: bool) -> Instance:
     return instance.model_copy(update=changes)
 
 
-def solved(instance: Instance, share: float, most: float) -> tuple[Result, float]:
-    """Answer of least energy for a part of the most goodput, and its seconds."""
-    budgets = type(instance.budgets)(least_goodput=share * most)
-    begin = time.perf_counter()
-    result = wattsched.solve(instance.model_copy(update={"budgets": budgets}), objective="energy", gap=GAP)
-    return result, time.perf_counter() - begin
+def measured(instance: Instance) -> Iterator[tuple[float, float, float, float]]:
+    """For each part the energy, the share of nodes asleep, the seconds and the proven gap."""
+    best = wattsched.solve(without_budgets(instance, sleeps=False), objective="goodput", gap=GAP)
+    assert best.objective is not None
+    for share, sleeps in PARTS:
+        made = without_budgets(instance, sleeps=sleeps)
+        budgets = type(made.budgets)(least_goodput=share * best.objective)
+        of = made.model_copy(update={"budgets": budgets})
+        result, seconds = timed(lambda of=of: wattsched.solve(of, objective="energy", gap=GAP))
+        assert not result.faults
+        assert result.proven_gap is not None
+        energy = result.totals["energy_j"] / best.totals["energy_j"]
+        yield (
+            energy,
+            result.totals.get("nodes_asleep", 0.0) / len(made.cluster.nodes),
+            seconds,
+            result.proven_gap,
+        )
 
 
-def lines_of(family: str, jobs: int, seeds: int) -> list[list[str]]:
-    """Lines of the table for a family: for each part of the goodput, with nodes awake and asleep."""
-    found: dict[tuple[float, bool], list[tuple[float, ...]]] = {}
-    for seed in range(FIRST, FIRST + seeds):
-        say(f"{family} {jobs} --seed {seed}")
-        instance: Any = wattsched.generate(family, jobs=jobs, seed=seed)
-        awake = without_budgets(instance, sleeps=False)
-        best = wattsched.solve(awake, objective="goodput", gap=GAP)
-        assert best.objective is not None
-        for share in SHARES:
-            for sleeps in (False, True):
-                made = without_budgets(instance, sleeps=sleeps)
-                result, seconds = solved(made, share, best.objective)
-                assert not result.faults
-                assert result.proven_gap is not None
-                energy = result.totals["energy_j"] / best.totals["energy_j"]
-                asleep = result.totals.get("nodes_asleep", 0.0) / len(made.cluster.nodes)
-                found.setdefault((share, sleeps), []).append((energy, asleep, seconds, result.proven_gap))
-    nodes = {False: "always awake", True: "sleep"}
-    return [
-        [f"`{family}`, {jobs:,} jobs", f"{share:.0%}", nodes[sleeps], *cells(values)]
-        for (share, sleeps), values in found.items()
-    ]
-
-
-def cells(values: list[tuple[float, ...]]) -> tuple[str, ...]:
-    """Means of energy, of nodes asleep and of seconds, and the worst seconds and gap."""
-    energy, asleep, seconds, gap = np.array(values).T
-    times = f"{gmean(seconds):.2f}", f"{seconds.max():.2f}", f"{gap.max():.1e}"
-    return f"{energy.mean():.1%}", f"{asleep.mean():.0%}", *times
-
-
-def main() -> None:
-    """Print the table."""
-    asked = asked_over_seeds(__doc__)
+def sleeping(asked: Asked) -> str:
+    """One row for each family, size and part."""
     wattsched.solve(wattsched.generate("uniform", jobs=300))  # modules are imported once
-    sizes = (30,) if asked.quick else (200, 1_000)
-    rows = [line for family in FAMILIES for jobs in sizes for line in lines_of(family, jobs, asked.seeds)]
-    text = table(HEADER, rows)
-    print(text)
-    if asked.write:
-        measured = f"Measured on {machine()}, {asked.seeds} seeds from {FIRST}, gap {GAP:g}."
-        write("sleeping", f"{text}\n\n{measured}")
+    rows = []
+    for family in ("uniform", "sia-like"):
+        for jobs in (30,) if asked.quick else (200, 1_000):
+            found = []
+            for seed in range(FIRST, FIRST + asked.seeds):
+                say(f"{family} {jobs} --seed {seed}")
+                instance: Any = wattsched.generate(family, jobs=jobs, seed=seed)
+                found.append(list(measured(instance)))
+            for (share, sleeps), values in zip(PARTS, np.array(found).transpose(1, 2, 0), strict=True):
+                energy, asleep, seconds, gap = values
+                nodes = "sleep" if sleeps else "always awake"
+                figures = (f"{energy.mean():.1%}", f"{asleep.mean():.0%}", *mean_and_worst(seconds))
+                rows.append(
+                    [f"`{family}`, {jobs:,} jobs", f"{share:.0%}", nodes, *figures, f"{gap.max():.1e}"]
+                )
+    return f"{table(HEADER, rows)}\n\nMeasured on {machine()}, {asked.seeds} seeds from {FIRST}, gap {GAP:g}."
 
+
+TABLES = {"sleeping": sleeping}
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, TABLES, seeds=20)

@@ -1,6 +1,6 @@
 """A day of a Slurm cluster in minutes: budget halved, nodes drained, controller and scheduler restarted.
 
-    python benchmarks/slurm.py --write [--nodes 40 --jobs 500 --seed 1 --seeds 1]
+    python -m benchmarks.slurm --write [--nodes 40 --jobs 500 --seeds 3]
 
 Starts a real Slurm with emulated nodes of eight GPUs (`emulated_slurm.py`; root and Debian's packages),
 submits jobs, and runs ``wattsched slurm --apply``; then the same with each release of WATTSCHED_SLURM_ROOTS.
@@ -19,15 +19,27 @@ import re
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from cluster_trial import BASE_W, IDLE_W, MOST_W, Scheduler, run_and_write
-from emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing, release, roots
+
+from benchmarks.cluster_trial import (
+    BASE_W,
+    IDLE_W,
+    MOST_W,
+    OF_ROUNDS,
+    SHARE_W,
+    Events,
+    Scheduler,
+    follow,
+    trials,
+)
+from benchmarks.emulated_slurm import GPUS, EmulatedSlurm, emulated_slurm, missing, release, roots
+from benchmarks.harness import Asked
+from benchmarks.harness import run as run_benchmark
 
 NOTICE_S = 15.0
 """How long before it is in force the first cut of the cap is announced."""
@@ -49,45 +61,31 @@ OPTIONS: dict[str, Any] = {
     },
     "jobs": {"large-*": {"options": "large", "restart_s": 2.0}},
 }
-
+MILLIONS = '{"options": {"gpus": [2000000], "pool": ["A100"], "rate": [1e9], "power_w": [1]}}'
+BATCHES, CLOCKS = [*range(8, 520, 8)], [*range(525, 1411, 15)]
 HOSTILE: dict[str, tuple[str, tuple[str, ...]]] = {
-    "no JSON": ("{'wattsched': {", ()),
-    "unknown field": ('{"wattsched": {"wieght": 2}}', ()),
-    "no object": ('{"wattsched": [[[[1]]]]}', ()),
-    "weight of 1e300": ('{"wattsched": {"weight": 1e300}}', ()),
-    "negative restart": ('{"wattsched": {"restart_s": -1e18}}', ()),
-    "not a number": ('{"wattsched": {"weight": NaN, "restart_s": Infinity}}', ()),
-    "clock that no GPU has": ('{"wattsched": {"model": "bert", "frequencies_mhz": [1411]}}', ()),
-    "two million GPUs": ('{"wattsched": {}}', ("--gres=gpu:2000000",)),
-    "two million GPUs as options": (
-        '{"wattsched": {"options": {"gpus": [2000000], "pool": ["A100"], "rate": [1e9], "power_w": [1]}}}',
-        (),
-    ),
-    "many choices": (
-        json.dumps({"wattsched": {"model": "bert", "max_gpus": 8, "batch_sizes": [*range(8, 520, 8)]}}),
-        (),
-    ),
+    "no JSON": ("{'", ()),
+    "unknown field": ('{"wieght": 2}', ()),
+    "no object": ("[[[[1]]]]", ()),
+    "weight of 1e300": ('{"weight": 1e300}', ()),
+    "negative restart": ('{"restart_s": -1e18}', ()),
+    "not a number": ('{"weight": NaN, "restart_s": Infinity}', ()),
+    "clock that no GPU has": ('{"model": "bert", "frequencies_mhz": [1411]}', ()),
+    "two million GPUs": ("{}", ("--gres=gpu:2000000",)),
+    "two million GPUs as options": (MILLIONS, ()),
+    "many choices": (json.dumps({"model": "bert", "max_gpus": 8, "batch_sizes": BATCHES}), ()),
     "many more choices": (
-        json.dumps(
-            {
-                "wattsched": {
-                    "model": "bert",
-                    "batch_sizes": [*range(8, 520, 8)],
-                    "frequencies_mhz": [*range(525, 1411, 15)],
-                }
-            }
-        ),
+        json.dumps({"model": "bert", "batch_sizes": BATCHES, "frequencies_mhz": CLOCKS}),
         (),
     ),
-    "node that is not there": ('{"wattsched": {}}', ("--exclude=g[1-40]",)),
-    "control characters": ('{"wattsched": {"model": "\\u001b[31mred"}}', ("-J", "a\x1b[31m\nb")),
+    "node that is not there": ("{}", ("--exclude=g[1-40]",)),
+    "control characters": ('{"model": "\\u001b[31mred"}', ("-J", "a\x1b[31m\nb")),
 }
-"""Comments and options of jobs that no site wants."""
+"""What comments say of jobs that no site wants, and options of these."""
 
 
-@dataclass
-class Sample:
-    """What the queue showed at a moment."""
+class Sample(NamedTuple):
+    """What the queue showed at a moment; nodes by job and number of its restart."""
 
     time_s: float
     power_w: float
@@ -95,60 +93,49 @@ class Sample:
     nodes_of: dict[tuple[int, int], list[str]]
 
 
-@dataclass
 class Trial:
     """A cluster, the scheduler on it, and what was seen of both."""
 
-    cluster: EmulatedSlurm
-    seed: int
-    samples: list[Sample] = field(default_factory=list)
-    drained: dict[str, float] = field(default_factory=dict)
-    jobs: list[int] = field(default_factory=list)
-    hostile: list[int] = field(default_factory=list)
-    unanswered: int = 0
-
-    def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.folder)
-
-    @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self.cluster.folder
+    def __init__(self, cluster: EmulatedSlurm, seed: int) -> None:
+        self.cluster, self.folder, self.seed = cluster, cluster.folder, seed
+        self.log = self.folder / "runs.log"
+        self.idle_w = cluster.nodes * (BASE_W + GPUS * IDLE_W)
+        self.samples: list[Sample] = []
+        self.drained: dict[str, float] = {}
+        self.jobs: list[int] = []
+        self.hostile: list[int] = []
+        self.unanswered = 0
+        command = ("slurm", "--every", "2", "--deadline", "2", "--recount", "6")
+        files = {
+            "--budget": "cap.json",
+            "--options": "options.json",
+            "--journal": "journal",
+            "--settings": "settings",
+        }
+        self.scheduler = Scheduler(self.folder, command, files, cluster.environment)
 
     # -- jobs --------------------------------------------------------------------------------------------
 
     def submit(self, jobs: int, seconds: tuple[int, int]) -> None:
         """Submit held jobs of ours that take so many seconds, and a few of others, which are not held."""
-        rng = np.random.default_rng(self.seed)
+        rng, submit = np.random.default_rng(self.seed), self.cluster.submit
         for _ in range(max(1, jobs // 25)):
-            self.cluster.submit(
-                f"sleep {4 * rng.integers(*seconds)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other"
-            )
+            submit(f"sleep {4 * rng.integers(*seconds)}", f"--gres=gpu:{rng.integers(1, 4)}", "-J", "other")
         marks = {"elastic": {"options": "elastic", "restart_s": 1.0}, "model": {"model": "bert"}}
-        hostile, every = list(HOSTILE.values()), max(1, jobs // (2 * len(HOSTILE) or 1))
+        hostile, every = list(HOSTILE.values()), max(1, jobs // (2 * len(HOSTILE)))
+        note = f"$SLURM_JOB_ID $(date +%s.%N) >> {self.log}"
         for number in range(jobs):
-            if number % every == 0 and hostile:
-                said, options = hostile[number // every % len(hostile)]
+            if number % every == 0:
+                told, options = hostile[number // every % len(hostile)]
+                comment = ("--comment", f'{{"wattsched": {told}}}')
                 with suppress(RuntimeError):  # Slurm itself may refuse it
-                    self.hostile.append(
-                        self.cluster.submit("sleep 1", "--hold", "--gres=gpu:1", "--comment", said, *options)
-                    )
+                    self.hostile.append(submit("sleep 1", "--hold", "--gres=gpu:1", *comment, *options))
             kind = rng.choice(["elastic", "plain", "large", "model"], p=[0.6, 0.25, 0.1, 0.05])
-            said = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
-            script = (
-                f"echo start $SLURM_JOB_ID $(date +%s.%N) >> {self.log}; sleep {rng.integers(*seconds)}; "
-            )
-            script += f"echo end $SLURM_JOB_ID $(date +%s.%N) >> {self.log}"
+            fields = {**marks.get(kind, {}), "weight": float(rng.integers(1, 4))}
+            script = f"echo start {note}; sleep {rng.integers(*seconds)}; echo end {note}"
             gres, name = f"--gres=gpu:{rng.integers(1, 5)}", f"{kind}-{number}"
-            comment = json.dumps({"wattsched": said})
-            self.jobs.append(
-                self.cluster.submit(script, "--hold", "--requeue", gres, "-J", name, "--comment", comment)
-            )
-
-    @property
-    def log(self) -> Path:
-        """Where jobs note that they begin and end."""
-        return self.folder / "runs.log"
+            comment = ("--comment", json.dumps({"wattsched": fields}))
+            self.jobs.append(submit(script, "--hold", "--requeue", gres, "-J", name, *comment))
 
     def runs(self) -> dict[int, list[tuple[str, float]]]:
         """What each job noted, in order."""
@@ -167,66 +154,50 @@ class Trial:
                 again |= {found[2]} & done
         return len(again)
 
-    def ended(self) -> int:
-        """Jobs that have noted their end."""
-        return sum(any(what == "end" for what, _ in notes) for notes in self.runs().values())
-
     # -- what the queue shows ----------------------------------------------------------------------------
 
-    def sample(self) -> bool:
-        """Work out the draw from the queue; whether any job of ours is left."""
-        text = self.cluster.run("squeue", "--json", check=False)
+    def sample(self) -> float:
+        """Work out the draw from the queue; the share of our jobs that have ended, 1 where none is left."""
         try:
-            rows = json.loads(text)["jobs"]
+            rows = json.loads(self.cluster.run("squeue", "--json", check=False))["jobs"]
         except (ValueError, KeyError):
             self.unanswered += 1
-            return True
-        for row in rows:  # a list since 23.11, of which the last word is what comes after it
-            row["job_state"] = [row["job_state"]] if isinstance(row["job_state"], str) else row["job_state"]
-        present = [row for row in rows if {"RUNNING", "COMPLETING", "CONFIGURING"} & {*row["job_state"]}]
-        watts, used, nodes_of = 0.0, 0, {}
-        for row in present:
-            gpus = [int(n) for text in row["gres_detail"] for n in re.findall(r"A100:(\d+)", text)]
-            wattsched = json.loads(row["admin_comment"] or "{}").get("wattsched")
-            if wattsched is not None:
-                watts, used = watts + wattsched["power_w"], used + wattsched["gpus"]
-                if row["job_state"] == ["RUNNING"]:
-                    nodes_of[row["job_id"], row["restart_cnt"]] = list(wattsched["nodes"])
+            return 0.0
+        watts, used, nodes_of, left = 0.0, 0, {}, False
+        for row in rows:
+            # A list since 23.11, of which the last word is what comes after it.
+            state = {row["job_state"]} if isinstance(row["job_state"], str) else {*row["job_state"]}
+            ended = state & {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}
+            left = left or (row["job_id"] in self.jobs and not ended)
+            if not state & {"RUNNING", "COMPLETING", "CONFIGURING"}:
+                continue
+            ours = json.loads(row["admin_comment"] or "{}").get("wattsched")
+            if ours is not None:
+                watts, used = watts + ours["power_w"], used + ours["gpus"]
+                if state == {"RUNNING"}:
+                    nodes_of[row["job_id"], row["restart_cnt"]] = list(ours["nodes"])
             else:
-                watts, used = watts + MOST_W * sum(gpus), used + sum(gpus)
-        every = self.cluster.nodes * GPUS
-        power_w = watts + self.cluster.nodes * BASE_W + (every - used) * IDLE_W
+                gpus = sum(int(n) for text in row["gres_detail"] for n in re.findall(r"A100:(\d+)", text))
+                watts, used = watts + MOST_W * gpus, used + gpus
         now_s = time.time()
+        power_w = watts + self.idle_w - used * IDLE_W
         self.samples.append(Sample(now_s, power_w, self.scheduler.cap_w(now_s), nodes_of))
-        known = set(self.jobs)
-        done = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}
-        return any(row["job_id"] in known and not done & {*row["job_state"]} for row in rows)
+        noted = sum(any(what == "end" for what, _ in notes) for notes in self.runs().values())
+        return min(0.999, noted / len(self.jobs)) if left else 1.0
 
-    # -- the scheduler -----------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------
 
-    def start_scheduler(self) -> None:
-        """Start ``wattsched slurm --apply``."""
-        files = {
-            "--budget": "cap.json",
-            "--options": "options.json",
-            "--journal": "journal",
-            "--settings": "settings",
-        }
-        command = ("slurm", "--every", "2", "--deadline", "2", "--recount", "6")
-        self.scheduler.start(*command, files=files, env=self.cluster.environment)
+    def drain(self) -> None:
+        """Drain two nodes."""
+        for name in self.cluster.names[1:3]:
+            self.cluster.run("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=test")
+            self.drained[name] = time.time()
 
-
-def follow(trial: Trial, events: list[tuple[float, Callable[[], Any]]], limit_s: float) -> float:
-    """Sample until no job is left; events come when a share of the jobs has ended. How long it took."""
-    begun, left = time.monotonic(), list(events)
-    while trial.sample() and time.monotonic() - begun < limit_s:
-        if left and trial.ended() >= left[0][0] * len(trial.jobs):
-            _, event = left.pop(0)
-            event()
-        time.sleep(0.5)
-    for _, event in left:
-        event()
-    return time.monotonic() - begun
+    def restart_controller(self) -> None:
+        """Stop slurmctld for some seconds."""
+        self.cluster.stop_controller()
+        time.sleep(4.0)
+        self.cluster.start_controller()
 
 
 def run(
@@ -239,87 +210,67 @@ def run(
     root: Path | None = None,
 ) -> dict[str, Any]:
     """Run everything; what came of it."""
-    settings = folder / "settings"
-    prolog = f'[ -f "{settings}/$SLURM_JOB_ID" ] && . "{settings}/$SLURM_JOB_ID" && '
+    settings = f"{folder}/settings/$SLURM_JOB_ID"
+    prolog = f'[ -f "{settings}" ] && . "{settings}" && '
     prolog += f'echo "$SLURM_JOB_ID $WATTSCHED_FREQUENCY_MHZ" >> {folder}/prolog.log'
     with emulated_slurm(folder, nodes, prolog=prolog, root=root) as cluster:
         trial = Trial(cluster, seed)
+        scheduler, share_w = trial.scheduler, nodes * GPUS * SHARE_W
         (folder / "options.json").write_text(json.dumps(OPTIONS))
-        idle_w = nodes * (BASE_W + GPUS * IDLE_W)
-        # Of what the cluster draws beyond idle, so much at most.
-        share_w = nodes * GPUS * 250.0
         trial.submit(jobs, seconds)
-        trial.scheduler.set_cap(idle_w + share_w)
-
-        def drain() -> None:
-            for name in cluster.names[1:3]:
-                cluster.run("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=test")
-                trial.drained[name] = time.time()
-
-        def restart_controller() -> None:
-            cluster.stop_controller()
-            time.sleep(4.0)
-            cluster.start_controller()
-
-        def kill_scheduler() -> None:
-            trial.scheduler.end(signal.SIGKILL)
-            trial.start_scheduler()
-
-        events: list[tuple[float, Callable[[], Any]]] = [
-            (0.25, lambda: trial.scheduler.set_cap(idle_w + share_w / 2, NOTICE_S)),
-            (0.40, drain),
-            (0.50, restart_controller),
-            (0.60, kill_scheduler),
-            (0.75, lambda: trial.scheduler.set_cap(idle_w + share_w / 3)),
+        scheduler.set_cap(trial.idle_w + share_w)
+        events: Events = [
+            (0.25, partial(scheduler.set_cap, trial.idle_w + share_w / 2, NOTICE_S)),
+            (0.40, trial.drain),
+            (0.50, trial.restart_controller),
+            (0.60, scheduler.restart),
+            (0.75, partial(scheduler.set_cap, trial.idle_w + share_w / 3)),
         ]
-        with trial.scheduler:
-            trial.start_scheduler()
-            took_s = follow(trial, events, limit_s)
-            code = trial.scheduler.end(signal.SIGTERM)
-        return figures(trial, took_s) | {"exit code": code}
+        with scheduler.running():
+            took_s = follow(trial.sample, events, limit_s, every_s=0.5)
+            code = scheduler.end(signal.SIGTERM)
+        return figures(trial) | {"minutes": took_s / 60, "exit code": code}
 
 
-def figures(trial: Trial, took_s: float) -> dict[str, Any]:
+def figures(trial: Trial) -> dict[str, Any]:
     """What was seen, in numbers."""
-    runs, rounds = trial.runs(), trial.scheduler.rounds()
+    runs, rounds, samples = trial.runs(), trial.scheduler.rounds(), trial.samples
     ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
-    late = []
+    acted, below_s = [], 0.0
     for since_s in trial.scheduler.unannounced:
         # What was released just before may not even run yet, so one sample below the cap says little.
         done_s = min((r["time_s"] + r["took_s"] for r in rounds if r["time_s"] >= since_s), default=np.inf)
-        above = [s.time_s for s in trial.samples if since_s <= s.time_s < done_s and s.power_w > s.cap_w]
-        late.append((since_s, done_s, max(above, default=since_s)))
-    calm = [s for s in trial.samples if not any(since_s <= s.time_s < done_s for since_s, done_s, _ in late)]
-    seen: dict[tuple[int, int], float] = {}
+        above = [s.time_s for s in samples if since_s <= s.time_s < done_s and s.power_w > s.cap_w]
+        below_s = max(below_s, max(above, default=since_s) - since_s)
+        acted.append((since_s, done_s))
+    calm = [s for s in samples if not any(since_s <= s.time_s < done_s for since_s, done_s in acted)]
+    first_s: dict[tuple[int, int], float] = {}
     on_drained = set()
-    for sample in trial.samples:
+    for sample in samples:
         for launched, nodes in sample.nodes_of.items():
-            first_s = seen.setdefault(launched, sample.time_s)
+            begun_s = first_s.setdefault(launched, sample.time_s)
             # A job that Slurm had on the node when it was drained may end there.
-            on_drained |= {launched for node in nodes if first_s > trial.drained.get(node, np.inf) + 3.0}
+            on_drained |= {launched for node in nodes if begun_s > trial.drained.get(node, np.inf) + 3.0}
+    again = [
+        len(ends[number]) > 1 or any(t > min(ends[number]) for what, t in notes if what == "start")
+        for number, notes in runs.items()
+        if ends[number]
+    ]
     return {
         "nodes": trial.cluster.nodes,
         "jobs": len(trial.jobs),
         "hostile": len(trial.hostile),
         "lost": sum(not ends.get(number) for number in trial.jobs),
         "revived": trial.revived(),
-        "run twice": sum(
-            len(ends.get(number, ())) > 1
-            or any(t > min(ends[number]) for what, t in notes if what == "start")
-            for number, notes in runs.items()
-            if ends.get(number)
-        ),
+        "run twice": sum(again),
         "requeued": sum(len(one["stopped"]) for one in rounds),
-        "samples": len(trial.samples),
+        "samples": len(samples),
         "above the cap": sum(s.power_w > s.cap_w + 1e-6 for s in calm),
         "most, of the cap": max(s.power_w / s.cap_w for s in calm),
-        "below an unannounced cut after, s": max(
-            (last_s - since_s for since_s, _, last_s in late), default=0.0
-        ),
+        "below an unannounced cut after, s": below_s,
         "started on drained nodes": len(on_drained),
         "unanswered": trial.unanswered,
         **trial.scheduler.of_rounds(),
-        "minutes": took_s / 60,
     }
 
 
@@ -337,17 +288,23 @@ ROWS = {
     "below an unannounced cut after, s": "seconds for which the draw was above an unannounced cut",
     "started on drained nodes": "jobs started on drained nodes",
     "unanswered": "samples that slurmctld did not answer, while it was restarted",
-    "rounds": "rounds",
-    "decision, ms": "decision, median ms",
-    "round, s": "whole round with Slurm's commands, median s",
-    "longest round, s": "longest round, s",
-    "minutes": "minutes in all",
-    "exit code": "exit code after SIGTERM",
+    **OF_ROUNDS,
 }
 HARMLESS = ("nodes", "jobs", "hostile", "requeued", "samples", "unanswered", "rounds", "minutes")
 
 
+def slurm(asked: Asked) -> str:
+    """One column for each release and seed."""
+    sizes: dict[str, Any] = {"nodes": asked.nodes, "jobs": asked.jobs}
+    if asked.quick:
+        sizes = {"nodes": 4, "jobs": 20, "limit_s": 90.0, "seconds": (1, 4)}
+    releases = {release(root): {**sizes, "root": root} for root in roots() if not missing(root)}
+    if not releases:
+        raise SystemExit(missing())
+    return trials(asked, run, ROWS, HARMLESS, releases)
+
+
+TABLES = {"slurm": slurm}
+
 if __name__ == "__main__":
-    releases = {release(root): {"root": root} for root in roots() if not missing(root)}
-    why = "" if releases else missing()
-    run_and_write("slurm", __doc__, {"nodes": 40, "jobs": 500}, lambda: why, run, ROWS, HARMLESS, releases)
+    run_benchmark(__doc__, TABLES, seeds=3, nodes=40, jobs=500)

@@ -1,39 +1,47 @@
 """What certificates of small instances prove by themselves: the share of optimal answers with a full proof.
 
-    python benchmarks/small_proofs.py --seeds 5000:5250 --write
+    OMP_NUM_THREADS=1 python -m benchmarks.small_proofs --write [--seeds 250]
 
 Every family has one instance per seed, with 2 to 12 jobs and a random objective. Half of the instances are
 as the family makes them; the others have random options, and some of these budgets that are too small or jobs
 that cannot wait. Each is solved by default settings in one process, and `check` proves the answer without the
-solver. ``--quick`` is one seed.
+solver.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tables import machine, table, write
-
 import wattsched
+from benchmarks.harness import Asked, machine, run, say, table
 from wattsched.formulations.sizing.sleeping import ENERGY
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance, JobSet
 from wattsched.problems import problem
 
+FIRST = 5_000
 JOBS = (2, 12)
 GAP = 1e-4
 NODE_GPUS = 8
 PLAIN = 0.5
 TIGHT = 0.3
 """Of the instances with random options so many have smaller budgets, too."""
-OF_OPTIMAL, OF_INFEASIBLE = ("optimal", "proven", "%"), ("infeasible", "proven")
-HEADER = ("family", "instances", *OF_OPTIMAL, *OF_INFEASIBLE, "other", "refused", "CPU s")
+HEADER = (
+    "family",
+    "instances",
+    "optimal",
+    "proven",
+    "%",
+    "infeasible",
+    "proven",
+    "other",
+    "refused",
+    "CPU s",
+)
 
 Draw = random.Random
 OPTIONS: dict[str, Callable[[Draw], dict[str, Any]]] = {
@@ -72,7 +80,6 @@ class Outcome:
     """What became of one instance, and what `check` says of the answer."""
 
     family: str
-    jobs: int
     seed: int
     objective: str
     reason: str
@@ -80,10 +87,6 @@ class Outcome:
     proven: bool
     faults: list[str]
     cpu_s: float
-
-    def __str__(self) -> str:
-        told = f"{self.family}, {self.jobs} jobs, seed {self.seed}, {self.objective}: {self.reason}"
-        return f"{told}, proven gap {self.gap}, {self.cpu_s:.1f} s{''.join(f'; {f}' for f in self.faults)}"
 
 
 def instance_of(family: str, seed: int) -> Any:
@@ -144,52 +147,49 @@ def ask(family: str, seed: int) -> Outcome:
     result = wattsched.solve(instance, gap=GAP)
     cpu_s = time.process_time() - begin_s
     verdict = wattsched.check(instance, result)
-    reason, jobs = result.termination.reason, len(getattr(instance, "jobs", getattr(instance, "tasks", ())))
     full = not verdict.requiring(GAP * (1 + 1e-9)).faults
-    seen = (verdict.proven_gap, full, verdict.faults, cpu_s)
-    return Outcome(family, jobs, seed, instance.objective, reason, *seen)
+    reason = result.termination.reason
+    found = Outcome(family, seed, instance.objective, reason, verdict.proven_gap, full, verdict.faults, cpu_s)
+    if found.faults or not full:
+        say(found)
+    return found
 
 
 def rows_of(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     """Rows by family, and of all."""
     for family in [*OPTIONS, "all"]:
         some = [one for one in outcomes if family in (one.family, "all")]
-        optimal, infeasible = (
-            [o for o in some if o.reason == reason] for reason in ("optimal", "infeasible")
-        )
-        if not some:
-            continue
-        proven = sum(one.proven for one in optimal)
-        counts = (len(some), len(optimal), proven, f"{100 * proven / max(1, len(optimal)):.1f}")
-        of_others = (len(infeasible), sum(one.proven for one in infeasible))
+        by_reason = {
+            reason: [one.proven for one in some if one.reason == reason]
+            for reason in ("optimal", "infeasible")
+        }
+        optimal, infeasible = by_reason.values()
+        share = f"{100 * sum(optimal) / max(1, len(optimal)):.1f}"
         other, refused = len(some) - len(optimal) - len(infeasible), sum(bool(one.faults) for one in some)
-        cpu_s = f"{sum(one.cpu_s for one in some):.0f}"
-        yield [family, *map(str, (*counts, *of_others, other, refused)), cpu_s]
+        counts = (
+            len(some),
+            len(optimal),
+            sum(optimal),
+            share,
+            len(infeasible),
+            sum(infeasible),
+            other,
+            refused,
+        )
+        yield [family, *map(str, counts), f"{sum(one.cpu_s for one in some):.0f}"]
 
 
-def main() -> int:
-    """Ask, and print what is not proven."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", default="5000:5250", metavar="FROM:TO", help="of all families")
-    parser.add_argument("--families", default=",".join(OPTIONS), metavar="A,B")
-    parser.add_argument("--quick", action="store_true", help="one seed")
-    parser.add_argument("--write", action="store_true", help="write the table in docs/tables")
-    asked = parser.parse_args()
-    first, end = (0, 1) if asked.quick else map(int, asked.seeds.split(":"))
-    outcomes = []
-    for seed in range(first, end):
-        for family in asked.families.split(","):
-            outcomes.append(ask(family, seed))
-            if outcomes[-1].faults or not outcomes[-1].proven:
-                print(outcomes[-1], flush=True)
-    shown = table(HEADER, rows_of(outcomes))
-    print(shown)
-    if asked.write:
-        write("small-proofs", f"{shown}\n\nSeeds {asked.seeds}, measured on {machine()}.")
-    return 1 if any(one.faults for one in outcomes) else 0
+def small_proofs(asked: Asked) -> str:
+    """One row for each family."""
+    last = FIRST + asked.seeds
+    outcomes = [ask(family, seed) for seed in range(FIRST, last) for family in OPTIONS]
+    text = f"{table(HEADER, rows_of(outcomes))}\n\nSeeds {FIRST}:{last}, measured on {machine()}."
+    if any(one.faults for one in outcomes):
+        raise SystemExit(f"{text}\n\nSome answers were refused.")
+    return text
 
+
+TABLES = {"small-proofs": small_proofs}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(__doc__, TABLES, seeds=250)

@@ -7,11 +7,14 @@ Inside one node synchronisation cannot be told from computation and counts as it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from published_gpus import (
+from scipy.optimize import brentq
+
+from benchmarks.published_gpus import (
     SAMPLES_TO_TARGET,
     SERVER_W,
     SOURCES,
@@ -20,9 +23,7 @@ from published_gpus import (
     rates,
     slowdowns,
 )
-from scipy.optimize import brentq
-from today_models import LIMITED_AS, LIMITS_W, MODELS, SERVED, SMALL, Offer, doubling
-
+from benchmarks.today_models import LIMITED_AS, LIMITS_W, MODELS, SERVED, SMALL, Offer, doubling
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.measurements import Measurements
@@ -119,7 +120,7 @@ class Fitted:
         self.rows, self.sync_rows = _by_profile("fit"), _by_profile("sync")
         self.watts = [row for row in node_watts() if row.use == "fit"]
         self.throughputs: dict[tuple[str, str], Throughput] = {}
-        self.told: dict[tuple[str, str], str] = {}
+        self.source_of: dict[tuple[str, str], str] = {}
         for name in sorted(MODELS, key=_order):
             for gpu_type in MODELS[name].offers:
                 self._fit(name, gpu_type)
@@ -131,13 +132,13 @@ class Fitted:
         settings = {(row.gpus, row.batch) for row in rows}
         if len(settings) > 1:
             self.throughputs[key] = throughput_of(rows)
-            self.told[key] = f"Throughput: fitted to {len(rows)} published rates ({used})."
+            self.source_of[key] = f"Throughput: fitted to {len(rows)} published rates ({used})."
         elif gpu_type == REFERENCE:
             lender, times = model.sync_of or ("", 0.0)
             own = throughput_of(rows)
             sync = {term: times * getattr(self.throughputs[lender, REFERENCE], term) for term in SYNC_TERMS}
             self.throughputs[key] = own.model_copy(update=sync)
-            self.told[key] = f"Throughput: a published rate ({used})."
+            self.source_of[key] = f"Throughput: a published rate ({used})."
         elif rows:
             base, same = self.throughputs[name, REFERENCE], "assumed to be the same"
             if other := self.sync_rows.get(key):
@@ -147,12 +148,12 @@ class Fitted:
                     f"that of runs with {other[0].precision} ({title(other[0].source)})",
                 )
             self.throughputs[key] = faster(base, speed_at(base, rows))
-            told = f"Throughput: that of {REFERENCE} scaled to a published rate ({used})"
-            self.told[key] = f"{told}; synchronisation {same}."
+            scaled = f"Throughput: that of {REFERENCE} scaled to a published rate ({used})"
+            self.source_of[key] = f"{scaled}; synchronisation {same}."
         else:
             base, speed = self.throughputs[name, REFERENCE], self.yardstick(gpu_type)
             self.throughputs[key] = faster(base, speed)
-            self.told[key] = (
+            self.source_of[key] = (
                 f"Throughput: assumed, that of {REFERENCE} with a computation {speed:.3g} times as fast, as "
                 f"{YARDSTICKS[gpu_type]} has; synchronisation assumed to be the same."
             )
@@ -207,16 +208,14 @@ def fit_today(
         efficiency = efficiencies[name] if name in efficiencies else efficiency_of(name)
         for gpu_type, own in model.offers.items():
             shared = batches.get(name)
-            offer = own if shared is None else Offer(shared.batch_sizes, shared.default_batch, *_reach(own))
+            offer = own
+            if shared is not None:
+                offer = replace(own, batch_sizes=shared.batch_sizes, default_batch=shared.default_batch)
             profile = _profile(fitted, name, gpu_type, offer, efficiency)
             if profile.power_error is None:
                 profile = profile.model_copy(update={"power_uncertainty": power_uncertainty})
             profiles.append(profile)
     return [*profiles, *(fit_serving(data, name, kind) for name in SERVED for kind in ("H100", "B200"))]
-
-
-def _reach(offer: Offer) -> tuple[int, list[int]]:
-    return offer.max_local_batch, offer.gpu_counts
 
 
 def efficiency_of(name: str) -> StatisticalEfficiency | None:
@@ -235,10 +234,19 @@ def _profile(
     idle_w = GPU_TYPES[gpu_type].idle_power_w
     sync_w = idle_w + fitted.sync_part * (full[0] - idle_w)
     limits = np.array(LIMITS_W[gpu_type], dtype=float)
-    slowdown = np.interp(
-        limits / board_w(gpu_type), *slowdowns(limited_as := LIMITED_AS.get(name, "llama3-8b"))
+    limited_as = LIMITED_AS.get(name, "llama3-8b")
+    slowdown = np.interp(limits / board_w(gpu_type), *slowdowns(limited_as))
+    assumed = "" if gpu_type == REFERENCE else "assumed, "
+    waiting = "assumed as on H100."
+    if gpu_type == REFERENCE:
+        waiting = "the idle draw, where the fit to runs on 64 and 512 GPUs ends."
+    source = (
+        f"A sample is {model.sample}.",
+        fitted.source_of[name, gpu_type],
+        model.notes.get(gpu_type, ""),
+        f"Watts: {full[1]}; waiting for other nodes {waiting}",
+        f"Power limits: {assumed}as {limited_as} on H100 ({title('fau-2026')}).",
     )
-    note, assumed = model.notes.get(gpu_type, ""), "" if gpu_type == REFERENCE else "assumed, "
     profile = Profile(
         model=name,
         gpu_type=gpu_type,
@@ -255,23 +263,7 @@ def _profile(
         default_batch=offer.default_batch,
         max_local_batch=offer.max_local_batch,
         gpu_counts=offer.gpu_counts,
-        source=" ".join(
-            filter(
-                None,
-                (
-                    f"A sample is {model.sample}.",
-                    fitted.told[name, gpu_type],
-                    note,
-                    f"Watts: {full[1]}; waiting for other nodes "
-                    + (
-                        "the idle draw, where the fit to runs on 64 and 512 GPUs ends."
-                        if gpu_type == REFERENCE
-                        else "assumed as on H100."
-                    ),
-                    f"Power limits: {assumed}as {limited_as} on H100 ({title('fau-2026')}).",
-                ),
-            )
-        ),
+        source=" ".join(filter(None, source)),
     )
     return profile.model_copy(update={"fit_error": _error(fitted, profile)})
 

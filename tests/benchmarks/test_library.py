@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import wattsched
+from benchmarks import library
+from wattsched.comparisons.compare import compare
 from wattsched.library.entries import entries
 from wattsched.library.records import result_of_record, shipped
 
 ONE, OTHER = "tight-15-1", "degenerate-15-1"
 
 
-@pytest.fixture(scope="module")
-def library(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("library")
-
-
-def test_the_drafts_are_what_was_frozen(library: ModuleType) -> None:
+def test_the_drafts_are_what_was_frozen() -> None:
     drafts = list(library.drafts())
     known = entries()
     assert [draft.name for draft in drafts] == list(known)
@@ -32,7 +28,7 @@ def test_the_drafts_are_what_was_frozen(library: ModuleType) -> None:
         assert entry.objective == (draft.objective or entry.objective)
 
 
-def test_freezing_again_changes_nothing(library: ModuleType) -> None:
+def test_freezing_again_changes_nothing() -> None:
     few = [
         draft for draft in library.drafts() if draft.name in (ONE, OTHER, "sia-20-free", "shifting-4-8-late")
     ]
@@ -41,21 +37,10 @@ def test_freezing_again_changes_nothing(library: ModuleType) -> None:
 
 
 def test_solvers_are_compared_and_runs_are_resumed(
-    library: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [
-        "--only",
-        ONE,
-        "--only",
-        OTHER,
-        "--solvers",
-        "highs,auto",
-        "--limit",
-        "20",
-        "--folder",
-        str(tmp_path),
-    ]
-    monkeypatch.setattr("sys.argv", ["library.py", *asked])
+    asked = f"library --only {ONE} --only {OTHER} --solvers highs,auto --limit 20 --folder {tmp_path}"
+    monkeypatch.setattr("sys.argv", asked.split())
     library.main()
     first = capsys.readouterr()
     assert "| `highs` | 2 of 2 |" in first.out
@@ -66,9 +51,7 @@ def test_solvers_are_compared_and_runs_are_resumed(
     assert again.out == first.out
 
 
-def test_a_decision_of_its_own_counts_where_another_one_is_better(library: ModuleType) -> None:
-    from wattsched.comparisons.compare import compare
-
+def test_a_decision_of_its_own_counts_where_another_one_is_better() -> None:
     found = compare(entries()[ONE].instance(), solvers="highs")
     own = replace(found.runs[0], decided_by="greedy")
     none = replace(own, solver_objective=None, solver_status="no_solution")
@@ -77,10 +60,8 @@ def test_a_decision_of_its_own_counts_where_another_one_is_better(library: Modul
         assert f"| `highs` | {decided} of 1 | {decided} |" in page
 
 
-def test_who_has_solved_an_instance_makes_it_easy_or_hard(library: ModuleType) -> None:
+def test_who_has_solved_an_instance_makes_it_easy_or_hard() -> None:
     record = shipped()[ONE].model_copy(update={"solved_by": {}, "difficulty": "open"})
-    from wattsched.comparisons.compare import compare
-
     instance = entries()[ONE].instance()
     by_ours, by_highs = (compare(instance, solvers=solver).runs for solver in ("price", "highs"))
     assert library.with_solvers(record, by_ours).difficulty == "hard"
@@ -89,9 +70,7 @@ def test_who_has_solved_an_instance_makes_it_easy_or_hard(library: ModuleType) -
     assert library.with_solvers(unsolved, []).difficulty == "open"
 
 
-def test_better_results_are_kept_in_records_and_proofs(library: ModuleType) -> None:
-    import wattsched
-
+def test_better_results_are_kept_in_records_and_proofs() -> None:
     instance = entries()[ONE].instance()
     rough = wattsched.solve(instance, solver="greedy", prove=0)
     records, proofs = {}, {}
@@ -103,6 +82,6 @@ def test_better_results_are_kept_in_records_and_proofs(library: ModuleType) -> N
     assert proofs[ONE].objective == records[ONE].objective
 
 
-def test_equal_results_make_equal_archives(library: ModuleType) -> None:
+def test_equal_results_make_equal_archives() -> None:
     results = {name: result_of_record(shipped()[name]) for name in (ONE, "sia-20-free")}
     assert library.archive_of(results) == library.archive_of(dict(reversed(results.items())))

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import today
+from benchmarks.studies import new_gpus
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.throughput import Throughput
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tables" / "new-gpus.md"
 
 
-@pytest.fixture(scope="module")
-def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("new_gpus")
-
-
-@pytest.fixture(scope="module")
-def today(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("today")
-
-
-def test_every_figure_names_a_source_and_belongs_to_a_profile(script: ModuleType) -> None:
-    for row in [*script.rates(), *script.node_watts()]:
-        assert row.source in script.SOURCES
-        assert script.profile_of(row).gpu_type == row.gpu_type
+def test_every_figure_names_a_source_and_belongs_to_a_profile() -> None:
+    for row in [*new_gpus.rates(), *new_gpus.node_watts()]:
+        assert row.source in new_gpus.SOURCES
+        assert new_gpus.profile_of(row).gpu_type == row.gpu_type
         assert row.value > 0 < row.batch
-        assert row.use in script.USES
+        assert row.use in new_gpus.USES
 
 
-def test_the_fit_meets_what_it_was_fitted_to(script: ModuleType) -> None:
-    lines = [*script.rate_lines(), *script.watt_lines()]
-    errors = np.array([abs(line.ours / line.published - 1) for line in lines if line.used == script.FITTED])
+def test_the_fit_meets_what_it_was_fitted_to() -> None:
+    lines = [*new_gpus.rate_lines(), *new_gpus.watt_lines()]
+    errors = np.array([abs(line.ours / line.published - 1) for line in lines if line.used == new_gpus.FITTED])
     assert errors.max() < 0.12
     assert errors.mean() < 0.02
 
 
-def test_the_table_is_that_of_the_catalogue(script: ModuleType) -> None:
+def test_the_table_is_that_of_the_catalogue() -> None:
     """Row for row, with the errors that the profiles have now."""
-    lines = [*script.rate_lines(), *script.watt_lines(), *script.other_lines()]
+    lines = [*new_gpus.rate_lines(), *new_gpus.watt_lines(), *new_gpus.other_lines()]
     rows = [
         line.split("|")[1:-1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:3] != "| :"
     ]
@@ -64,7 +53,7 @@ def test_the_table_is_that_of_the_catalogue(script: ModuleType) -> None:
     batches=st.lists(st.integers(8, 4096), min_size=1, max_size=5),
 )
 def test_a_scaled_computation_is_found_again(
-    today: ModuleType, beta_c: float, alpha_n: float, speed: float, batches: list[int]
+    beta_c: float, alpha_n: float, speed: float, batches: list[int]
 ) -> None:
     base = Throughput(alpha_c=0.0, beta_c=beta_c, alpha_n=alpha_n)
     wanted = today.faster(base, speed)
@@ -81,13 +70,13 @@ def test_a_scaled_computation_is_found_again(
 @given(
     part=st.floats(0.29, 1.0), less=st.floats(0.29, 1.0), workload=st.sampled_from(["llama3-8b", "vit-l16"])
 )
-def test_less_power_is_slower(today: ModuleType, part: float, less: float, workload: str) -> None:
+def test_less_power_is_slower(part: float, less: float, workload: str) -> None:
     slow, fast = np.interp(sorted((part, less)), *today.slowdowns(workload))
     assert 1.0 <= fast <= slow
     assert np.interp(1.0, *today.slowdowns(workload)) == 1.0
 
 
-def test_no_server_is_left_with_less_than_nothing(script: ModuleType, today: ModuleType) -> None:
-    for row in script.node_watts():
+def test_no_server_is_left_with_less_than_nothing() -> None:
+    for row in new_gpus.node_watts():
         kind = GPU_TYPES[row.gpu_type]
         assert kind.idle_power_w < today.gpu_w(row) <= kind.max_power_w

@@ -38,8 +38,14 @@ def options_of(command: click.Command) -> set[str]:
 @pytest.fixture(scope="module")
 def options() -> set[str]:
     """All options of the command line and of the programs in `benchmarks`."""
-    programs = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
-    return options_of(main) | set(re.findall(r'"(--[a-z-]+)"', programs)) | OTHERS
+    programs = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").rglob("*.py"))
+    own = re.findall(r"(\w+)=", " ".join(re.findall(r"\(__doc__, TABLES, (.*)\)", programs)))
+    return (
+        options_of(main)
+        | set(re.findall(r'"(--[a-z-]+)"', programs))
+        | {f"--{name}" for name in own}
+        | OTHERS
+    )
 
 
 @pages

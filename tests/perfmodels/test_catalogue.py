@@ -96,9 +96,9 @@ def source_measurements(script, data, profile) -> Measurements:
         return Measurements(gpus, np.ceil(gpus / 8), profile.default_batch / gpus, np.ones(len(gpus)))
     model = script.MODELS[profile.model]
     if profile.gpu_type == "A100":
-        return read_measurements(data / "elasticflow-profiles/throughputs_A100" / f"{model.elasticflow}.csv")
+        return read_measurements(data / "elasticflow-profiles/throughputs_A100" / f"{profile.model}.csv")
     if profile.gpu_type == "T4":
-        return read_measurements(data / "pollux-2021/traces" / str(model.pollux) / "placements.csv")
+        return read_measurements(data / "pollux-2021/traces" / str(model.t4) / "placements.csv")
     path = data / "zeus-2023" / f"summary_power_{profile.gpu_type.lower()}.csv"
     return read_measurements(path, where=dict(zip(("dataset", "network"), model.zeus, strict=True)))
 

@@ -130,7 +130,7 @@ def test_the_source_distribution_can_be_tested(distributions: Built) -> None:
     assert {
         "examples/demo.json",
         "docs/index.md",
-        "benchmarks/tables.py",
+        "benchmarks/harness.py",
         ".github/workflows/ci.yml",
     } <= names
     assert not {name for name in names if name.startswith((".venv", ".git/", "dist", "shared"))}

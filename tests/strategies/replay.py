@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.benchmarks.conftest import load
+from benchmarks.replays import poisson_jobs as poisson_jobs
 from wattsched.instances.clairvoyant import ClairvoyantBound
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.replay.jobs.accounts import Sleep
@@ -23,8 +23,6 @@ from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster, GpuType, Node
 
 IDLE_W, BUSY_W, BASE_W = 10.0, 100.0, 50.0
-
-poisson_jobs = load("random_jobs").poisson_jobs
 
 
 def cluster_of(*gpus: int, unavailable: Sequence[int] = ()) -> Cluster:

@@ -58,7 +58,7 @@ TAIL, STOP_S = 0.1, 3600.0
 costs.
 
 The power was chosen on seed 100 of the cases of benchmarks/budgets.py and of `CHOSEN_ON` of
-benchmarks/grounds.py, with half the value of what a job does as the price of stopping it. With both the 99th
+benchmarks/replays.py, with half the value of what a job does as the price of stopping it. With both the 99th
 percentile of the completion time is 7 % below that under PowerFlow's rule; valued by seconds, and without
 them, it was 8 % above, with a mean 1.5 % longer. A power of 0.3 costs 7 % of the mean for 6 % of the 99th
 percentile. The price by seconds came after the grounds of benchmarks/grounds.py had shown that half the value

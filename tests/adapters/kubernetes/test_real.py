@@ -286,7 +286,7 @@ TRIAL = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from real_kubernetes import real_kubernetes
+from benchmarks.real_kubernetes import real_kubernetes
 with real_kubernetes(Path(sys.argv[2]), 1) as plane:
     print(plane._etcd.pid, plane._server.pid, flush=True)
     time.sleep(60.0)
@@ -297,7 +297,7 @@ with real_kubernetes(Path(sys.argv[2]), 1) as plane:
 def test_a_trial_that_is_ended_stops_what_it_started(
     programs: ModuleType, tmp_path: Path, ending: int
 ) -> None:
-    folder = str(Path(str(programs.__file__)).parent)
+    folder = str(Path(str(programs.__file__)).parents[1])
     words = [sys.executable, "-c", TRIAL, folder, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as trial:
         assert trial.stdout is not None

@@ -298,6 +298,6 @@ def test_a_signal_ends_it(cluster: Any, load_script: Any, folder: Path) -> None:
     trial = load_script("slurm").Trial(cluster, 0)
     (folder / "options.json").write_text("{}")
     trial.scheduler.set_cap(5_000.0)
-    trial.start_scheduler()
+    trial.scheduler.start()
     wait_for(lambda: (folder / "rounds.jsonl").read_text())
     assert trial.scheduler.end(signal.SIGINT) == 0

@@ -37,4 +37,4 @@ def eaco_stream() -> Callable[[int, int], tuple[SharingInstance, list[float]]]:
 @pytest.fixture(scope="session")
 def bound(load_script: Callable[[str], ModuleType]) -> ModuleType:
     """The least energy of any policy."""
-    return load_script("sharing_bound")
+    return load_script("studies.sharing_bound")

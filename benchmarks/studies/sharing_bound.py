@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, count
 
 import numpy as np
 from scipy.optimize import linprog
@@ -25,13 +25,11 @@ from wattsched.replay.sharing.stream import Classes, Sets
 
 def admitted(sets: Sets) -> Iterator[Classes]:
     """Sets that the limits let be formed, the small ones first; of one that they do not, no larger one."""
-    size, found = 0, True
-    while found:
-        size, found = size + 1, False
-        for classes in combinations_with_replacement(sets.classes, size):
-            if sets.of(classes).admitted:
-                found = True
-                yield classes
+    for size in count(1):
+        formed = [c for c in combinations_with_replacement(sets.classes, size) if sets.of(c).admitted]
+        if not formed:
+            return
+        yield from formed
 
 
 def reachable(sets: Sets) -> list[Classes]:
@@ -70,8 +68,8 @@ def least_energy(
     """
     done = np.zeros((len(sets.classes), len(of)))
     for s, classes in enumerate(of):
-        for c, count in Counter(classes).items():
-            done[c, s] = count * sets.of((c,)).epoch_s[c] / sets.of(classes).epoch_s[c]
+        for c, number in Counter(classes).items():
+            done[c, s] = number * sets.of((c,)).epoch_s[c] / sets.of(classes).epoch_s[c]
     power_w = np.array([sets.of(classes).power_w for classes in of])
     size = np.array([float(len(classes)) for classes in of])
     alone_w = np.array([sets.of((c,)).power_w for c in sets.classes])

@@ -1,18 +1,16 @@
 """Hold the profiles of today's GPUs against what was published: rates and watts, fitted and not.
 
-python benchmarks/new_gpus.py [--write]
+python -m benchmarks.studies.new_gpus --write
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from published_gpus import SERVER_W, SOURCES, Row, node_watts, rates
-from tables import table, write
-from today import node_w
-
+from benchmarks.harness import Asked, run, table
+from benchmarks.published_gpus import SERVER_W, SOURCES, Row, node_watts, rates
+from benchmarks.today import node_w
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels import Profile, find
 
@@ -69,18 +67,7 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Hold the profiles of today's GPUs against published figures."
-    )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/tables")
-    page = text()
-    if parser.parse_args().write:
-        write("new-gpus", page)
-    print(page)
-
-
-def text() -> str:
+def new_gpus(asked: Asked) -> str:
     """Three tables and the sources that they name."""
     head = ["setting", "source", "published", "ours", "error", "in the fit"]
     parts = [
@@ -112,26 +99,21 @@ def samples_per_s(row: Row, power_limit_w: float | None = None) -> float:
 
 def rate_lines() -> Iterator[Line]:
     """Every published rate, those of the same setting and source as one, their mean."""
-    alike: dict[tuple[object, ...], list[Row]] = {}
+    alike: dict[Row, list[float]] = {}
     for row in rates():
-        key = (
-            row.model,
-            row.gpu_type,
-            row.gpus,
-            row.gpus_per_node,
-            row.batch,
-            row.source,
-            row.use,
-            row.precision,
-        )
-        alike.setdefault(key, []).append(row)
-    for rows in alike.values():
-        row = rows[0]
-        times = f" ({len(rows)} systems)" if len(rows) > 1 else ""
-        precision = f", {row.precision}" if row.precision == "NVFP4" else ""
+        precision = row.precision if row.precision == "NVFP4" else ""
+        alike.setdefault(replace(row, value=0.0, system="", precision=precision), []).append(row.value)
+    for row, values in alike.items():
+        times = f" ({len(values)} systems)" if len(values) > 1 else ""
+        precision = f", {row.precision}" if row.precision else ""
         what = f"{row.model}, {row.gpus} {row.gpu_type}, batch {row.batch:,}{precision}"
-        published = sum(row.value for row in rows) / len(rows)
+        published = sum(values) / len(values)
         yield Line(what, published, samples_per_s(row), "/s", USES[row.use], f"`{row.source}`{times}")
+
+
+def measured_node(model: str = "llama2-70b-lora", gpu_type: str = "H100") -> Row:
+    """First node of a GPU type whose draw with a model was published."""
+    return next(row for row in node_watts() if (row.model, row.gpu_type) == (model, gpu_type))
 
 
 def watt_lines() -> Iterator[Line]:
@@ -139,29 +121,17 @@ def watt_lines() -> Iterator[Line]:
     for row in node_watts():
         what = f"{row.model}, node of {row.gpus_per_node} among {row.gpus} {row.gpu_type}"
         yield Line(what, row.value, node_w(profile_of(row), row), "W", FITTED, f"`{row.source}`")
-    lora = next(row for row in node_watts() if row.gpu_type == "H100")
-    resnet = next(row for row in node_watts() if row.model == "resnet50")
-    h100 = profile_of(lora)
-    blackwell = next(row for row in node_watts() if row.gpu_type == "B200")
-    training = [node_w(profile_of(row), row, AIR_SERVER_W) for row in (lora, resnet)]
-    yield Line(
-        "BERT, node of 8 B200",
-        9371,
-        node_w(profile_of(blackwell), blackwell),
-        "W",
-        UNUSED,
-        "`mlperf-5.0`, Lenovo",
-    )
-    yield Line("BERT, node of 8 H100", 6836, node_w(h100, lora), "W", UNUSED, "`mlperf-4.0`, SMC")
-    yield Line("most of a node of 8 H100", 8400, max(training), "W", UNUSED, "arXiv 2412.08602, abstract")
-    yield Line(
-        "mean of a node of 8 H100 in training, part of 10.2 kW",
-        76,
-        100 * sum(training) / len(training) / SERVER_PLATE_W,
-        "%",
-        UNUSED,
-        "arXiv 2506.14551, abstract",
-    )
+    lora, resnet, blackwell = measured_node(), measured_node("resnet50"), measured_node(gpu_type="B200")
+    training_w = [node_w(profile_of(row), row, AIR_SERVER_W) for row in (lora, resnet)]
+    share = 100 * sum(training_w) / len(training_w) / SERVER_PLATE_W
+    mean = "mean of a node of 8 H100 in training, part of 10.2 kW"
+    for what, published, ours, unit, source in (
+        ("BERT, node of 8 B200", 9371, node_w(profile_of(blackwell), blackwell), "W", "`mlperf-5.0`, Lenovo"),
+        ("BERT, node of 8 H100", 6836, node_w(profile_of(lora), lora), "W", "`mlperf-4.0`, SMC"),
+        ("most of a node of 8 H100", 8400, max(training_w), "W", "arXiv 2412.08602, abstract"),
+        (mean, 76, share, "%", "arXiv 2506.14551, abstract"),
+    ):
+        yield Line(what, published, ours, unit, UNUSED, source)
     for gpu_type, watts, what, source in GPU_WATTS:
         profile = find("llama2-70b-lora", gpu_type)
         assert profile is not None
@@ -187,63 +157,29 @@ def other_lines() -> Iterator[Line]:
         what = f"llama2-70b-lora, nodes of a run on {row.gpus} {row.gpu_type} ({minutes:.3g} min)"
         published = row.nodes * mean_w * 60 * minutes
         yield Line(what, published / 1e6, ours / 1e6, "MJ", UNUSED, f"`{row.source}`, {system.split()[0]}")
-    resnet = next(row for row in node_watts() if row.model == "resnet50")
+    resnet = measured_node("resnet50")
     small, large = (replace(resnet, gpus=8, batch=batch) for batch in (512, 4096))
     energy = [node_w(profile_of(row), row, AIR_SERVER_W) / samples_per_s(row) for row in (small, large)]
-    yield Line(
-        "ResNet, 8 H100: energy with batch 512 over 4,096",
-        4,
-        energy[0] / energy[1],
-        "",
-        UNUSED,
-        "arXiv 2412.08602, abstract",
-    )
     limited = samples_per_s(replace(resnet, gpus=8, batch=3200), 350.0) * 114 / 132
-    yield Line(
-        "resnet50, 8 H100 PCIe (350 W, 114 of 132 SMs)", 36208, limited, "/s", UNUSED, "`mlperf-4.0`, ASUSTeK"
-    )
     h200 = next(
         row for row in rates() if (row.model, row.gpu_type, row.gpus) == ("llama2-70b-lora", "H200", 8)
     )
-    yield Line(
-        "llama2-70b-lora, 8 H200 NVL (600 W, PCIe)",
-        2.314,
-        samples_per_s(h200, 600.0),
-        "/s",
-        UNUSED,
-        "`mlperf-5.0`, Dell",
-    )
-    blackwell = next(row for row in node_watts() if row.gpu_type == "B200")
-    yield Line(
-        'B200, energy at 97 % of the speed ("up to 15 % saved")',
-        85,
-        100 * energy_at(blackwell, 0.97),
-        "%",
-        UNUSED,
-        MAX_Q,
-    )
     llama = next(row for row in rates() if row.model == "llama3-8b")
     tokens = samples_per_s(llama) * 8192 / llama.gpus
-    yield Line(
-        "OLMo 7B, one of many H100, against llama3-8b", 13000, tokens, "tokens/s", UNUSED, "`olmo-core`"
-    )
-    idle = {name: kind.idle_power_w for name, kind in GPU_TYPES.items()}
-    yield Line(
-        "liquid-cooled node of 8 H100 without work",
-        1934,
-        8 * idle["H100"] + SERVER_W,
-        "W",
-        UNUSED,
-        "`mlperf-4.0`, SMC",
-    )
-    yield Line(
-        "liquid-cooled node of 8 B200 without work",
-        2556,
-        8 * idle["B200"] + SERVER_W,
-        "W",
-        UNUSED,
-        "`mlperf-5.0`, Lenovo",
-    )
+    eased = 100 * energy_at(measured_node(gpu_type="B200"), 0.97)
+    idle_w = {kind: 8 * GPU_TYPES[kind].idle_power_w + SERVER_W for kind in ("H100", "B200")}
+    for what, published, ours, unit, source in (
+        ("ResNet, 8 H100: energy with batch 512 over 4,096", 4, energy[0] / energy[1], "",
+         "arXiv 2412.08602, abstract"),
+        ("resnet50, 8 H100 PCIe (350 W, 114 of 132 SMs)", 36208, limited, "/s", "`mlperf-4.0`, ASUSTeK"),
+        ("llama2-70b-lora, 8 H200 NVL (600 W, PCIe)", 2.314, samples_per_s(h200, 600.0), "/s",
+         "`mlperf-5.0`, Dell"),
+        ('B200, energy at 97 % of the speed ("up to 15 % saved")', 85, eased, "%", MAX_Q),
+        ("OLMo 7B, one of many H100, against llama3-8b", 13000, tokens, "tokens/s", "`olmo-core`"),
+        ("liquid-cooled node of 8 H100 without work", 1934, idle_w["H100"], "W", "`mlperf-4.0`, SMC"),
+        ("liquid-cooled node of 8 B200 without work", 2556, idle_w["B200"], "W", "`mlperf-5.0`, Lenovo"),
+    ):  # fmt: skip
+        yield Line(what, published, ours, unit, UNUSED, source)
 
 
 RUNS = (
@@ -270,5 +206,7 @@ def energy_at(row: Row, speed: float) -> float:
     return float(step.gpu_power_w * step.time_s / (full.gpu_power_w * full.time_s))
 
 
+TABLES = {"new-gpus": new_gpus}
+
 if __name__ == "__main__":
-    main()
+    run(__doc__, TABLES)

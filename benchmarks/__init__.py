@@ -1,0 +1,1 @@
+"""Measurements: each module makes tables of docs/tables."""

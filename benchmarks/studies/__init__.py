@@ -1,0 +1,1 @@
+"""Comparisons with what others have published, and with their simulators."""
