@@ -26,8 +26,9 @@ from tables import machine, table, write
 import wattsched
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.columns import choices
+from wattsched.formulations.sizing.cutting import add_room_rows
 from wattsched.formulations.sizing.data import Options, expand
-from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, room_of
+from wattsched.formulations.sizing.mckp import add_limits, assemble, room_of
 from wattsched.instances.sizing.instance import Instance
 from wattsched.problems import problem
 

@@ -19,9 +19,9 @@ from tables import table as markdown
 from tables import write as write_table
 
 from wattsched.formulations.program import Program
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.jobs import jobs_of
+from wattsched.formulations.sizing.mckp import written_out
 from wattsched.instances.generators import generate
-from wattsched.problems import problem
 from wattsched.solvers import dual, greedy, price
 from wattsched.solvers.solution import Limits
 
@@ -44,7 +44,7 @@ PARTS: dict[str, Any] = {
 
 def program_of(family: str, jobs: int, options: dict[str, int]) -> Program:
     instance = generate(family, jobs=jobs, seed=1, **options)
-    return problem("sizing").formulation("mckp")(expand(instance), instance.objective).program
+    return written_out(jobs_of(instance), instance.objective).program
 
 
 def seconds(work: Callable[[], object], times: int = 5) -> float:

@@ -35,16 +35,17 @@ def peak_mib() -> float:
 def build(task: dict[str, Any]) -> dict[str, Any]:
     """Generate and expand a round, build its program, and keep it in a file."""
     from wattsched.formulations.program import Block
-    from wattsched.formulations.sizing.data import expand
-    from wattsched.problems import problem
+    from wattsched.formulations.sizing.jobs import jobs_of
+    from wattsched.formulations.sizing.mckp import written_out
 
     importlib.import_module("scipy.sparse")  # it is no part of building
 
     instance = wattsched.generate(task["family"], jobs=task["jobs"], seed=task["seed"], **task["options"])
     begin = time.perf_counter()
-    options = expand(instance)
+    known = jobs_of(instance)
     expanded = time.perf_counter()
-    program = problem("sizing").formulation("mckp")(options, instance.objective).program
+    model = written_out(known, instance.objective)
+    program = model.listed
     built = time.perf_counter()
     # Names may be functions, which cannot be pickled, and no solver needs them.
     object.__setattr__(program, "rows", (Block("row", program.n_rows),))
@@ -54,7 +55,7 @@ def build(task: dict[str, Any]) -> dict[str, Any]:
     return {
         "jobs": len(instance.jobs),
         "gpus": instance.cluster.total_gpus,
-        "options": len(options),
+        "options": model.options,
         "columns": program.n_columns,
         "rows": program.n_rows,
         "nonzeros": int(program.matrix.nnz),

@@ -14,9 +14,9 @@ import pytest
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.jobs import jobs_of
+from wattsched.formulations.sizing.mckp import written_out
 from wattsched.instances.generators import generate
-from wattsched.problems import problem
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 
@@ -101,7 +101,7 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def program_of(family: str) -> Program:
     instance = generate(family, jobs=8, seed=1)
-    return problem("sizing").formulation("mckp")(expand(instance), instance.objective).program
+    return written_out(jobs_of(instance), instance.objective).listed
 
 
 @pytest.mark.parametrize("family", ["uniform", "sia-like", "hetero"])

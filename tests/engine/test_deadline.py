@@ -274,7 +274,7 @@ def test_a_build_that_lacks_memory_is_no_internal_error(monkeypatch: pytest.Monk
     def build(*_: object) -> None:
         raise MemoryError("unable to allocate 7 TiB")
 
-    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.written_out", build)
     result = wattsched.solve(generate("uniform", jobs=5, seed=1))
     assert result.termination.reason == "no_solution"
     assert result.termination.detail == "out of memory: unable to allocate 7 TiB"
@@ -299,7 +299,7 @@ def test_what_a_formulation_raises_besides_is_not_taken_for_a_lack_of_memory(
     def build(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.written_out", build)
     with pytest.raises(RuntimeError, match="broken"):
         wattsched.solve(generate("uniform", jobs=5, seed=1))
 
