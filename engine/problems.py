@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from wattsched.extras import late
 from wattsched.formulations import external
-from wattsched.formulations.cases import Cases
+from wattsched.formulations.counts import Cases
 from wattsched.formulations.infeasibility import (
     InfeasibilityProof,
     ShortRow,

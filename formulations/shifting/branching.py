@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.cases import Cases
+from wattsched.formulations.counts import Cases
 from wattsched.formulations.shifting.column_generation import MasterSolution, ScheduleMaster
 from wattsched.formulations.shifting.columns import (
     Prices,
