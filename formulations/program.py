@@ -15,9 +15,6 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
-# So few entries are sooner sorted here than by scipy, which looks them over first.
-_FEW_ENTRIES = 20_000
-
 
 @dataclass(frozen=True)
 class Block:
@@ -312,7 +309,7 @@ class Entries:
 
     def matrix(self, n_rows: int, n_columns: int) -> csc_array:
         """Matrix of the entries so far."""
-        from scipy.sparse import coo_array, csc_array
+        from scipy.sparse import coo_array
 
         shapes = [np.broadcast(*entries).shape for entries in self._entries]
         # Indices of half the usual size are sorted faster.
@@ -326,18 +323,7 @@ class Entries:
         used = values != 0.0
         if not used.all():
             rows, columns, values = rows[used], columns[used], values[used]
-        shape = n_rows, n_columns
-        if len(values) > _FEW_ENTRIES:
-            return coo_array((values, (rows, columns)), shape=shape).tocsc()
-        order = np.lexsort((rows, columns))
-        rows, columns, values = rows[order], columns[order], values[order]
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        if not first.all():
-            values = np.add.reduceat(values, np.flatnonzero(first))
-            rows, columns = rows[first], columns[first]
-        ends = np.searchsorted(columns, np.arange(n_columns + 1, dtype=np.int32)).astype(np.int32)
-        return csc_array((values, rows, ends), shape=shape)
+        return coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
 
 
 class ProgramBuilder(Entries):
