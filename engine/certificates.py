@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.call import Call
-from wattsched.formulations.cases import Cases
-from wattsched.formulations.counts import Counts
+from wattsched.formulations.counts import Cases, Counts
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer

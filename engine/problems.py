@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from wattsched.extras import late
 from wattsched.formulations import external
-from wattsched.formulations.cases import Cases
+from wattsched.formulations.counts import Cases
 from wattsched.formulations.infeasibility import (
     InfeasibilityProof,
     ShortRow,
@@ -168,8 +168,7 @@ class Problem(Rules[InstanceT, DecisionT], Generic[InstanceT, DataT, DecisionT])
 
 def _sizing() -> Problem[Any, Any, Any]:
     from wattsched.formulations.sizing import algebra
-    from wattsched.formulations.sizing.infeasibility import describe, diagnose
-    from wattsched.formulations.sizing.left_out import decided_jobs
+    from wattsched.formulations.sizing.left_out import decided_jobs, describe, diagnose
     from wattsched.formulations.sizing.objectives import OBJECTIVES
     from wattsched.instances.sizing.decision import Decision
     from wattsched.instances.sizing.instance import Instance, lacking
@@ -184,7 +183,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         objectives={objective.name: objective.sense for objective in OBJECTIVES.values()},
         expand=decided_jobs,
         formulations={
-            "mckp": late("formulations.sizing.by_kind:build"),
+            "mckp": late("formulations.sizing.mckp:build"),
             "assignment": late("formulations.sizing.assignment:build"),
             "intervals": late("formulations.sizing.intervals:build"),
         },
@@ -200,7 +199,7 @@ def _sizing() -> Problem[Any, Any, Any]:
         listed=lambda decision: None if decision is None else decision.listed(),
         describe=describe,
         may_grow=None,
-        in_place=late("formulations.sizing.in_place:in_place"),
+        in_place=late("formulations.sizing.rooms:in_place"),
         former={"completion": "total-completion", "flow": "work-value"},
         adapt=algebra.adapt,
     )

@@ -1,10 +1,10 @@
-"""Counts by which certificate trees split decisions: sums of integer columns."""
+"""Certificate trees: counts by which they split decisions, and trees that a formulation grows by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -70,3 +70,28 @@ class Counting:
         matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
         keys = list(self.keys)
         return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]))
+
+
+DecisionT = TypeVar("DecisionT")
+
+
+@dataclass(frozen=True)
+class Cases(Generic[DecisionT]):
+    """A certificate tree, and a decision that was found on the way.
+
+    Attributes
+    ----------
+    nodes : list of mappings
+        The root first: ``prices`` of leaves, ``split``, ``inside`` and ``outside`` of others.
+    prices : mapping of str to float
+        Of the root.
+    bound : float
+        What the leaves prove together, of the objective as it is minimised.
+    decision : object, optional
+        One that is better than the one that was known.
+    """
+
+    nodes: list[dict[str, Any]]
+    prices: Mapping[str, float]
+    bound: float
+    decision: DecisionT | None = None

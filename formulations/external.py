@@ -138,8 +138,8 @@ def blaming(source: str) -> Iterator[None]:
 
 
 def _line(error: BaseException, source: str) -> str:
-    words = " ".join(str(error).split())[:300]
-    said = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    text = " ".join(str(error).split())[:300]
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"line {error.lineno}: {type(error).__name__}: {error.msg}"
     file = Path(source).resolve()
@@ -148,4 +148,4 @@ def _line(error: BaseException, source: str) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).resolve() == file
     ]
-    return f"line {lines[-1]}: {said}" if lines else said
+    return f"line {lines[-1]}: {message}" if lines else message

@@ -107,36 +107,6 @@ def run(highs: Any) -> None:
         place.unsubscribe(look)
 
 
-def solve_growing(highs: Any, over: str, timer: Timer | None = None) -> None:
-    """Solve the LP that a HiGHS object holds, from where the last solve ended.
-
-    Parameters
-    ----------
-    highs : highspy.Highs
-    over : str
-        What the LP is over, for the message.
-    timer : Timer, optional
-
-    Raises
-    ------
-    RuntimeError
-        If HiGHS does not find the optimum, or not in time.
-    """
-    import highspy
-
-    left_s = None if timer is None else timer.remaining_s()
-    # HiGHS counts the seconds of all its runs.
-    highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
-    run(highs)
-    if highs.getModelStatus() in (highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError):
-        # The basis of the last solve can be a bad one to begin with.
-        highs.clearSolver()
-        run(highs)
-    status = highs.getModelStatus()
-    if status != highspy.HighsModelStatus.kOptimal:
-        raise RuntimeError(f"HiGHS did not solve the LP over {over}: {highs.modelStatusToString(status)}")
-
-
 class RestrictedMaster:
     r"""Minimise :math:`c^T x` under :math:`r^l \le A x \le r^u,\ l \le x \le u`, over the columns so far.
 
@@ -202,11 +172,29 @@ class RestrictedMaster:
         self._highs.changeColsBounds(n, np.asarray(columns, np.int32), np.zeros(n), upper)
 
     def solve(self, timer: Timer | None = None) -> LpOptimum:
-        """Solve the LP as it is now; errors as of `solve_growing`."""
-        solve_growing(self._highs, self._over, timer)
-        solution = self._highs.getSolution()
+        """Solve the LP as it is now, from where the last solve ended.
+
+        Raises
+        ------
+        RuntimeError
+            If HiGHS does not find the optimum, or not in time.
+        """
+        from highspy import HighsModelStatus as Status
+
+        highs, left_s = self._highs, None if timer is None else timer.remaining_s()
+        # HiGHS counts the seconds of all its runs.
+        highs.setOptionValue("time_limit", np.inf if left_s is None else highs.getRunTime() + left_s)
+        run(highs)
+        if highs.getModelStatus() in (Status.kUnknown, Status.kSolveError):
+            # The basis of the last solve can be a bad one to begin with.
+            highs.clearSolver()
+            run(highs)
+        if (status := highs.getModelStatus()) != Status.kOptimal:
+            reason = highs.modelStatusToString(status)
+            raise RuntimeError(f"HiGHS did not solve the LP over {self._over}: {reason}")
+        solution = highs.getSolution()
         return LpOptimum(
-            float(self._highs.getInfo().objective_function_value) * self._unit,
+            float(highs.getInfo().objective_function_value) * self._unit,
             np.array(solution.row_dual) * self._unit,
             np.array(solution.col_value),
         )

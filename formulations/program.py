@@ -15,9 +15,6 @@ from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
-# So few entries are sooner sorted here than by scipy, which looks them over first.
-_FEW_ENTRIES = 20_000
-
 
 @dataclass(frozen=True)
 class Block:
@@ -80,8 +77,47 @@ class Intervals:
     size: IntArray
 
 
+class ProgramRows:
+    """Rows of a program, whether its columns are written down or by kind: bounds, names and prices.
+
+    Attributes
+    ----------
+    row_lower, row_upper : float arrays, shape (n_rows,)
+    rows : tuple of Block
+    sense : {"min", "max"}
+    """
+
+    row_lower: FloatArray
+    row_upper: FloatArray
+    rows: tuple[Block, ...]
+    sense: Literal["min", "max"]
+
+    def row_names(self) -> list[str]:
+        """Names of all rows."""
+        return [block.member(i) for block in self.rows for i in range(block.size)]
+
+    def reported(self, value: float) -> float:
+        """Cost or bound in the direction of the user's objective."""
+        return -value if self.sense == "max" else value
+
+    def named_prices(self, prices: FloatArray) -> dict[str, float]:
+        """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
+        named = zip(self.row_names(), prices, strict=True)
+        return {name: self.reported(float(y)) for name, y in named if y != 0.0}
+
+    def valid_prices(self, prices: FloatArray) -> FloatArray:
+        """Row prices without those whose sign asks for a bound that is infinite."""
+        y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
+        return np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
+
+    def charged(self, prices: FloatArray) -> float:
+        """Return what the rows themselves add to the bound."""
+        up, down = prices > 0, prices < 0
+        return float(prices[up] @ self.row_lower[up]) + float(prices[down] @ self.row_upper[down])
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(ProgramRows):
     r"""Minimise ``cost @ x + offset`` over choice groups, rows and bounds.
 
     .. math::
@@ -158,10 +194,6 @@ class Program:
         """Number of columns in choice groups; they come first."""
         return int(self.group_start[-1])
 
-    def row_names(self) -> list[str]:
-        """Names of all rows."""
-        return [block.member(i) for block in self.rows for i in range(block.size)]
-
     def column_names(self) -> list[str]:
         """Names of all columns."""
         return [block.member(i) for block in self.columns for i in range(block.size)]
@@ -169,10 +201,6 @@ class Program:
     def objective(self, x: FloatArray) -> float:
         """Cost of a point, offset included, to be minimised."""
         return float(self.cost @ x) + self.offset
-
-    def reported(self, value: float) -> float:
-        """Cost or bound in the direction of the user's objective."""
-        return -value if self.sense == "max" else value
 
     @property
     def nonzeros(self) -> int:
@@ -221,11 +249,9 @@ class Program:
             y, the derivative of the cost by the row's bound. Components whose sign asks for an
             infinite bound are set to zero, so every vector gives a valid bound.
         """
-        y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
-        y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
+        y = self.valid_prices(prices)
         reduced = self.cost - self._by_column @ y
-        up, down = y > 0, y < 0
-        value = self.offset + float(y[up] @ self.row_lower[up]) + float(y[down] @ self.row_upper[down])
+        value = self.offset + self.charged(y)
         n = self.n_choices
         if self.n_groups:
             value += float(np.minimum.reduceat(reduced[:n], self.group_start[:-1]).sum())
@@ -239,11 +265,6 @@ class Program:
     def _by_column(self) -> csr_array:
         """The matrix with a row for every column; it is often asked about."""
         return self.matrix.T
-
-    def named_prices(self, prices: FloatArray) -> dict[str, float]:
-        """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
-        sign = -1.0 if self.sense == "max" else 1.0
-        return {name: sign * float(y) for name, y in zip(self.row_names(), prices, strict=True) if y != 0.0}
 
     def above_least(self, prices: FloatArray) -> FloatArray:
         """Reduced cost of every choice column above the least of its group, shape (n_choices,)."""
@@ -288,7 +309,7 @@ class Entries:
 
     def matrix(self, n_rows: int, n_columns: int) -> csc_array:
         """Matrix of the entries so far."""
-        from scipy.sparse import coo_array, csc_array
+        from scipy.sparse import coo_array
 
         shapes = [np.broadcast(*entries).shape for entries in self._entries]
         # Indices of half the usual size are sorted faster.
@@ -302,18 +323,7 @@ class Entries:
         used = values != 0.0
         if not used.all():
             rows, columns, values = rows[used], columns[used], values[used]
-        shape = n_rows, n_columns
-        if len(values) > _FEW_ENTRIES:
-            return coo_array((values, (rows, columns)), shape=shape).tocsc()
-        order = np.lexsort((rows, columns))
-        rows, columns, values = rows[order], columns[order], values[order]
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-        if not first.all():
-            values = np.add.reduceat(values, np.flatnonzero(first))
-            rows, columns = rows[first], columns[first]
-        ends = np.searchsorted(columns, np.arange(n_columns + 1, dtype=np.int32)).astype(np.int32)
-        return csc_array((values, rows, ends), shape=shape)
+        return coo_array((values, (rows, columns)), shape=(n_rows, n_columns)).tocsc()
 
 
 class ProgramBuilder(Entries):

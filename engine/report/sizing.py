@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import rooms_of, standing_power_w
+from wattsched.formulations.sizing.budgets import quotas_of, standing_power_w
 from wattsched.formulations.sizing.data import expand, options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
-from wattsched.formulations.sizing.quotas import quotas_of
+from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.instances.clusters import full_power_w
 from wattsched.report.tenants import print_tenants
 from wattsched.report.terminal import bar, heading, line, rest_in, table

@@ -11,13 +11,12 @@ so a pass over all groups of a kind is a small matrix product and an arg-min, an
 all is a matter of the kind. What a group may choose besides are columns of its own.
 
 `groups` has the groups with their columns, `passes` what is computed of all of them at row prices, `shards`
-where that is done, `program` the program under its rows, and `parts` the programs over a few of its columns
-that are written down.
+where that is done, and `program` the program under its rows, and those over a few of its columns that are
+written down.
 """
 
 from wattsched.formulations.kinds.groups import KindGroups, KindRows, OwnColumns, Uses
-from wattsched.formulations.kinds.parts import Part, part_around, part_of
-from wattsched.formulations.kinds.program import KindProgram
+from wattsched.formulations.kinds.program import KindProgram, Part, part_around, part_of
 from wattsched.formulations.kinds.shards import Shard, Spread
 
 __all__ = [

@@ -167,7 +167,7 @@ class OwnColumns:
         """Columns of some of the groups."""
         sizes = np.diff(self.start)[groups]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        columns = np.repeat(self.start[groups] - start[:-1], sizes) + np.arange(start[-1])
+        columns = ranges(self.start[groups], sizes)
         return OwnColumns(start, self.cost[columns], *self.used(columns), self.uses)
 
     def used(self, column: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -315,12 +315,10 @@ def _used(
 ) -> FloatArray:
     """Sums, by part, of some rows of a matrix, each so many times; in their order, whatever is in others."""
     if shape[1] <= _FEW_ROWS and uses.shape[0] <= _FEW_TIMES * len(which):
-        of_rows = (use[which] for use in uses.toarray().T)
-        used = of_rows if times is None else (use * times for use in of_rows)
-        return np.array([np.bincount(part, use, shape[0]) for use in used], dtype=float).T.reshape(shape)
+        of_rows = (use[which] if times is None else use[which] * times for use in uses.toarray().T)
+        return np.array([np.bincount(part, use, shape[0]) for use in of_rows], dtype=float).T.reshape(shape)
     size = np.diff(uses.indptr)[which]
-    first = np.cumsum(size) - size
-    entry = np.repeat(uses.indptr[which] - first, size) + np.arange(size.sum())
+    entry = ranges(uses.indptr[which].astype(np.int64), size)
     cell = np.repeat(part * shape[1], size) + uses.indices[entry]
     used = uses.data[entry] if times is None else uses.data[entry] * np.repeat(times, size)
     return np.bincount(cell, used, shape[0] * shape[1]).astype(float).reshape(shape)

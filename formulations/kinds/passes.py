@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.formulations.kinds.groups import KindGroups
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges, stable_order
 
 _CELLS = 1 << 16
 """Reduced costs computed at once: they stay in the processor's cache."""
@@ -140,7 +140,6 @@ class Passes:
         return code
 
     def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
-        """Look at all chunks of groups."""
         if self._groups.threads == 1:
             for chunk in self._by_kind.chunks:
                 look(chunk)
@@ -257,8 +256,7 @@ class _Priced:
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Groups, rows and reduced costs of all rows of runs, from those of their best rows."""
         size = self._size[run]
-        first = np.cumsum(size) - size
-        row = np.repeat(self._start[run] - first, size) + np.arange(size.sum())
+        row = ranges(self._start[run], size)
         return np.repeat(group, size), row, np.repeat(above, size) + self._more[row]
 
     def reduced(self, chunk: _Chunk) -> FloatArray:

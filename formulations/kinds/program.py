@@ -1,4 +1,4 @@
-"""Programs over groups by kind: what they may use together, points, and what row prices prove."""
+"""Programs over groups by kind: points, what row prices prove, and programs over a few of their columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from wattsched.formulations.kinds.groups import KindGroups
 from wattsched.formulations.kinds.passes import Passes
 from wattsched.formulations.kinds.shards import (
-    Here,
     Shard,
     Spread,
     Sums,
@@ -25,7 +24,8 @@ from wattsched.formulations.kinds.shards import (
     sums,
     whole,
 )
-from wattsched.formulations.program import Block
+from wattsched.formulations.program import Block, Program, ProgramRows
+from wattsched.formulations.tolerances import CANCELLATION
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 R = TypeVar("R")
@@ -35,7 +35,7 @@ _SAMPLE, _SAMPLED = 4_096, 1 << 18
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KindProgram(KindGroups):
+class KindProgram(KindGroups, ProgramRows):
     """Minimise the groups' costs under rows, as `Program` does; every group chooses one column.
 
     Attributes
@@ -68,19 +68,6 @@ class KindProgram(KindGroups):
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
         of_own = self.own.uses.sizes[self.own.entry].sum()
         return int(of_own + (until[begin + self.most] - until[begin]).sum())
-
-    def row_names(self) -> list[str]:
-        """Names of all rows."""
-        return [block.member(i) for block in self.rows for i in range(block.size)]
-
-    def reported(self, value: float) -> float:
-        """Cost or bound in the direction of the user's objective."""
-        return -value if self.sense == "max" else value
-
-    def named_prices(self, prices: FloatArray) -> dict[str, float]:
-        """Row prices other than 0 by the rows' names, in the direction of the user's objective."""
-        named = zip(self.row_names(), prices, strict=True)
-        return {name: self.reported(float(y)) for name, y in named if y != 0.0}
 
     # --- points ---------------------------------------------------------------------------------------
 
@@ -135,14 +122,8 @@ class KindProgram(KindGroups):
 
     def lagrangian_bound(self, prices: FloatArray) -> float:
         """Lower bound on the optimal cost that row prices prove; see `Program.lagrangian_bound`."""
-        y = np.where((prices > 0) & ~np.isfinite(self.row_lower), 0.0, prices)
-        y = np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
+        y = self.valid_prices(prices)
         return self.charged(y) + float(self._by_cluster(self._each(least_sums, y)).sum())
-
-    def charged(self, prices: FloatArray) -> float:
-        """Return what the rows themselves add to the bound."""
-        up, down = prices > 0, prices < 0
-        return float(prices[up] @ self.row_lower[up]) + float(prices[down] @ self.row_upper[down])
 
     def sums(self, prices: FloatArray) -> Sums:
         """Sum over each cluster the groups' least reduced costs, and the costs and uses of those columns."""
@@ -213,11 +194,13 @@ class KindProgram(KindGroups):
         return shards_of(self, shards)
 
     def _each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        return (self.spread or self._here).each(function, *arguments)
+        if self.spread is not None:
+            return self.spread.each(function, *arguments)
+        return [function(self._whole, *arguments)]
 
     @cached_property
-    def _here(self) -> Here:
-        return Here([whole(self)])
+    def _whole(self) -> Shard:
+        return whole(self)
 
     # --- sizes ----------------------------------------------------------------------------------------
 
@@ -265,3 +248,122 @@ class KindProgram(KindGroups):
             most = np.asarray(abs(kinds.credited).max(axis=0).todense()).ravel()
             largest.append(float(np.abs(self.credit).max()) * most)
         return np.asarray(np.max([np.zeros(self.n_rows), *largest], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A program over some columns of a program by kind.
+
+    Attributes
+    ----------
+    program : Program
+        Of the groups that are not decided.
+    group, code : int arrays, shape (n_columns of `program`,)
+    decided : int array, shape (n_groups,)
+        Point of the whole, -1 for the groups of `program`.
+    """
+
+    program: Program
+    group: IntArray
+    code: IntArray
+    decided: IntArray
+
+    def lift(self, x: FloatArray) -> IntArray:
+        """Point of the whole program."""
+        taken = np.flatnonzero(x > 0.5)
+        point = self.decided.copy()
+        point[self.group[taken]] = self.code[taken]
+        return point
+
+    def lower(self, point: IntArray) -> FloatArray | None:
+        """Point of the part, None where the whole's point has a column that is not in it."""
+        open_groups = self.decided < 0
+        if np.any(self.decided[~open_groups] != point[~open_groups]):
+            return None
+        x = (self.code == point[self.group]).astype(float)
+        return x if int(x.sum()) == int(open_groups.sum()) else None
+
+
+def part_of(
+    program: KindProgram, prices: FloatArray, threshold: float, points: Sequence[IntArray] = ()
+) -> Part:
+    """The program over the columns that prices leave in question.
+
+    Groups of which only one is take what costs them least.
+
+    Parameters
+    ----------
+    threshold : float
+        Reduced cost above the least of their group up to which columns are in question.
+    points : sequence of int arrays, shape (n_groups,)
+        What they choose otherwise is in question, too.
+    """
+    base = program.cheapest(prices)
+    more = [np.flatnonzero(point != base) for point in points]
+    group, code = program.in_question(prices, threshold)
+    is_open = np.zeros(program.n_groups, dtype=bool)
+    for groups in (group, *more):
+        is_open[groups] = True
+    opened = np.flatnonzero(is_open)
+    groups = np.concatenate([group, opened, *more])
+    codes = np.concatenate([code, base[opened], *(p[of] for p, of in zip(points, more, strict=True))])
+    order = np.lexsort((codes, groups))
+    groups, codes = groups[order], codes[order]
+    new = (np.diff(groups, prepend=-1) != 0) | (np.diff(codes, prepend=-1) != 0)
+    return _over(program, np.where(is_open, -1, base), groups[new], codes[new])
+
+
+def part_around(
+    program: KindProgram, base: IntArray, groups: IntArray, prices: FloatArray, size: int
+) -> Part:
+    """The program over what some groups may choose, where the others choose as a point does.
+
+    Parameters
+    ----------
+    groups : int array, ascending
+    size : int
+        About how many columns besides the groups' least are looked at.
+    """
+    some = program.take(groups)
+    place, code = some.near(prices, size)
+    code, group = program.numbered(some, groups, place, code), groups[place]
+    single = np.bincount(place, minlength=len(groups))[place] == 1
+    point = base.copy()
+    point[groups] = -1
+    point[group[single]] = code[single]
+    return _over(program, point, group[~single], code[~single])
+
+
+def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray) -> Part:
+    """The program over some columns, by group, where groups that a point decides choose as it does."""
+    from scipy.sparse import csc_array
+
+    decided = np.flatnonzero(point >= 0)
+    used = program.uses_in_all(decided, point[decided])
+    room = _lost(program, used)
+    n = len(code)
+    part = Program(
+        cost=program.costs(group, code),
+        matrix=csc_array(program.uses(group, code).T),
+        row_lower=program.row_lower - used - room,
+        row_upper=program.row_upper - used + room,
+        lower=np.zeros(n),
+        upper=np.ones(n),
+        integer=np.ones(n, dtype=bool),
+        group_start=np.append(np.flatnonzero(np.diff(group, prepend=-1)), n),
+        rows=program.rows,
+        columns=(Block("option", n),),
+        offset=float(program.costs(decided, point[decided]).sum()),
+        sense=program.sense,
+    )
+    return Part(part, group, code, point)
+
+
+def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
+    """Bound the cancellation in limits less what is used; 0 where all are whole numbers."""
+    broken = program.kinds.broken.copy()
+    if not broken.all():
+        broken |= program.own.uses.broken
+    for limit in (program.row_lower, program.row_upper):
+        broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
+    return np.where(broken, CANCELLATION * np.abs(used), 0.0)

@@ -6,7 +6,7 @@ their order. So the number of shards changes no digit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -144,17 +144,6 @@ def _short(numbers: IntArray) -> IntArray:
     """Half as long; types tell no lengths."""
     short: Any = numbers.astype(np.int32)
     return np.asarray(short)
-
-
-class Here:
-    """Shards in this process."""
-
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self._shards = shards
-
-    def each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
-        """Call a function on each shard in this process, as `Spread.each`."""
-        return [function(shard, *arguments) for shard in self._shards]
 
 
 # --- what is found of a shard ---------------------------------------------------------------------------

@@ -42,7 +42,7 @@ VARIABLES_PER_S = 10_000
 """Variables that Pyomo builds per second, about: a model too large for its time has no columns."""
 
 # Relative to all terms of the cost; solvers tell no less of them.
-_TOLD = 2e-5
+_LEAST_TERM = 2e-5
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
@@ -74,7 +74,7 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
 
     terms = np.abs(program.cost) * (program.upper - program.lower)
     least, size = terms[terms > 0.0].min(initial=np.inf), float(terms.sum())
-    return Model(program, decode, rounded=size if least < _TOLD * size else 0.0)
+    return Model(program, decode, rounded=size if least < _LEAST_TERM * size else 0.0)
 
 
 def algebra(window: Window, most: float = MOST_VARIABLES) -> Any:
@@ -194,7 +194,6 @@ def _classes_on(window: Window, n: int) -> list[int]:
 def _fragmentation(
     m: Any, window: Window, large: list[tuple[int, int, int]], usual: list[tuple[int, int]]
 ) -> Any:
-    """Objective of the fragments."""
     import pyomo.environ as pyo
 
     if not window.per_milli:

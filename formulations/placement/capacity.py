@@ -212,16 +212,16 @@ class CapacityPrices:
 
     def _kinds(self) -> tuple[BoolArray, FloatArray]:
         """Types that each kind of tasks may go to, (C, T), and its part of the demand, (C,)."""
-        asked: dict[tuple[bool, ...], float] = {}
+        demand: dict[tuple[bool, ...], float] = {}
         for (models, gpus), milli in self._asked_milli.items():
             allowed = tuple(
                 bool(size >= gpus and (not models or self._models[model] in models))
                 for model, size in self._types
             )
             if any(allowed):
-                asked[allowed] = asked.get(allowed, 0.0) + milli
-        allowed_of = np.array(list(asked), dtype=bool).reshape(len(asked), len(self._types))
-        return allowed_of, np.array(list(asked.values())) / max(1.0, sum(self._asked_milli.values()))
+                demand[allowed] = demand.get(allowed, 0.0) + milli
+        allowed_of = np.array(list(demand), dtype=bool).reshape(len(demand), len(self._types))
+        return allowed_of, np.array(list(demand.values())) / max(1.0, sum(self._asked_milli.values()))
 
     def _next_gpu_w(self, left: FloatArray, demand_gpus: float) -> float:
         """Watts of the GPU that serves the last of the demand when types fill in the order of their watts."""

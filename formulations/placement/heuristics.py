@@ -9,7 +9,6 @@ The rules were made for tasks that arrive one after another, and know nothing of
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,15 +41,15 @@ LARGEST_GPU_MILLI = 8000
 """CPU and GPU of the largest node in FGD's artifact, to which all nodes are compared."""
 
 
-class Rule(ABC):
+class Rule:
     """Scores nodes for a request; the higher the better."""
 
-    @abstractmethod
     def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each of these nodes, on all of which the task fits, shape (S,).
 
         It must depend on nothing that changes without a placement on that node.
         """
+        raise NotImplementedError
 
     def normalise(self, scores: IntArray) -> IntArray:
         """Scores of all nodes on which the task fits on the scale from 0 to `BEST`, shape (S,)."""
@@ -61,13 +60,8 @@ class Rule(ABC):
         free = state.gpu_free_milli[node]
         return int(np.where(free >= request.gpu_milli, free, np.iinfo(np.int64).max).argmin())
 
-
-class LearningRule(Rule):
-    """A rule that does not read all it needs from the state."""
-
-    @abstractmethod
     def on_decision(self, request: Request, placement: Placement, state: ClusterState) -> None:
-        """Learn of a placement."""
+        """Learn of a placement, for rules that do not read all they need from the state."""
 
 
 def stretched(scores: IntArray, if_equal: int) -> IntArray:
@@ -123,8 +117,7 @@ class Scoring:
         """Let the rules know that learn."""
         if placement is not None:
             for _weight, rule in self.rules:
-                if isinstance(rule, LearningRule):
-                    rule.on_decision(request, placement, state)
+                rule.on_decision(request, placement, state)
 
     def _refreshed(self, request: Request, state: ClusterState) -> _Kept:
         """Scores of a request that are true now."""
@@ -294,7 +287,7 @@ class GpuPacking(Rule):
         return np.where((free == WHOLE_GPU).sum(axis=1) == gpus, empty, used)
 
 
-class GpuClustering(LearningRule):
+class GpuClustering(Rule):
     """GpuClustering: keep tasks of one size together.
 
     Score by the sizes of the GPU tasks on the node, a size being a share or a number of GPUs.

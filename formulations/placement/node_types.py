@@ -88,8 +88,8 @@ def profile_classes(types: NodeTypes, requests: TaskTable) -> tuple[TaskTable, I
     A class asks for the least memory of its requests: what fits, still does. Also says of which class each
     request is, shape (R,).
     """
-    asked = (requests.cpu_milli, requests.gpus, requests.gpu_milli, requests.spec)
-    rows = np.stack([*asked, *types.admits(requests)], axis=1)
+    requested = (requests.cpu_milli, requests.gpus, requests.gpu_milli, requests.spec)
+    rows = np.stack([*requested, *types.admits(requests)], axis=1)
     _rows, first, class_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     class_of = class_of.reshape(-1).astype(np.int64)
     memory_mib = requests.memory_mib[first]

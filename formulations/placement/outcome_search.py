@@ -43,7 +43,7 @@ _TOLERANCE = 1e-6
 _ROUNDING = 1e-6
 
 
-def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: int = NEARBY) -> Found:
+def search_outcomes(window: Window, timer: Timer) -> Found:
     """Search the outcomes of a window.
 
     Parameters
@@ -51,8 +51,6 @@ def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: in
     window : Window
     timer : Timer
         The search stops when it is over, with what it has.
-    width, nearby : int
-        Instead of `WIDTH` and `NEARBY`.
     """
     tree = OutcomeTree(window, MOST_STATES)
     pool = _Pool(window, tree)
@@ -62,14 +60,14 @@ def search_outcomes(window: Window, timer: Timer, width: int = WIDTH, nearby: in
         new = pool.meet(_better_states(tree, prices, beam, timer))
         # Out of time too, the point that is rounded below has to be one of all columns.
         prices = pool.prices()
-        if (new == 0 and beam >= width) or timer.over():
+        if (new == 0 and beam >= WIDTH) or timer.over():
             break
-        beam = beam if new else min(2 * beam, width)
+        beam = beam if new else min(2 * beam, WIDTH)
     decisions.append(pool.one_by_one(pool.rounded(prices.nodes)))
     prices = pool.prices()
     costs = [float((tree.cost[states] - tree.hosted[states] @ window.worth).sum()) for states in decisions]
     best = int(np.argmin(costs))
-    near = _near(tree, prices, costs[best] - prices.cost, nearby)
+    near = _near(tree, prices, costs[best] - prices.cost)
     all_of = np.concatenate([decisions[best], np.array(pool.states, dtype=np.int64), near])
     states, outcome = tree.distinct(all_of)
     nodes = np.bincount(outcome[: len(decisions[best])], minlength=len(states))
@@ -83,11 +81,11 @@ def place_one_by_one(window: Window) -> Found:
     return Found(tree.outcomes(states), np.ones(len(states), dtype=np.int64))
 
 
-def _near(tree: OutcomeTree, prices: Prices, room: float, most: int) -> IntArray:
-    """States met that cost at most `room` more than their prices, and of these the `most` that cost least."""
+def _near(tree: OutcomeTree, prices: Prices, room: float) -> IntArray:
+    """States met that cost at most `room` more than their prices, the `NEARBY` that cost least of them."""
     met = np.arange(tree.roots, len(tree))
     reduced = prices.reduced(tree.cls[met], tree.hosted[met], tree.cost[met])
-    return met[np.argsort(reduced, kind="stable")[:most][np.sort(reduced)[:most] <= room]]
+    return met[np.argsort(reduced, kind="stable")[:NEARBY][np.sort(reduced)[:NEARBY] <= room]]
 
 
 class OutcomeTree:

@@ -20,17 +20,17 @@ and a solver's bound is one on decisions that are made of the ones found.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.counts import Counts
+from wattsched.formulations.counts import Counting, Counts
 from wattsched.formulations.model import Model
 from wattsched.formulations.placement.data import Window
-from wattsched.formulations.placement.outcome_search import NEARBY, WIDTH, search_outcomes
+from wattsched.formulations.placement.outcome_search import search_outcomes
 from wattsched.formulations.placement.outcomes import Outcomes, decide, every_outcome, fixed, used_by
-from wattsched.formulations.placement.splits import counts_of, named_prices
 from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.instances.placement.decision import PlacementDecision
@@ -45,15 +45,7 @@ MOST_COUNTED = 6_000
 _SEARCH_SHARE = 0.7
 
 
-def build(
-    window: Window,
-    objective: str = "",
-    timer: Timer | None = None,
-    *,
-    width: int = WIDTH,
-    nearby: int = NEARBY,
-    most_outcomes: float = MOST_OUTCOMES,
-) -> Model[PlacementDecision]:
+def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
     """Build the program of a window.
 
     Parameters
@@ -62,22 +54,17 @@ def build(
         It holds what its objective counts.
     timer : Timer, optional
         What searching may take.
-    width, nearby : int
-        How thoroughly to search, and how many outcomes to take that the search met without needing them.
-    most_outcomes : float
-        List the outcomes if there are at most about this many; 0 always searches, infinity always lists all,
-        however long that takes.
     """
     timer = timer or Timer()
     searching = timer.share(_SEARCH_SHARE)
-    found, prices = search_outcomes(window, searching, width, nearby), None
+    found, prices = search_outcomes(window, searching), None
     cut = searching.over()
-    every = every_outcome(window, most_outcomes, timer)
+    every = every_outcome(window, MOST_OUTCOMES, timer)
     if every is not None:
         found, prices = fixed(window, every, found)
     outcomes, counts = found.outcomes, None
     if every is not None and len(every) <= MOST_COUNTED:
-        counts = partial(_counts_of_all, window, every)
+        counts = partial(counts_of, window, every)
 
     def encode(decision: PlacementDecision) -> FloatArray | None:
         times = used_by(window, outcomes, decision)
@@ -95,10 +82,6 @@ def build(
         options=len(outcomes) if every is None else len(every),
         dropped=0 if every is None else len(every) - len(outcomes),
     )
-
-
-def _counts_of_all(window: Window, every: Outcomes) -> Counts:
-    return counts_of(window, every, program_of(window, every))
 
 
 def program_of(window: Window, outcomes: Outcomes) -> Program:
@@ -144,3 +127,65 @@ class _Names:
         hosted = self.outcomes.hosted[k]
         tasks = "+".join(f"{hosted[p]}x{self.request(int(p))}" for p in np.flatnonzero(hosted))
         return f"{self.node(int(self.outcomes.cls[k]))}:{tasks}"
+
+
+_NO_PRICE = 1e-9
+
+
+class _Key(NamedTuple):
+    """Nodes with some tasks at least, by profile and number; or tasks of a profile; all or of a class."""
+
+    cls: int | None = None
+    profile: int | None = None
+    hosts: tuple[tuple[int, int], ...] = ()
+
+
+def counts_of(window: Window, outcomes: Outcomes) -> Counts:
+    """Counts of the program over all outcomes, from those of everything to those of single outcomes."""
+    counting, hosted, repeated = Counting(), outcomes.hosted, window.demand > 1
+    for column, (cls, tasks) in enumerate(zip(outcomes.cls.tolist(), hosted.tolist(), strict=True)):
+        counting.add(0, _Key(), column)
+        counting.add(1, _Key(cls), column)
+        for profile in np.flatnonzero(tasks).tolist():
+            counting.add(2, _Key(None, profile), column, tasks[profile])
+            counting.add(3, _Key(cls, profile), column, tasks[profile])
+            for times in range(1, tasks[profile] + 1 if repeated[profile] else 1):
+                counting.add(4, _Key(cls, None, ((profile, times),)), column)
+        if np.count_nonzero(tasks) > 1:
+            here = np.flatnonzero(outcomes.cls == cls)
+            whole = _Key(cls, None, tuple((p, tasks[p]) for p in np.flatnonzero(tasks).tolist()))
+            for larger in here[(hosted[here] >= tasks).all(axis=1)].tolist():
+                counting.add(5, whole, larger)
+    nodes, names = window.nodes.names, [task.name for task in window.instance.tasks]
+    first = {int(profile): names[task] for task, profile in reversed(list(enumerate(window.profile)))}
+
+    def named(key: _Key) -> dict[str, Any]:
+        count: dict[str, Any] = {}
+        if key.cls is not None:
+            count["nodes"] = [nodes[node] for node in window.classes.members[key.cls]]
+        if key.profile is not None:
+            count["task"] = first[key.profile]
+        return count | ({"hosts": {first[p]: times for p, times in key.hosts}} if key.hosts else {})
+
+    # What prices prove counts on every node of a class hosting what is best at these.
+    upper = np.asarray(window.classes.count[outcomes.cls] + 1, dtype=float)
+    classes = np.unique(outcomes.cls)
+
+    def prices(y: FloatArray) -> dict[str, float]:
+        of_tasks, of_nodes = np.split(y, [len(window.demand)])
+        node_cost = np.zeros(len(window.classes.count))
+        node_cost[classes] = -of_nodes
+        return named_prices(window, window.worth + of_tasks, node_cost)
+
+    return counting.counts(replace(program_of(window, outcomes), upper=upper), prices, named)
+
+
+def named_prices(window: Window, task_worth: FloatArray, node_cost: FloatArray) -> dict[str, float]:
+    """Prices under the names of tasks and nodes; parameters as of `outcomes.Prices`."""
+    tasks, named = window.instance.tasks, {}
+    for task, profile in zip(tasks, window.profile, strict=True):
+        named[f"task:{task.name}"] = float(task_worth[profile])
+    for cls, nodes in enumerate(window.classes.members):
+        if node_cost[cls] > _NO_PRICE:
+            named |= {f"node:{window.nodes.names[node]}": -float(node_cost[cls]) for node in nodes}
+    return named

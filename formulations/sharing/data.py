@@ -163,7 +163,7 @@ class _Table:
 
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
-        self._number = number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
+        number = {job_class.name: c for c, job_class in enumerate(instance.classes)}
         fields = ("epoch_s", "utilisation_pct", "memory_pct", "power_w")
         alone = [job_class.alone.get(unit.name) for job_class in instance.classes]
         # None becomes nan.
@@ -217,16 +217,9 @@ class _Table:
 
     def _found(self, rows: IntArray) -> Iterator[tuple[int, MeasuredSet]]:
         """Rows that were measured, in ascending order."""
-        base = len(self._number) + 1
-        weights = base ** np.arange(rows.shape[1])
-        sets = {
-            int(np.array(key) @ weights): m for key, m in self._measured.items() if len(key) == rows.shape[1]
-        }
-        if not sets:
-            return
-        codes = rows @ weights
-        for row in np.flatnonzero(np.isin(codes, np.array(list(sets)))):
-            yield int(row), sets[int(codes[row])]
+        for row, classes in enumerate(map(tuple, rows.tolist() if self._measured else [])):
+            if (measured := self._measured.get(classes)) is not None:
+                yield row, measured
 
 
 def _or(value: float | None, otherwise: float) -> float:

@@ -173,7 +173,6 @@ class Packing:
         return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
 
     def _uses(self, pattern: int, jobs: Sequence[int]) -> list[float]:
-        """Return what a set uses of each budget."""
         epochs = [(self.slot(pattern, j), self.instance.jobs[j].remaining_epochs) for j in jobs]
         return [
             float(budget.of_pattern[pattern]) + sum(float(budget.per_epoch[s]) * r for s, r in epochs)

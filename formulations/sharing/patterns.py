@@ -21,8 +21,7 @@ from wattsched.formulations.sharing.columns import (
     slots_of,
 )
 from wattsched.formulations.sharing.data import Patterns
-from wattsched.formulations.sharing.decisions import certificate_prices, decide, point
-from wattsched.formulations.sharing.splits import counts_of
+from wattsched.formulations.sharing.decisions import certificate_prices, counts_of, decide, point
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.decision import SharingDecision
 from wattsched.instances.sharing.instance import OBJECTIVES

@@ -22,21 +22,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.cases import Cases
+from wattsched.formulations.counts import Cases
 from wattsched.formulations.shifting.column_generation import MasterSolution, ScheduleMaster
 from wattsched.formulations.shifting.columns import (
     Prices,
     SchedulePool,
     Schedules,
     amounts,
+    decision_of,
     follow,
     is_valid,
     never_run,
     prices_of,
+    schedules_of,
     use,
 )
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
-from wattsched.formulations.shifting.decisions import decision_of, schedules_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
 from wattsched.instances.shifting.decision import ShiftingDecision
@@ -254,11 +255,11 @@ class _Branching:
                 self._round(solution)
                 if (split := self._split(node, solution)) is not None:
                     return split
-            asked = self._price(node.priced.prices.mixed(solution.prices, smoothing), node.taken)
-            node.learn(asked)
+            priced = self._price(node.priced.prices.mixed(solution.prices, smoothing), node.taken)
+            node.learn(priced)
             if node.bound >= self.target:
                 return None
-            new = self.pool.add(asked.schedules)
+            new = self.pool.add(priced.schedules)
             self.master.add(new)
             solution = self._lp(node.taken)
             self._round(solution)
@@ -295,7 +296,6 @@ class _Branching:
         return split
 
     def _schedules(self, job: int, listed: Listed) -> Schedules:
-        """Listed schedules of a job."""
         start = self.horizon.option_start[self.horizon.table[job]]
         option = np.where(listed.option == PAUSE, PAUSE, start + listed.option)
         return follow(self.horizon, np.full(len(option), job), option)

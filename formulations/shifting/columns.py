@@ -1,10 +1,11 @@
-"""Schedules as columns: one option or a pause per slot, what they cost and use, and prices of that."""
+"""Schedules as columns: one option or a pause per slot, what they cost and use; and as decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from wattsched.formulations.master import ColumnArrays, ColumnPool
 from wattsched.formulations.program import Entries
 from wattsched.formulations.shifting.data import CRITERIA, NEVER, PAUSE, Horizon
 from wattsched.formulations.tolerances import ROUNDING
+from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 MOST = 60_000
@@ -122,12 +124,12 @@ def never_run(horizon: Horizon, jobs: IntArray) -> Schedules:
     return follow(horizon, jobs, np.full((len(jobs), horizon.slots), PAUSE, dtype=np.int64))
 
 
-def all_schedules(horizon: Horizon, most: int = MOST) -> Schedules | None:
+def all_schedules(horizon: Horizon) -> Schedules | None:
     """Every schedule of every job, some of them more than once; None when there are too many."""
     choices = [[PAUSE, *horizon.options_of(job).tolist()] for job in range(horizon.n_jobs)]
     lengths = (horizon.slots - horizon.first_slot).tolist()
     counts = [len(some) ** length for some, length in zip(choices, lengths, strict=True)]
-    if sum(counts) > most:
+    if sum(counts) > MOST:
         return None
     option = np.full((sum(counts), horizon.slots), PAUSE, dtype=np.int64)
     ends = np.cumsum(counts)
@@ -248,3 +250,55 @@ def lagrangian(horizon: Horizon, objective: int, schedules: Schedules, prices: P
 def named_prices(horizon: Horizon, prices: FloatArray) -> dict[str, float]:
     """Prices of the rows of cells and budgets by their names, without those of the wrong sign."""
     return {name: float(y) for name, y in zip(row_names(horizon), prices, strict=True) if y < 0}
+
+
+SETTINGS = ("gpus", "pool", "frequency_mhz", "power_limit_w", "batch_size")
+
+
+def decision_of(horizon: Horizon, schedules: Schedules) -> ShiftingDecision:
+    """Decision of one schedule per job."""
+    running, waiting = [], []
+    names = [job.name for job in horizon.instance.jobs]
+    for position in np.argsort(schedules.job, kind="stable"):
+        job = int(schedules.job[position])
+        runs = _runs(horizon, job, schedules.option[position])
+        if runs:
+            running.append(Schedule(job=names[job], runs=runs))
+        else:
+            waiting.append(names[job])
+    return ShiftingDecision(jobs=running, waiting=waiting)
+
+
+def _runs(horizon: Horizon, job: int, option: IntArray) -> list[Run]:
+    runs, slot = [], 0
+    for chosen, same in groupby(option.tolist()):
+        length = len(list(same))
+        if chosen != PAUSE:
+            settings: dict[str, Any] = dict(zip(SETTINGS, _settings(horizon, job, chosen), strict=True))
+            runs.append(Run(first_slot=slot, slots=length, **settings))
+        slot += length
+    return runs
+
+
+def _settings(horizon: Horizon, job: int, option: int) -> tuple[object, ...]:
+    """Settings of an option of a job, in the order of `SETTINGS`."""
+    table, row = horizon.instance.table_of(horizon.instance.jobs[job]), horizon.row[option]
+    columns = (getattr(table, name) for name in SETTINGS)
+    return tuple(None if column is None else column[row] for column in columns)
+
+
+def schedules_of(horizon: Horizon, decision: ShiftingDecision) -> Schedules | None:
+    """One schedule per job, in the order of the jobs; None where the decision does not fit the instance."""
+    number = {job.name: j for j, job in enumerate(horizon.instance.jobs)}
+    option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
+    for schedule in decision.jobs:
+        if (job := number.get(schedule.job)) is None:
+            return None
+        options = {_settings(horizon, job, o): o for o in horizon.options_of(job).tolist()}
+        for run in schedule.runs:
+            chosen = options.get(tuple(getattr(run, name) for name in SETTINGS))
+            end = run.first_slot + run.slots
+            if chosen is None or end > horizon.slots or run.first_slot < horizon.first_slot[job]:
+                return None
+            option[job, run.first_slot : end] = chosen
+    return follow(horizon, np.arange(horizon.n_jobs), option)

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wattsched.formulations.shifting.columns import Schedules, amounts, follow, is_valid
+from wattsched.formulations.shifting.columns import Schedules, amounts, decision_of, follow, is_valid
 from wattsched.formulations.shifting.data import CRITERIA, NEVER, OBJECTIVES, PAUSE, Horizon
-from wattsched.formulations.shifting.decisions import decision_of
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision

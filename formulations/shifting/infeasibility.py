@@ -83,7 +83,6 @@ def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof 
 
 
 def _limit(horizon: Horizon, row: str) -> float:
-    """Limit of the budget of a row."""
     return float(horizon.budget[BUDGET_FIELDS.index(BUDGETS[row])])
 
 

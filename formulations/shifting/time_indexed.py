@@ -29,9 +29,15 @@ from numpy.typing import ArrayLike
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Block, ProgramBuilder
 from wattsched.formulations.reach import in_reach
-from wattsched.formulations.shifting.columns import follow, limits_of, named_prices, row_limits, row_names
+from wattsched.formulations.shifting.columns import (
+    decision_of,
+    follow,
+    limits_of,
+    named_prices,
+    row_limits,
+    row_names,
+)
 from wattsched.formulations.shifting.data import OBJECTIVES, PAUSE, Horizon
-from wattsched.formulations.shifting.decisions import decision_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.topology.arrays import FloatArray, IntArray

@@ -18,12 +18,13 @@ from wattsched.formulations.compiler import compile_model
 from wattsched.formulations.external import External, blaming
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Program
-from wattsched.formulations.sizing.budgets import free_gpus
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
-from wattsched.formulations.sizing.data import Options, expanded
+from wattsched.formulations.sizing.cutting import room_rows
+from wattsched.formulations.sizing.data import options_of
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.mckp import room_of, room_rows
+from wattsched.formulations.sizing.mckp import room_of
+from wattsched.formulations.sizing.rooms import free_gpus
 from wattsched.formulations.sizing.sleeping import refuse_sleepers
 from wattsched.formulations.timer import Timer
 from wattsched.instances.errors import InputError
@@ -155,10 +156,10 @@ def adapt(external: External) -> Callable[..., Model[Decision]]:
 
 
 def _build(
-    external: External, known: RoundJobs | Options, objective: str, timer: Timer | None = None
+    external: External, known: RoundJobs, objective: str, timer: Timer | None = None
 ) -> Model[Decision]:
     keep = bool(getattr(external.formulate, "keep_dominated", False))
-    options = expanded(known)
+    options = options_of(known)
     refuse_sleepers(options.of, external.source)
     columns = choices(options, objective, keep_dominated=keep)
     with blaming(external.source):
@@ -188,7 +189,6 @@ def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
 
 
 def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> IntArray:
-    """Column of every choice variable."""
     for choice, variable in enumerate(variables):
         if id(variable) not in column_of:
             fault = f"variable '{variable}' of choice {choice} is in no constraint and not in the objective"

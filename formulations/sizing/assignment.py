@@ -22,11 +22,12 @@ import numpy as np
 
 from wattsched.formulations.model import Model, Starts, not_built
 from wattsched.formulations.sizing.algebra import Round, compiled, complete
-from wattsched.formulations.sizing.budgets import budgets_of, rooms_of
+from wattsched.formulations.sizing.budgets import budgets_of
 from wattsched.formulations.sizing.columns import choices
-from wattsched.formulations.sizing.data import Options, expanded
+from wattsched.formulations.sizing.data import options_of
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.formulations.sizing.sleeping import cost_of_node, uses_of_node
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
@@ -37,9 +38,9 @@ VARIABLES_PER_S = 30_000
 """Variables that Pyomo builds per second, about: a model too large for its time has no columns."""
 
 
-def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
+def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the explicit formulation; parameters and errors as for `mckp.build`."""
-    options = expanded(known)
+    options = options_of(known)
     columns = choices(options, objective)
     rooms = rooms_of(options.of)
     others = [room.number for room in rooms if room.pool.capacity != "blocks"]

@@ -1,4 +1,4 @@
-"""Scarce resources of a round: watts, joules, grams and free GPUs; what options use, and what is left."""
+"""Limits of a round: budgets, power caps, and quotas of tenants and of cohorts, whose tenants lend GPUs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import numpy as np
 
 from wattsched.formulations.reach import reached
 from wattsched.formulations.sizing.data import Options
-from wattsched.formulations.sizing.in_place import kept_rooms
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.quotas import quotas_of, uses_of
-from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
-from wattsched.topology.buddy import block_size
-from wattsched.topology.cluster import Cluster
-from wattsched.topology.pools import Pool, pools_of
-from wattsched.topology.remembered import remembered
-from wattsched.topology.room import Room
+from wattsched.formulations.sizing.rooms import sleepers_of
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.sizing.tenants import cohorts_of
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,10 @@ class BudgetRow:
     column : int array, shape (n_users,)
         Columns that use it, in their order.
     use : float array, shape (n_users,)
+    capacity : float
+        Amount left for the jobs; negative when what stands idle alone breaks the budget.
     limit : float
         The budget as the instance states it.
-    standing : float
-        What idle GPUs and nodes use of it whatever is decided.
     least : bool
         Whether the limit is one from below: there must be as much at least.
     unit : float, optional
@@ -44,8 +40,8 @@ class BudgetRow:
     name: str
     column: IntArray
     use: FloatArray
+    capacity: float
     limit: float
-    standing: float
     least: bool = False
     unit: float | None = None
 
@@ -55,19 +51,14 @@ class BudgetRow:
     ) -> BudgetRow:
         """Row of the uses of all columns, shape (n_columns,)."""
         column = np.flatnonzero(use)
-        return cls(name, column, use[column], limit, standing, least)
-
-    @property
-    def capacity(self) -> float:
-        """Amount left for the jobs; negative when the standing use alone breaks the budget."""
-        return self.limit - self.standing
+        return cls(name, column, use[column], limit - standing, limit, least)
 
     def in_reach(self) -> BudgetRow:
         """The row in a unit that solvers can tell."""
         if (known := reached(self.use, self.capacity, self.limit, least=self.least)) is None:
             return self
         use, capacity, unit = known
-        return replace(self, use=use, limit=capacity, standing=0.0, unit=unit)
+        return replace(self, use=use, capacity=capacity, unit=unit)
 
 
 def extra_power_w(options: Options) -> FloatArray:
@@ -75,17 +66,26 @@ def extra_power_w(options: Options) -> FloatArray:
     return options.power_w - options.idle_w
 
 
+METERED = ("energy", "carbon")
+"""Quantities that are counted of jobs by the second."""
+
+_Counted = Literal["gpus", "power", "energy", "carbon"]
+_TENANTS_LIMITS: dict[_Counted, str] = {"power": "power_w", "energy": "energy_j", "carbon": "carbon_g"}
+
+
 @dataclass(frozen=True)
 class Budget:
-    """Budget of the round: what it counts, and what is left of it once everything idle is paid for.
+    """Budget of the round or quota of tenants: what it counts, and what is left of it beside everything idle.
 
     Attributes
     ----------
     name : str
-        Row name, for example ``power_w`` or ``power_w:rack3``.
-    counts : {"power", "energy", "carbon"}
-    pools : int array
-        Numbers of the pools whose jobs use it.
+        Row name: ``power_w``, ``power_w:DOMAIN``, ``energy_j`` or ``carbon_g``; of quotas
+        ``tenant_gpus:NAME``, ``tenant_power_w:NAME``, ``tenant_energy_j:NAME``, ``tenant_carbon_g:NAME`` or
+        ``cohort_gpus:NAME``.
+    counts : {"gpus", "power", "energy", "carbon"}
+    members : int array
+        Numbers of the pools, or of a quota the tenants, whose jobs use it.
     limit : float
         The budget as the instance states it.
     standing : float
@@ -93,10 +93,10 @@ class Budget:
     """
 
     name: str
-    counts: Literal["power", "energy", "carbon"]
-    pools: IntArray
+    counts: _Counted
+    members: IntArray
     limit: float
-    standing: float
+    standing: float = 0.0
 
     @property
     def capacity(self) -> float:
@@ -127,6 +127,43 @@ def budgets_of(known: RoundJobs) -> list[Budget]:
     return found
 
 
+def quotas_of(instance: Instance) -> list[Budget]:
+    """All quotas of the round."""
+    tenants, found = instance.tenants, list[Budget]()
+    for t, (name, tenant) in enumerate(tenants.items()):
+        alone = np.array([t])
+        # In a cohort without a limit to what is borrowed, its row is the limit.
+        if tenant.gpus is not None and (tenant.cohort is None or tenant.borrow_gpus is not None):
+            limit = tenant.gpus + (tenant.borrow_gpus or 0)
+            found.append(Budget(f"tenant_gpus:{name}", "gpus", alone, limit))
+        for counts, field in _TENANTS_LIMITS.items():
+            if (limit := getattr(tenant, field)) is not None:
+                found.append(Budget(f"tenant_{field}:{name}", counts, alone, limit))
+    number = {name: t for t, name in enumerate(tenants)}
+    for cohort, names in cohorts_of(tenants).items():
+        members, own = np.array([number[name] for name in names]), sum(tenants[n].gpus or 0 for n in names)
+        found.append(Budget(f"cohort_gpus:{cohort}", "gpus", members, own))
+    return found
+
+
+def uses_of(options: Options, quota: Budget) -> FloatArray:
+    """Return each option's use of a quota, shape (n_options,)."""
+    match quota.counts:
+        case "gpus":
+            amount = options.gpu_share
+        case "power":
+            amount = options.power_w
+        case metered:
+            amount = options.drawn_j * options.per_joule[metered]
+    return np.where(under(options, [quota]), amount, 0.0)
+
+
+def under(options: Options, quotas: list[Budget]) -> BoolArray:
+    """Options of jobs whose tenants are under some of the quotas."""
+    limited = np.isin(options.of.tenant, np.concatenate([quota.members for quota in quotas]))
+    return np.asarray(limited[options.job])
+
+
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
     """Rows of all budgets and power caps of the instance, of quotas of its tenants, and of the least goodput.
 
@@ -149,10 +186,10 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
         if budget.name == "power_w":
             rows.append(BudgetRow.of("power_w", extra, budget.limit, budget.standing))
         elif budget.counts == "power":
-            parts = [by_pool[ends[p] : ends[p + 1]] for p in budget.pools.tolist()]
+            parts = [by_pool[ends[p] : ends[p + 1]] for p in budget.members.tolist()]
             column = np.sort(np.concatenate([ends[:0], *parts]))
             column = column[extra[column] != 0.0]
-            rows.append(BudgetRow(budget.name, column, extra[column], budget.limit, budget.standing))
+            rows.append(BudgetRow(budget.name, column, extra[column], budget.capacity, budget.limit))
         else:
             use = energy * options.per_joule[budget.counts]
             rows.append(BudgetRow.of(budget.name, use, budget.limit, budget.standing))
@@ -183,95 +220,3 @@ def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
             of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
     besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)
     return float(of_nodes_w + besides_w)
-
-
-@remembered
-def _undisturbed(cluster: Cluster) -> BoolArray:
-    """Nodes that sleep, as far as others are concerned."""
-    nodes = cluster.node_columns()
-    sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
-    sleeps[nodes.broken[0]] = False
-    return np.asarray(sleeps)
-
-
-@remembered
-def _sleepers(cluster: Cluster) -> list[IntArray]:
-    """`sleepers_of` rounds in which no job keeps its GPUs."""
-    sleeps = _undisturbed(cluster)
-    return [np.flatnonzero(sleeps[pool.members]) for pool in pools_of(cluster)]
-
-
-@remembered
-def _open_rooms(cluster: Cluster) -> list[Room]:
-    """`rooms_of` rounds in which no job keeps its GPUs."""
-    every = zip(pools_of(cluster), _sleepers(cluster), strict=True)
-    return [_room(cluster, p, pool, pool.available, some) for p, (pool, some) in enumerate(every)]
-
-
-@remembered
-def sleepers_of(known: RoundJobs) -> list[IntArray]:
-    """Per pool the nodes that draw nothing as long as no job is there, by their places in `Pool.nodes`.
-
-    A node is awake anyway where others reserve watts, where a GPU is unavailable, as others may use it, and
-    where a job keeps its GPUs.
-    """
-    if not known.jobs.fixed.any():
-        return _sleepers(known.instance.cluster)
-    sleeps = _undisturbed(known.instance.cluster).copy()
-    job, position = known.held_gpus
-    kept, pool_of = known.jobs.fixed[job], known.held[1][job]
-    for p, pool in enumerate(known.pools):
-        sleeps[pool.members[pool.node_index[position[kept & (pool_of == p)]]]] = False
-    return [np.flatnonzero(sleeps[pool.members]) for pool in known.pools]
-
-
-def free_gpus(known: RoundJobs) -> list[BoolArray]:
-    """Per pool, which positions of its line are free for the jobs that are to be placed."""
-    job, position = known.held_gpus
-    _, pool_of, _ = known.held
-    kept, free = known.jobs.fixed[job], []
-    for p, pool in enumerate(known.pools):
-        here = np.flatnonzero(kept & (pool_of[job] == p))
-        left = pool.available.copy()
-        left[position[here]] = False
-        if pool.capacity == "blocks":
-            left[_reserved(pool, job[here], position[here])] = False
-        free.append(left)
-    return free
-
-
-@remembered
-def rooms_of(known: RoundJobs) -> list[Room]:
-    """Return the free GPUs of each pool as jobs can take them."""
-    if known.in_place:
-        return kept_rooms(known, free_gpus(known))
-    if not known.jobs.fixed.any():
-        return _open_rooms(known.instance.cluster)
-    free = zip(known.pools, free_gpus(known), sleepers_of(known), strict=True)
-    return [_room(known.instance.cluster, p, *parts) for p, parts in enumerate(free)]
-
-
-def _room(cluster: Cluster, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
-    """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
-    if not len(sleepers):
-        return Room(number, pool, free)
-    sleeping = np.setdiff1d(sleepers, pool.node_index[~free])
-    idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w * pool.gpus_per_node
-    awake_w = cluster.node_columns().numbers("base_power_w")[pool.members[sleeping]] + idle_w
-    order = np.argsort(awake_w, kind="stable")
-    return Room(number, pool, free, sleeping[order], awake_w[order])
-
-
-def _reserved(pool: Pool, job: IntArray, position: IntArray) -> IntArray:
-    """The aligned blocks around jobs' GPUs, which they reserve when their count is no power of two.
-
-    A job that keeps its GPUs may hold some that lie in no common block; it reserves nothing more then.
-    """
-    _, first, gpus = np.unique(job, return_index=True, return_counts=True)
-    size, last = block_size(gpus), position[first + gpus - 1]
-    first = position[first]
-    begin = first // size * size
-    # On the line, small structural blocks lie next to each other without being one.
-    structural = pool.blocks[np.searchsorted(pool.blocks[:, 0], first, side="right") - 1, 1]
-    together = (structural >= size) & (last < begin + size)
-    return ranges(begin[together], size[together])

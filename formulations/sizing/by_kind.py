@@ -9,7 +9,7 @@ under some objectives those that lose time to a restart.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +18,17 @@ from scipy.sparse import csr_array
 from wattsched.formulations.kinds import KindProgram, KindRows, OwnColumns, Uses
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Entries, ProgramBuilder
-from wattsched.formulations.sizing import mckp
-from wattsched.formulations.sizing.budgets import budgets_of, rooms_of
-from wattsched.formulations.sizing.columns import beaten_in_runs, undominated
+from wattsched.formulations.sizing.budgets import METERED, budgets_of, quotas_of
+from wattsched.formulations.sizing.columns import beaten_in_runs, row_criteria, undominated
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
-from wattsched.formulations.sizing.data import Options, allowed, chosen_options, options_in
+from wattsched.formulations.sizing.cutting import add_room_rows
+from wattsched.formulations.sizing.data import allowed, options_in
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.matching import UNKNOWN, matching_rows, note_rows
-from wattsched.formulations.sizing.mckp import add_room_rows
 from wattsched.formulations.sizing.objectives import Objective, useful_share
-from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.formulations.sizing.own_pairs import OwnPairs, in_turn, with_more
-from wattsched.formulations.sizing.quotas import quotas_of
-from wattsched.formulations.sizing.sleeping import awake_parts, nodes_awake, parts_of
-from wattsched.formulations.timer import Timer
+from wattsched.formulations.sizing.rooms import rooms_of
+from wattsched.formulations.sizing.sleeping import add_uses, awake_parts, nodes_awake, parts_of
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, Rows
 from wattsched.topology.column import NONE
@@ -56,17 +52,30 @@ def pays(known: RoundJobs) -> bool:
     return known.n_options >= LARGE and len(known) >= PER_KIND * n_kinds
 
 
-def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
-    """Build the aggregated formulation, of a large round by kind; parameters and errors as `mckp.build`."""
-    goal = find_objective(objective)
-    if isinstance(known, Options) or not suits(known, goal):
-        return mckp.build(known, objective, timer)
-    return of_kinds(known, goal)
-
-
 def of_kinds(known: RoundJobs, objective: Objective) -> Model[Decision]:
     """Build it by kind; the objective must be one that scales (`Objective.by_kind`)."""
     return _Round(known, objective).model()
+
+
+class _OwnPairs(NamedTuple):
+    """Jobs with rows that they have for themselves, in the order of the round.
+
+    Attributes
+    ----------
+    job, row : int arrays, shape (n,)
+        `WAIT` for waiting.
+    cost : float array, shape (n,)
+    seconds : float array, shape (n,)
+        For which it draws its watts; for waiting the joules that it pays for.
+    credit : float array, shape (n,)
+        Goodput at the speed of the smallest configuration.
+    """
+
+    job: IntArray
+    row: IntArray
+    cost: FloatArray
+    seconds: FloatArray
+    credit: FloatArray
 
 
 class _Round:
@@ -77,16 +86,18 @@ class _Round:
         self.scaled = objective.in_kinds(known)
         self.of_kind = self.scaled.scales & ~known.jobs.fixed & ~_saves_by_restarts(known)
         rows = known.configurations
-        self.criteria = _criteria(known, self.scaled.value)
+        self.criteria = row_criteria(known, self.scaled.value)
         # Values of rows hang on the objective and the scope alone.
-        self.words = objective.name, known.counts_rounds, *self.criteria
+        self.key = objective.name, known.counts_rounds, *self.criteria
         keep = np.flatnonzero(self._undominated("pool", rows.pool))
         # Of every row of the program which of all configurations it is.
         by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
-        self.index, self.rows = rows.once(("in order", *self.words), lambda: _ordered(rows, keep, by))
+        self.index, self.rows = rows.once(("in order", *self.key), lambda: _ordered(rows, keep, by))
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
         # cluster tell much of them.
         self.order = np.argsort(known.work, kind="stable")
+        self.rank = np.empty_like(self.order)
+        self.rank[self.order] = np.arange(len(self.order))
         self.own = self._own_pairs()
         # Parts of the nodes that sleep are groups behind those of the jobs, of two own columns each.
         self.parts = parts_of(known, objective.name)
@@ -103,7 +114,6 @@ class _Round:
             nearest=self.nearest,
             named_prices=program.named_prices,
             lagrangian=True,
-            written_out=lambda: mckp.build(self.known, self.objective.name),
             options=self.known.n_options,
             dropped=self.known.n_options - program.n_columns + 2 * len(self.parts) + int(again),
         )
@@ -116,9 +126,6 @@ class _Round:
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
         of_parts = np.zeros(2 * len(self.parts))
-        nothing = np.broadcast_to(0.0, len(own.job))
-        seconds = nothing if own.seconds is None else np.minimum(own.seconds, horizon_s)
-        credit = nothing if own.credit is None else own.credit
         lower, upper = builder.row_bounds()
         of_group = {
             "kind": np.where(self.of_kind, known.kind, -1),
@@ -131,22 +138,22 @@ class _Round:
         }
         of_part, n_parts = {"kind": -1, "worth": 1.0}, len(self.parts)
         groups: dict[str, Any] = {
-            name: with_more(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
+            name: _with_more(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
             for name, values in of_group.items()
         }
-        n_own = with_more(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
+        n_own = _with_more(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
         # Rows of jobs that keep their GPUs are there once more, without the room.
         kept = own.row + n * known.jobs.fixed[own.job] if known.jobs.fixed.any() else own.row
         entry = np.where(own.row == WAIT, 2 * n, kept)
-        entry = with_more(entry, 2 * n + 1 + np.arange(2 * n_parts))
+        entry = _with_more(entry, 2 * n + 1 + np.arange(2 * n_parts))
         return KindProgram(
             **groups,
             kinds=kinds,
             own=OwnColumns.of(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
-                cost=with_more(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
-                seconds=with_more(seconds, of_parts),
-                credit=with_more(credit, of_parts),
+                cost=_with_more(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
+                seconds=_with_more(np.minimum(own.seconds, horizon_s), of_parts),
+                credit=_with_more(own.credit, of_parts),
                 entry=entry,
                 uses=uses,
             ),
@@ -171,8 +178,8 @@ class _Round:
         if self.parts or instance.tenants or known.jobs.fixed.any() or known.in_place:
             return found()
         prices = instance.carbon_g_per_kwh, instance.price_per_kwh
-        words = self.words, instance.budgets, instance.round_s, prices
-        return known.configurations.latest("kinds", words, found)
+        key = self.key, instance.budgets, instance.round_s, prices
+        return known.configurations.latest("kinds", key, found)
 
     def _uses(self) -> tuple[Uses, ProgramBuilder]:
         """Build the uses of configurations, with their room and without, of waiting, and of parts by state.
@@ -196,16 +203,16 @@ class _Round:
         by_second = at_once if budgets.scope == "round" else to_completion
         for budget in budgets_of(known):
             counted = np.zeros(len(known.pools) + 1, dtype=bool)  # the last is of waiting
-            counted[budget.pools] = budget.counts == "power"
+            counted[budget.members] = budget.counts == "power"
             inside = np.flatnonzero(counted[pool])
             number = builder.row(budget.name, inside, at_once[inside], upper=budget.capacity)
             if budget.counts != "power":
                 metered.add(number, np.arange(len(pool)), by_second * known.per_joule[budget.counts])
-        tenant = np.append(np.tile(known.kind_tenant[rows.kind], 2), NONE)
+        tenant = np.append(np.tile(known.tenant[known.jobs.kinds[0]][rows.kind], 2), NONE)
         for quota in quotas_of(known.instance):
-            inside = np.flatnonzero(np.isin(tenant, quota.tenants))
+            inside = np.flatnonzero(np.isin(tenant, quota.members))
             amount = np.tile(rows.gpus if quota.counts == "gpus" else rows.power_w, 2)[inside]
-            if quota.metered:
+            if quota.counts in METERED:
                 number = builder.row(quota.name, pool[:0], at_once[:0], upper=quota.limit)
                 metered.add(number, inside, amount * known.per_joule[quota.counts])
             else:
@@ -214,11 +221,7 @@ class _Round:
             number = builder.row("least_goodput", pool[:0], at_once[:0], lower=budgets.least_goodput)
             speed = rows.rate / rows.reference_rate[rows.kind]
             credited.add(number, np.arange(2 * n), np.tile(speed, 2))
-        number_of = {block.name: number for number, block in builder.numbered()}
-        for i, part in enumerate(self.parts):
-            for name, use in part.uses.items():
-                if name in number_of:
-                    builder.add(number_of[name], len(pool) + 2 * i + 1, use)
+        add_uses(builder, self.parts, len(pool))
         shape = builder.n_rows, len(pool) + 2 * len(self.parts)
         return Uses(*(csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))), builder
 
@@ -234,21 +237,23 @@ class _Round:
             most[jobs] = np.count_nonzero(seconds <= known.latest_s[jobs, None], axis=1)
         return np.asarray(most)
 
-    def _own_pairs(self) -> OwnPairs:
+    def _own_pairs(self) -> _OwnPairs:
         """Return the columns that are no rows of a kind: waiting, going on unchanged, all of odd jobs."""
         parts = [self._waiting(), self._kept(), *([self._odd()] if self._is_odd.any() else [])]
-        return in_turn(parts, self.order)
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        in_turn = np.argsort(self.rank[columns[0]], kind="stable")  # each part is in turn already
+        return _OwnPairs(*(column[in_turn] for column in columns))
 
-    def _waiting(self) -> OwnPairs:
-        known = self.known
-        options = chosen_options(known, np.full(len(known), WAIT))
+    def _waiting(self) -> _OwnPairs:
+        known, every = self.known, np.arange(len(self.known))
+        options = options_in(known, every, np.full(len(every), WAIT))
         waits = self.of_kind & ~known.must_run & (options.completion_s <= known.latest_s)
         job, cost = self.order[waits[self.order]], self.objective.cost(options)
-        seconds = self._metered_s(options)[job] if self._meters else None
-        credit = np.zeros(len(job)) if self._credits else None
-        return OwnPairs(job, np.full(len(job), WAIT), cost[job], seconds, credit)
+        row, nothing = np.full(len(job), WAIT), np.zeros(len(job))
+        seconds = nothing if known.counts_rounds else options.energy_j[job]
+        return _OwnPairs(job, row, cost[job], seconds, nothing)
 
-    def _kept(self) -> OwnPairs:
+    def _kept(self) -> _OwnPairs:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
         known, rows = self.known, self.known.configurations
 
@@ -256,15 +261,14 @@ class _Round:
             some = np.flatnonzero(self._undominated("place", _by_place(rows)))
             return some, Rows([by[some] for by in (rows.kind, rows.pool, rows.gpus, rows.batch_size)])
 
-        some, by_place = rows.once(("unbeaten", *self.words), unbeaten)
+        some, by_place = rows.once(("unbeaten", *self.key), unbeaten)
         job, place = known.going_on(by_place, self.order[(self.scaled.scales & ~self._is_odd)[self.order]])
         row = some[place]
         if np.isfinite(known.latest_s).any():
             in_time = known.work[job] / rows.rate[row] <= known.latest_s[job]
             job, row = job[in_time], row[in_time]
         cost = self.scaled.worth[job] * self.scaled.value[row]
-        seconds = known.work[job] / rows.rate[row] if self._meters else None
-        return OwnPairs(job, row, cost, seconds, known.weight[job] if self._credits else None)
+        return _OwnPairs(job, row, cost, known.work[job] / rows.rate[row], known.weight[job])
 
     def _undominated(self, name: str, alike: IntArray) -> BoolArray:
         """Rows that no other one of the kind beats for all jobs that is alike in what has this name.
@@ -281,25 +285,14 @@ class _Round:
 
         if not every:
             return np.ones(len(rows), dtype=bool)
-        return rows.once(("undominated", name, *self.words), undominated_rows)
-
-    @cached_property
-    def _meters(self) -> bool:
-        """True if a row counts joules or grams."""
-        budgets, quotas = self.known.instance.budgets, quotas_of(self.known.instance)
-        return (budgets.energy_j, budgets.carbon_g) != (None, None) or any(quota.metered for quota in quotas)
-
-    @property
-    def _credits(self) -> bool:
-        """True if a row counts goodput."""
-        return self.known.instance.budgets.least_goodput is not None
+        return rows.once(("undominated", name, *self.key), undominated_rows)
 
     @cached_property
     def _is_odd(self) -> BoolArray:
         """Jobs whose options are neither rows of their kind nor kept."""
         return ~self.of_kind & ~(self.known.jobs.fixed & self.scaled.scales)
 
-    def _odd(self) -> OwnPairs:
+    def _odd(self) -> _OwnPairs:
         """All that jobs can do whose costs or uses do not scale."""
         known, jobs = self.known, np.flatnonzero(self._is_odd)
         _, job, row = known.configurations.laid_out(known.kind[jobs])
@@ -308,28 +301,20 @@ class _Round:
         options, row = options.take(possible), row[possible]
         cost = self.objective.cost(options)
         keep = np.flatnonzero(undominated(options, cost))
-        rank = np.empty_like(self.order)
-        rank[self.order] = np.arange(len(rank))
-        keep = keep[np.argsort(rank[options.job[keep]], kind="stable")]
-        seconds = self._metered_s(options)[keep] if self._meters else None
-        credit = None
-        if self._credits:
-            credit = (known.weight[options.job] * useful_share(options, known.round_s))[keep]
-        return OwnPairs(options.job[keep], row[keep], cost[keep], seconds, credit)
-
-    def _metered_s(self, options: Options) -> FloatArray:
-        """`OwnPairs.seconds` of options."""
-        in_round = self.known.instance.budgets.scope == "round"
-        waiting = 0.0 if in_round else options.energy_j
-        return np.where(options.waiting, waiting, options.completion_s)
+        keep = keep[np.argsort(self.rank[options.job[keep]], kind="stable")]
+        credit = known.weight[options.job] * useful_share(options, known.round_s)
+        waiting = 0.0 if known.counts_rounds else options.energy_j
+        seconds = np.where(options.waiting, waiting, options.completion_s)
+        return _OwnPairs(options.job[keep], row[keep], cost[keep], seconds[keep], credit[keep])
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
         row, of_parts = np.empty_like(self.order), np.full(2 * len(self.parts), WAIT)
+        every = np.arange(len(row))
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
         while True:
             try:
-                decision = place(chosen_options(self.known, row), np.arange(len(self.known)))
+                decision = place(options_in(self.known, every, row), every)
             except NoRoomError as error:  # rows by size may let through what cannot be cut from the nodes
                 if (least := self._cheapest_to_stop(row, error.pool)) is None:
                     raise
@@ -346,8 +331,10 @@ class _Round:
         jobs = np.flatnonzero(may_wait & (pools[row] == pool))
         if not len(jobs):
             return None
+        every = np.arange(len(row))
         running, waiting = (
-            self.objective.cost(chosen_options(self.known, rows)) for rows in (row, np.full(len(row), WAIT))
+            self.objective.cost(options_in(self.known, every, rows))
+            for rows in (row, np.full(len(row), WAIT))
         )
         return int(jobs[np.argmin((waiting - running)[jobs])])
 
@@ -391,6 +378,11 @@ class _Round:
         return np.asarray(first + awake_parts(self.parts, woken), dtype=np.int64)
 
 
+def _with_more(values: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
+    """Values and more of them, which there seldom are."""
+    return np.append(values, more) if len(more) else values
+
+
 def _ordered(
     rows: Configurations, keep: IntArray, by: tuple[NDArray[Any], ...]
 ) -> tuple[IntArray, Configurations]:
@@ -413,31 +405,3 @@ def _saves_by_restarts(known: RoundJobs) -> BoolArray:
     if not metered or budgets.scope == "completion" or not (rows.power_w < known.row_idle_w).any():
         return np.zeros(len(known), dtype=bool)
     return known.restart_s > 0.0
-
-
-def _criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
-    """Return the criteria of which less makes a row better for all jobs; without any no row beats another."""
-    rows, budgets = known.configurations, known.instance.budgets
-    extra_w = rows.power_w - known.row_idle_w
-    # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
-    pace = 1.0 / rows.rate
-    criteria = {"value": value, "block": rows.block.astype(float)}
-    if not np.array_equal(value, pace):
-        criteria["pace"] = pace
-    energy = budgets.energy_j is not None or budgets.carbon_g is not None
-    capped = budgets.power_w is not None or bool(known.instance.cluster.power_domains)
-    if capped or (energy and budgets.scope == "round"):
-        criteria["extra_w"] = extra_w
-    if energy and budgets.scope == "completion":
-        criteria["energy"] = rows.power_w / rows.rate
-        if known.restart_s.any():  # it draws as much while it restarts
-            criteria["power_w"] = rows.power_w
-    elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
-        return {}
-    quotas = quotas_of(known.instance)
-    if any(quota.counts == "gpus" for quota in quotas):
-        criteria["gpus"] = rows.gpus.astype(float)
-    # What draws no more and is as quick uses no more joules, in either scope.
-    if any(quota.counts == "power" or quota.metered for quota in quotas):
-        criteria["power_w"] = rows.power_w
-    return criteria

@@ -10,11 +10,18 @@ from functools import cached_property
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import BudgetRow, budget_rows, extra_power_w
+from wattsched.formulations.sizing.budgets import (
+    METERED,
+    BudgetRow,
+    budget_rows,
+    extra_power_w,
+    quotas_of,
+    under,
+)
 from wattsched.formulations.sizing.data import Options
+from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.objectives import Objective
 from wattsched.formulations.sizing.objectives import objective as find_objective
-from wattsched.formulations.sizing.quotas import quota_criteria
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, stable_order
 from wattsched.topology.column import NONE
 
@@ -46,7 +53,7 @@ def undominated(options: Options, cost: FloatArray) -> BoolArray:
 
 def _criteria(options: Options, cost: FloatArray) -> FloatArray:
     """Cost, block and uses of budgets of every option, shape (n_criteria, n_options)."""
-    uses = [*_budget_criteria(options), *quota_criteria(options)]
+    uses = [*_budget_criteria(options), *_quota_criteria(options)]
     return np.array([cost, options.block.astype(float), *uses])
 
 
@@ -60,6 +67,43 @@ def _budget_criteria(options: Options) -> list[FloatArray]:
         if not any(np.array_equal(energy, power * options.instance.round_s) for power in criteria):
             criteria.append(energy)
     return criteria if budgets.least_goodput is None else [*criteria, -options.goodput]
+
+
+def _quota_criteria(options: Options) -> list[FloatArray]:
+    """GPUs, watts and joules of the options that quotas count, as far as there are such quotas."""
+    quotas, found = quotas_of(options.instance), list[FloatArray]()
+    for counted, amount in ((("gpus",), "gpu_share"), (("power",), "power_w"), (METERED, "drawn_j")):
+        if some := [quota for quota in quotas if quota.counts in counted]:
+            found.append(np.where(under(options, some), getattr(options, amount), 0.0))
+    return found
+
+
+def row_criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
+    """Return the criteria of which less makes a row better for all jobs; without any no row beats another."""
+    rows, budgets = known.configurations, known.instance.budgets
+    extra_w = rows.power_w - known.row_idle_w
+    # Not for deadlines alone: what is quicker has used less of a budget when the round ends.
+    pace = 1.0 / rows.rate
+    criteria = {"value": value, "block": rows.block.astype(float)}
+    if not np.array_equal(value, pace):
+        criteria["pace"] = pace
+    energy = budgets.energy_j is not None or budgets.carbon_g is not None
+    capped = budgets.power_w is not None or bool(known.instance.cluster.power_domains)
+    if capped or (energy and budgets.scope == "round"):
+        criteria["extra_w"] = extra_w
+    if energy and budgets.scope == "completion":
+        criteria["energy"] = rows.power_w / rows.rate
+        if known.restart_s.any():  # it draws as much while it restarts
+            criteria["power_w"] = rows.power_w
+    elif energy and (extra_w < 0).any():  # the longer, the less such a row uses
+        return {}
+    quotas = quotas_of(known.instance)
+    if any(quota.counts == "gpus" for quota in quotas):
+        criteria["gpus"] = rows.gpus.astype(float)
+    # What draws no more and is as quick uses no more joules, in either scope.
+    if any(quota.counts in ("power", *METERED) for quota in quotas):
+        criteria["power_w"] = rows.power_w
+    return criteria
 
 
 def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:

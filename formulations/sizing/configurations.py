@@ -35,26 +35,21 @@ WAIT = -1
 _ALIKE = 2
 
 
-@dataclass(frozen=True)
-class Configurations:
-    """Running configurations of every kind of job, kind by kind; a *row* is the number of one of them.
+@dataclass(frozen=True, kw_only=True)
+class RowColumns:
+    """Columns that say what each row runs as, is worth and uses; a row may also be waiting.
 
     Attributes
     ----------
-    of_job : int array, shape (n_jobs,)
-        Kind of each job.
-    start : int array, shape (n_kinds + 1,)
-        Rows of kind k are ``start[k]`` to ``start[k + 1]``.
     pool, gpus, block : int arrays, shape (n_rows,)
-        Number of the pool, GPUs, and those that it takes for itself, as `room_for` has them.
+        Number of the pool, `WAIT` for waiting, GPUs, and those that it takes for itself (`topology.room`):
+        the GPU count rounded up to a power of two in pools of blocks.
     rate, power_w : float arrays, shape (n_rows,)
-        Work per second, and draw of all GPUs of the job.
+        Work per second, and draw of the job's GPUs.
     frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_rows,)
         Settings; nan where a row has no such setting.
     """
 
-    of_job: IntArray
-    start: IntArray
     pool: IntArray
     gpus: IntArray
     block: IntArray
@@ -63,40 +58,56 @@ class Configurations:
     frequency_mhz: FloatArray
     power_limit_w: FloatArray
     batch_size: FloatArray
-    _found: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def columns(self) -> Columns:
+        """Values of each row, by name."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configurations(RowColumns):
+    """Running configurations of every kind of job, kind by kind; a *row* is the number of one of them.
+
+    Attributes
+    ----------
+    of_job : int array, shape (n_jobs,)
+        Kind of each job.
+    start : int array, shape (n_kinds + 1,)
+        Rows of kind k are ``start[k]`` to ``start[k + 1]``.
+    """
+
+    of_job: IntArray
+    start: IntArray
+    _cache: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def of_jobs(self, of_job: IntArray) -> Configurations:
         """The same rows, and what was found of them by `once`, for other jobs of these kinds."""
         return replace(self, of_job=of_job)
 
-    def once(self, words: Any, found: Callable[[], T]) -> T:
-        """Return a result found from the rows, computed once for equal `words`."""
-        if words not in self._found:
-            self._found[words] = found()
-        known: T = self._found[words]
+    def once(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return a result found from the rows, computed once for equal `key`."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        known: T = self._cache[key]
         return known
 
-    def latest(self, name: str, words: Any, found: Callable[[], T]) -> T:
-        """The same of what is asked in ever other words: only what was found last is kept."""
-        known = self._found.get(name)
-        if known is None or known[0] != words:
-            known = self._found[name] = words, found()
+    def latest(self, name: str, key: Any, compute: Callable[[], T]) -> T:
+        """Return such a result under a key that changes from round to round: only the last one is kept."""
+        known = self._cache.get(name)
+        if known is None or known[0] != key:
+            known = self._cache[name] = key, compute()
         answer: T = known[1]
         return answer
 
     @property
     def by_setting(self) -> Rows:
         """Rows by kind and all that a decision says of a job that runs."""
-        said = ("pool", "gpus", *SETTINGS)
-        return self.once("setting", lambda: Rows([self.kind, *(getattr(self, name) for name in said)]))
-
-    @property
-    def columns(self) -> Columns:
-        """Values of each row, by name."""
-        return {name: getattr(self, name) for name in COLUMNS}
+        stated = ("pool", "gpus", *SETTINGS)
+        return self.once("setting", lambda: Rows([self.kind, *(getattr(self, name) for name in stated)]))
 
     @cached_property
     def kind(self) -> IntArray:
@@ -161,7 +172,7 @@ class Configurations:
         counts = np.bincount(self.kind[rows], minlength=len(self.start) - 1)
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         columns: dict[str, Any] = {name: values[rows] for name, values in self.columns.items()}
-        return Configurations(self.of_job, start, **columns)
+        return Configurations(of_job=self.of_job, start=start, **columns)
 
     def laid_out(self, kinds: IntArray, rows: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Write the rows of jobs behind one another, each job's waiting last.
@@ -242,7 +253,7 @@ def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, 
     stated: dict[str, Any] = {
         name: columns[name].astype(np.int64 if name in whole else float, copy=False) for name in COLUMNS
     }
-    return Configurations(of_job, start, **stated)
+    return Configurations(of_job=of_job, start=start, **stated)
 
 
 def _allowed(names: Coded, pools: tuple[Pool, ...]) -> BoolArray:

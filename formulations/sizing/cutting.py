@@ -133,6 +133,53 @@ class Cutting:
         return np.array(node, dtype=np.int64)[order], np.array(size, dtype=np.int64)[order]
 
 
+def add_room_rows(rows: ProgramBuilder, rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> None:
+    """Add the rows of `room_rows`."""
+    for name, columns, uses, capacity in room_rows(rooms, pool, taken):
+        rows.row(name, columns, uses, upper=capacity)
+
+
+def room_rows(
+    rooms: Sequence[Room], pool: IntArray, taken: IntArray
+) -> Iterator[tuple[str, IntArray, FloatArray, float]]:
+    """For each pool and size k: what jobs take of free sets of k GPUs is at most what there is, F_k.
+
+    A size whose row is implied by that of a smaller one is left out.
+
+    Parameters
+    ----------
+    rooms : sequence of Room
+        Of all pools.
+    pool, taken : int arrays, shape (n_columns,)
+        Number of the pool, and GPUs that a column takes there; 0 for none.
+
+    Yields
+    ------
+    name : str
+    columns : int array
+    uses : float array
+        What these columns take of the sets.
+    capacity : float
+    """
+    for room in rooms:
+        inside = np.flatnonzero((taken > 0) & (pool == room.number))
+        if not len(inside):
+            continue
+        wanted = taken[inside]
+        before, most, gained = np.inf, wanted, 0
+        for size in room.sizes(wanted):
+            capacity, gain = room.capacity(size), room.gain(size) if len(room.sleeping) else 0
+            known = capacity == before and gain >= gained
+            if known and room.pool.capacity == "blocks":  # of larger blocks there are only fewer
+                continue
+            use = room.use(wanted, size)
+            some = np.flatnonzero(use)
+            if not len(some) or (known and (use <= most).all()):
+                continue
+            before, most, gained = capacity, use, gain
+            yield room.name(size), inside[some], use[some].astype(float), float(capacity)
+
+
 def cutting_of(room: Room, taken: IntArray) -> Cutting | None:
     """Ways to cut the nodes up for jobs that take so much; None where rows by size are all that is needed.
 

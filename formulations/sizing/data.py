@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import COLUMNS, WAIT, Columns
+from wattsched.formulations.sizing.configurations import WAIT, Columns, RowColumns
 from wattsched.formulations.sizing.jobs import JobSetOption, RoundJobs, jobs_of
 from wattsched.formulations.sizing.objectives import goodput
 from wattsched.instances.errors import InputError
@@ -37,9 +37,11 @@ WAITING: dict[str, float] = {
 COMPLETION_RANGE_S = (1e-6, 1e13)
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(RowColumns):
     """Options of jobs, job by job, each job's waiting option last.
+
+    In a set, all jobs but the first take no block, and each has an equal part of the draw.
 
     Attributes
     ----------
@@ -47,32 +49,15 @@ class Options:
         The jobs, all of the round.
     start : int array, shape (n_jobs + 1,)
         Options of job j are ``start[j]`` to ``start[j + 1]``; there are none when no option is allowed.
-    job, pool, gpus, block : int arrays, shape (n_options,)
-        `pool` is -1 for waiting; `block` is what the option takes for itself (`topology.room`), the GPU count
-        rounded up to a power of two in pools of blocks; but 0 for all jobs of a set except the first.
+    job : int array, shape (n_options,)
     job_set : int array, shape (n_options,)
         Number in `job_sets` that an option is a part of, -1 for options of the job alone.
-    rate, power_w : float arrays, shape (n_options,)
-        Work per second, and draw of the job's GPUs; in a set an equal part of it.
-    frequency_mhz, power_limit_w, batch_size : float arrays, shape (n_options,)
-        nan where the option has no such setting.
     """
 
     of: RoundJobs
     start: IntArray
     job: IntArray
     job_set: IntArray
-    pool: IntArray
-    gpus: IntArray
-    block: IntArray
-    rate: FloatArray
-    power_w: FloatArray
-    frequency_mhz: FloatArray
-    power_limit_w: FloatArray
-    batch_size: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.job)
 
     @property
     def instance(self) -> Instance:
@@ -210,10 +195,8 @@ class Options:
 
     def take(self, index: IntArray) -> Options:
         """Some of the options, in the order of the jobs."""
-        return _of_columns(self.of, self.job[index], self.job_set[index], self._columns(index))
-
-    def _columns(self, index: IntArray) -> Columns:
-        return {name: getattr(self, name)[index] for name in COLUMNS}
+        columns = {name: values[index] for name, values in self.columns.items()}
+        return _of_columns(self.of, self.job[index], self.job_set[index], columns)
 
 
 def comparable_jobs(instance: Instance) -> RoundJobs:
@@ -243,8 +226,8 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
 
 def _refuse(known: RoundJobs, job: int, seconds: float) -> None:
     low, high = COMPLETION_RANGE_S
-    told = f"job '{known.jobs.names[job]}': completion times must be from {low:g} to {high:g} s"
-    raise InputError([f"{told}, remaining_work / rate is {seconds:g} s in one of its options"])
+    rule = f"job '{known.jobs.names[job]}': completion times must be from {low:g} to {high:g} s"
+    raise InputError([f"{rule}, remaining_work / rate is {seconds:g} s in one of its options"])
 
 
 @remembered
@@ -262,11 +245,6 @@ def without_options(known: RoundJobs) -> IntArray:
         listed = np.bincount(options_of(known, unsure).job, minlength=len(known))
         without[unsure] = listed[unsure] == 0
     return np.flatnonzero(without)
-
-
-def expanded(known: RoundJobs | Options) -> Options:
-    """Options of all jobs, where they are not written out yet."""
-    return options_of(known) if isinstance(known, RoundJobs) else known
 
 
 def expand(instance: Instance) -> Options:
@@ -306,13 +284,6 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
     return _allowed(_of_columns(known, job, job_set, columns))
 
 
-def chosen_options(known: RoundJobs, row: IntArray) -> Options:
-    """The option of each job that a row of its kind stands for, `WAIT` for waiting; no job is in a set."""
-    every = np.arange(len(known) + 1)
-    job, job_set = every[:-1], np.full(len(known), ALONE)
-    return _of_columns(known, job, job_set, _columns_of(known, row), start=every)
-
-
 def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:
     """Options of jobs, ascending, that rows of their kinds stand for, `WAIT` for waiting; none in a set."""
     return _of_columns(known, job, np.full(len(job), ALONE), _columns_of(known, row))
@@ -333,7 +304,7 @@ def _of_columns(
 ) -> Options:
     start = np.searchsorted(job, np.arange(len(known) + 1)) if start is None else start
     named: dict[str, Any] = columns
-    return Options(known, start, job, job_set, **named)
+    return Options(of=known, start=start, job=job, job_set=job_set, **named)
 
 
 def _rows_of_sets(known: RoundJobs) -> tuple[IntArray, IntArray, Columns]:
@@ -370,7 +341,6 @@ def _rows_of_sets(known: RoundJobs) -> tuple[IntArray, IntArray, Columns]:
 
 
 def _allowed(options: Options) -> Options:
-    """Drop what `allowed` rules out."""
     keep = allowed(options)
     if keep.all():
         return options

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
 import numpy as np
 
-from wattsched.formulations.sizing.budgets import rooms_of
 from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.formulations.sizing.cutting import slots_for
 from wattsched.formulations.sizing.data import ALONE, Options
+from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.formulations.sizing.sleeping import counts_watts, rooms_awake
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.option_rows import SETTINGS
@@ -24,18 +23,8 @@ from wattsched.topology.pools import gpus_of_lines
 from wattsched.topology.room import Room
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
-    """GPUs of jobs, each a position on the line of its job's pool.
-
-    Attributes
-    ----------
-    job, position : int arrays, shape (n_gpus,)
-        By job.
-    """
-
-    job: IntArray
-    position: IntArray
+class Places(Held):
+    """GPUs of jobs, each a position on the line of its job's pool, by job."""
 
     @classmethod
     def first_of(cls, job: IntArray, start: IntArray, gpus: IntArray) -> Self:
@@ -125,7 +114,9 @@ def positions_awake(room: Room, block: IntArray, gpus: IntArray, held: Held, *, 
         here = np.isin(held.job, large)
         own = Held(np.searchsorted(large, held.job[here]), held.position[here])
         begins = positions_of(room, block[large], gpus[large], own)
-        first = _nodes_of_blocks(room, begins, gpus[large], block[large])
+        lowest = np.minimum.reduceat(begins, np.cumsum(gpus[large]) - gpus[large])
+        # The nodes of the aligned blocks that their GPUs lie in.
+        first = np.unique(room.pool.node_index[ranges(lowest // block[large] * block[large], block[large])])
     lacking: ValueError | None = None
     for awake in rooms_awake(room, block, held.position, first, few=few):
         try:
@@ -133,12 +124,6 @@ def positions_awake(room: Room, block: IntArray, gpus: IntArray, held: Held, *, 
         except ValueError as error:
             lacking = error
     raise lacking or NoRoomError(room, gpus)
-
-
-def _nodes_of_blocks(room: Room, position: IntArray, gpus: IntArray, block: IntArray) -> IntArray:
-    """Nodes of the aligned blocks that jobs' GPUs lie in."""
-    begin = np.minimum.reduceat(position, np.cumsum(gpus) - gpus) // block * block
-    return np.unique(room.pool.node_index[ranges(begin, block)])
 
 
 def positions_of(
@@ -182,19 +167,16 @@ def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
     Of jobs that shared their GPUs and now part, one has them that would pay most for a move: who restarts
     anyway pays nothing more.
     """
-    known, pool, source = options.of, options.pool[chosen], np.arange(len(chosen))
-    _, now, _ = known.held
+    pool, source, held = options.pool[chosen], np.arange(len(chosen)), Places(*options.of.held_gpus)
+    _, now, _ = options.of.held
     if not options.job_sets:
-        held = Places(*known.held_gpus)
-        held = held.only((needs & (now == pool))[held.job])
-        return _unshared(options, chosen, held)
+        return _unshared(options, chosen, held.only((needs & (now == pool))[held.job]))
     for s in np.unique(options.job_set[chosen]).tolist():
         if s != ALONE:
             first, *others = options.job_sets[s].members
             source[first] = next((j for j in (first, *others) if now[j] == options.job_sets[s].pool), first)
     jobs = np.flatnonzero(needs & (now[source] == pool))
-    held = Places(*known.held_gpus).of(source[jobs], jobs)
-    return _unshared(options, chosen, held)
+    return _unshared(options, chosen, held.of(source[jobs], jobs))
 
 
 def _unshared(options: Options, chosen: IntArray, held: Places) -> Places:

@@ -14,19 +14,20 @@ import numpy as np
 from wattsched.formulations.model import Model, Starts
 from wattsched.formulations.program import Intervals, Line, ProgramBuilder
 from wattsched.formulations.sizing.columns import Choices, choices
-from wattsched.formulations.sizing.data import Options, expanded
+from wattsched.formulations.sizing.cutting import add_room_rows
+from wattsched.formulations.sizing.data import options_of
 from wattsched.formulations.sizing.decisions import Places, place
 from wattsched.formulations.sizing.jobs import RoundJobs
-from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, assemble, cuttings_of, room_of
+from wattsched.formulations.sizing.mckp import add_limits, assemble, cuttings_of, room_of
 from wattsched.formulations.sizing.sleeping import parts_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.decision import Decision
 from wattsched.topology.arrays import BoolArray
 
 
-def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
+def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
     """Build the interval formulation; parameters and errors as for `mckp.build`."""
-    options = expanded(known)
+    options = options_of(known)
     columns = choices(options, objective)
     rows = ProgramBuilder()
     rooms, pool, taken = room_of(columns)

@@ -107,12 +107,6 @@ class RoundJobs:
         return np.array([*(number.get(name, NONE) for name in of.values), NONE])[of.codes]
 
     @cached_property
-    def kind_tenant(self) -> IntArray:
-        """The same of the jobs of each kind, shape (n_kinds,)."""
-        first, _ = self.jobs.kinds
-        return self.tenant[first]
-
-    @cached_property
     def most_j(self) -> FloatArray:
         """Joules that each job may use by the quotas of its tenant if no other runs; shape (n_jobs,)."""
         tenants, of = self.instance.tenants, self.jobs.coded("tenant")

@@ -23,7 +23,7 @@ UNKNOWN = -2
 
 
 @dataclass(frozen=True)
-class Asked:
+class StatedChoices:
     """Choice of a decision for every job of a round, in arrays of shape (n_jobs,).
 
     Attributes
@@ -43,7 +43,7 @@ class Asked:
     together: Coded
 
 
-def asked_of(known: RoundJobs, decision: Decision) -> Asked:
+def stated_choices(known: RoundJobs, decision: Decision) -> StatedChoices:
     """Read a decision; jobs that are not in the round are left out."""
     n = len(known)
     running = AssignmentColumns.from_records(decision.jobs)
@@ -61,7 +61,7 @@ def asked_of(known: RoundJobs, decision: Decision) -> Asked:
     together[job] = sets.codes[here]
     waits = known.numbers_of(decision.waiting)
     pool[waits[waits != NONE]] = WAIT
-    return Asked(pool, gpus, settings, Coded(together, sets.values))
+    return StatedChoices(pool, gpus, settings, Coded(together, sets.values))
 
 
 def says_all(known: RoundJobs, decision: Decision) -> bool:
@@ -72,14 +72,14 @@ def says_all(known: RoundJobs, decision: Decision) -> bool:
 
 def matching_options(options: Options, decision: Decision) -> IntArray:
     """Option of each job that a decision stands for; -1 where the job is new or has no such option."""
-    asked, job = asked_of(options.of, decision), options.job
-    same = (options.pool == asked.pool[job]) & (options.gpus == asked.gpus[job])
-    for name, values in asked.settings.items():
+    stated, job = stated_choices(options.of, decision), options.job
+    same = (options.pool == stated.pool[job]) & (options.gpus == stated.gpus[job])
+    for name, values in stated.settings.items():
         same &= _equal(getattr(options, name), values[job])
-    number = {name: code for code, name in enumerate(asked.together.values)}
+    number = {name: code for code, name in enumerate(stated.together.values)}
     # The last stands for no set, whose number is -1.
     code = np.array([*(number.get(one.declared.name, UNKNOWN) for one in options.job_sets), NONE])
-    same &= options.waiting | (code[options.job_set] == asked.together.codes[job])
+    same &= options.waiting | (code[options.job_set] == stated.together.codes[job])
     hits = np.flatnonzero(same)
     # Of several options with the same settings the soonest complete, of equals the first.
     hits = hits[np.lexsort((options.completion_s[hits], job[hits]))]
@@ -140,10 +140,10 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
 
 
 def _looked_up(known: RoundJobs, decision: Decision) -> IntArray:
-    asked, rows = asked_of(known, decision), known.configurations
-    row = rows.by_setting.first_equal([known.kind, asked.pool, asked.gpus, *asked.settings.values()])
-    found = np.where((row == NONE) | (asked.together.codes != NONE), UNKNOWN, row)
-    found[asked.pool == WAIT] = WAIT
+    stated, rows = stated_choices(known, decision), known.configurations
+    row = rows.by_setting.first_equal([known.kind, stated.pool, stated.gpus, *stated.settings.values()])
+    found = np.where((row == NONE) | (stated.together.codes != NONE), UNKNOWN, row)
+    found[stated.pool == WAIT] = WAIT
     return found
 
 

@@ -17,7 +17,8 @@ what the program chooses can always be placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -25,13 +26,16 @@ import numpy as np
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder, Quantities
 from wattsched.formulations.reach import in_units
-from wattsched.formulations.sizing.budgets import BudgetRow, rooms_of
+from wattsched.formulations.sizing import by_kind
+from wattsched.formulations.sizing.budgets import BudgetRow
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
-from wattsched.formulations.sizing.cutting import Cutting, cutting_of, points_of, slots_of
-from wattsched.formulations.sizing.data import Options, expanded
+from wattsched.formulations.sizing.cutting import Cutting, add_room_rows, cutting_of, points_of, slots_of
+from wattsched.formulations.sizing.data import options_of
 from wattsched.formulations.sizing.decisions import place
 from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.formulations.sizing.matching import matching_options, says_all
+from wattsched.formulations.sizing.objectives import objective as find_objective
+from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.formulations.sizing.sleeping import Part, add_uses, awake_parts, nodes_awake, parts_of
 from wattsched.formulations.sizing.splits import split_of
 from wattsched.formulations.timer import Timer
@@ -42,26 +46,30 @@ from wattsched.topology.room import Room
 STATES = ("asleep", "awake")
 
 
-def build(known: RoundJobs | Options, objective: str, timer: Timer | None = None) -> Model[Decision]:
-    """Build the aggregated formulation.
+def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
+    """Build the aggregated formulation, of a large round by kind.
 
     Parameters
     ----------
-    known : RoundJobs or Options
-        Jobs of the round, or their options where these are written out.
+    known : RoundJobs
+        Jobs of the round.
     objective : str
         Name in the registry of objectives.
-
-    Returns
-    -------
-    Model
 
     Raises
     ------
     ValueError
         If a job has no option, or the objective is unknown.
     """
-    options = expanded(known)
+    goal = find_objective(objective)
+    if not by_kind.suits(known, goal):
+        return written_out(known, objective)
+    return replace(by_kind.of_kinds(known, goal), written_out=lambda: written_out(known, objective))
+
+
+def written_out(known: RoundJobs, objective: str) -> Model[Decision]:
+    """Build the formulation with a column for every option; parameters and errors as of `build`."""
+    options = options_of(known)
     columns = choices(options, objective)
     rows = ProgramBuilder()
     add_room_rows(rows, *room_of(columns))
@@ -134,53 +142,6 @@ def cuttings_of(columns: Choices) -> list[Cutting]:
     rooms, pool, taken = room_of(columns)
     found = [cutting_of(room, taken[pool == room.number]) for room in rooms]
     return [cutting for cutting in found if cutting is not None]
-
-
-def add_room_rows(rows: ProgramBuilder, rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> None:
-    """Add the rows of `room_rows`."""
-    for name, columns, uses, capacity in room_rows(rooms, pool, taken):
-        rows.row(name, columns, uses, upper=capacity)
-
-
-def room_rows(
-    rooms: Sequence[Room], pool: IntArray, taken: IntArray
-) -> Iterator[tuple[str, IntArray, FloatArray, float]]:
-    """For each pool and size k: what jobs take of free sets of k GPUs is at most what there is, F_k.
-
-    A size whose row is implied by that of a smaller one is left out.
-
-    Parameters
-    ----------
-    rooms : sequence of Room
-        Of all pools.
-    pool, taken : int arrays, shape (n_columns,)
-        Number of the pool, and GPUs that a column takes there; 0 for none.
-
-    Yields
-    ------
-    name : str
-    columns : int array
-    uses : float array
-        What these columns take of the sets.
-    capacity : float
-    """
-    for room in rooms:
-        inside = np.flatnonzero((taken > 0) & (pool == room.number))
-        if not len(inside):
-            continue
-        asked = taken[inside]
-        before, most, gained = np.inf, asked, 0
-        for size in room.sizes(asked):
-            capacity, gain = room.capacity(size), room.gain(size) if len(room.sleeping) else 0
-            known = capacity == before and gain >= gained
-            if known and room.pool.capacity == "blocks":  # of larger blocks there are only fewer
-                continue
-            use = room.use(asked, size)
-            some = np.flatnonzero(use)
-            if not len(some) or (known and (use <= most).all()):
-                continue
-            before, most, gained = capacity, use, gain
-            yield room.name(size), inside[some], use[some].astype(float), float(capacity)
 
 
 def add_limits(rows: ProgramBuilder, budgets: Iterable[BudgetRow]) -> None:

@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from wattsched.formulations.sizing.jobs import RoundJobs
 from wattsched.instances.units import S_PER_H
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -115,82 +116,6 @@ class OptionArrays(Protocol):
         """Amount that a joule adds to each objective that counts energy."""
 
 
-class RowArrays(Protocol):
-    """Arrays of the rows of kinds that objectives read; see `sizing.configurations.Configurations`."""
-
-    @property
-    def rate(self) -> FloatArray:
-        """Work per second of each row."""
-
-    @property
-    def kind(self) -> IntArray:
-        """Kind of each row."""
-
-    @property
-    def best_rate(self) -> FloatArray:
-        """Highest rate of each kind."""
-
-    @property
-    def reference_rate(self) -> FloatArray:
-        """Highest rate of each kind at its smallest GPU count."""
-
-    @property
-    def power_w(self) -> FloatArray:
-        """Draw of each row's GPUs."""
-
-
-class KindArrays(Protocol):
-    """Arrays of jobs by kind that objectives read; see `sizing.jobs.RoundJobs`."""
-
-    @property
-    def round_s(self) -> float:
-        """Length of the round."""
-
-    @property
-    def restart_s(self) -> FloatArray:
-        """Seconds that a restart takes of each job, 0 for jobs that do not run now."""
-
-    @property
-    def change_cost(self) -> FloatArray:
-        """Cost of a change of each job, 0 for jobs that do not run now."""
-
-    @property
-    def best_s(self) -> FloatArray:
-        """Best completion of each job from a standing start."""
-
-    @property
-    def work(self) -> FloatArray:
-        """Work left of each job."""
-
-    @property
-    def weight(self) -> FloatArray:
-        """Weight of each job."""
-
-    @property
-    def reference_rate(self) -> FloatArray:
-        """Best rate of each job at its smallest GPU count."""
-
-    @property
-    def kind(self) -> IntArray:
-        """Kind of each job."""
-
-    @property
-    def configurations(self) -> RowArrays:
-        """Rows of the kinds."""
-
-    @property
-    def row_idle_w(self) -> FloatArray:
-        """Draw of the GPUs of each row of the kinds when they are idle."""
-
-    @property
-    def counts_rounds(self) -> bool:
-        """True if energy counts as far as it is used in the round, and not to completion."""
-
-    @property
-    def per_joule(self) -> Mapping[str, float]:
-        """Amount that a joule adds to each objective that counts energy."""
-
-
 class ByKind(NamedTuple):
     """Costs of the jobs that run, where they are products of a job's worth and a value of its row.
 
@@ -237,18 +162,18 @@ class Objective:
     sense: Literal["min", "max"]
     value: Callable[[OptionArrays], FloatArray]
     combine: Literal["sum", "worst"] = "sum"
-    by_kind: Callable[[KindArrays], ByKind] | None = None
+    by_kind: Callable[[RoundJobs], ByKind] | None = None
 
     def cost(self, options: OptionArrays) -> FloatArray:
         """Values with the sign that makes every objective a minimisation, and what changes cost."""
         value = self.value(options)
         return np.asarray(options.change_cost + (-value if self.sense == "max" else value))
 
-    def in_kinds(self, known: KindArrays) -> ByKind:
+    def in_kinds(self, jobs: RoundJobs) -> ByKind:
         """Costs of jobs by kind, for an objective that has such."""
         assert self.by_kind is not None
-        scaled = self.by_kind(known)
-        return scaled._replace(surcharge=scaled.surcharge + known.change_cost)
+        scaled = self.by_kind(jobs)
+        return scaled._replace(surcharge=scaled.surcharge + jobs.change_cost)
 
 
 def _completion(options: OptionArrays) -> FloatArray:
@@ -301,52 +226,52 @@ def useful_share(options: OptionArrays, kept_s: FloatArray | float) -> FloatArra
     return np.asarray(np.maximum(0.0, 1.0 - options.lost_s / kept_s))
 
 
-def _completion_by_kind(known: KindArrays) -> ByKind:
-    worth = known.weight * known.work
-    surcharge = known.weight * known.restart_s
-    return ByKind(worth, 1.0 / known.configurations.rate, worth, surcharge, np.ones(len(worth), dtype=bool))
+def _completion_by_kind(jobs: RoundJobs) -> ByKind:
+    worth = jobs.weight * jobs.work
+    surcharge = jobs.weight * jobs.restart_s
+    return ByKind(worth, 1.0 / jobs.configurations.rate, worth, surcharge, np.ones(len(worth), dtype=bool))
 
 
-def _progress_by_kind(known: KindArrays) -> ByKind:
-    worth = known.weight * S_PER_H / known.work
-    return _of_beginners(known, worth, -known.configurations.rate)
+def _progress_by_kind(jobs: RoundJobs) -> ByKind:
+    worth = jobs.weight * S_PER_H / jobs.work
+    return _of_beginners(jobs, worth, -jobs.configurations.rate)
 
 
-def _log_slowdown_by_kind(known: KindArrays) -> ByKind:
-    rows = known.configurations
-    return _of_beginners(known, known.weight, np.log(rows.best_rate[rows.kind] / rows.rate))
+def _log_slowdown_by_kind(jobs: RoundJobs) -> ByKind:
+    rows = jobs.configurations
+    return _of_beginners(jobs, jobs.weight, np.log(rows.best_rate[rows.kind] / rows.rate))
 
 
-def _of_beginners(known: KindArrays, worth: FloatArray, value: FloatArray) -> ByKind:
+def _of_beginners(jobs: RoundJobs, worth: FloatArray, value: FloatArray) -> ByKind:
     """Costs that a restart changes otherwise than by a factor and a term."""
-    return ByKind(worth, value, worth, np.zeros(len(worth)), known.restart_s == 0.0)
+    return ByKind(worth, value, worth, np.zeros(len(worth)), jobs.restart_s == 0.0)
 
 
-def _goodput_by_kind(known: KindArrays) -> ByKind:
-    rows, useful = known.configurations, np.maximum(0.0, 1.0 - known.restart_s / known.round_s)
+def _goodput_by_kind(jobs: RoundJobs) -> ByKind:
+    rows, useful = jobs.configurations, np.maximum(0.0, 1.0 - jobs.restart_s / jobs.round_s)
     value, none = -rows.rate / rows.reference_rate[rows.kind], np.zeros(len(useful))
-    return ByKind(known.weight, value, known.weight * useful, none, np.ones(len(useful), dtype=bool))
+    return ByKind(jobs.weight, value, jobs.weight * useful, none, np.ones(len(useful), dtype=bool))
 
 
-def _energy_by_kind(name: str, known: KindArrays) -> ByKind:
-    rows, work, per_joule = known.configurations, known.work, known.per_joule[name]
+def _energy_by_kind(name: str, jobs: RoundJobs) -> ByKind:
+    rows, work, per_joule = jobs.configurations, jobs.work, jobs.per_joule[name]
     none = np.zeros(len(work))
-    if not known.counts_rounds:
-        return _of_beginners(known, work * per_joule, rows.power_w / rows.rate)
+    if not jobs.counts_rounds:
+        return _of_beginners(jobs, work * per_joule, rows.power_w / rows.rate)
     # Jobs that are not complete within the round draw as much whether they restart or not.
     with np.errstate(divide="ignore"):
-        lasts = known.work / rows.best_rate[known.kind] >= known.round_s
-    worth = np.full(len(work), known.round_s * per_joule)
-    return ByKind(worth, rows.power_w - known.row_idle_w, worth, none, lasts)
+        lasts = jobs.work / rows.best_rate[jobs.kind] >= jobs.round_s
+    worth = np.full(len(work), jobs.round_s * per_joule)
+    return ByKind(worth, rows.power_w - jobs.row_idle_w, worth, none, lasts)
 
 
-def _work_value_by_kind(known: KindArrays) -> ByKind:
-    worth = work_values(known.work / known.reference_rate, known.weight)
-    hold_s, lost_s = max(HOLD_S, known.round_s), known.restart_s
+def _work_value_by_kind(jobs: RoundJobs) -> ByKind:
+    worth = work_values(jobs.work / jobs.reference_rate, jobs.weight)
+    hold_s, lost_s = max(HOLD_S, jobs.round_s), jobs.restart_s
     # Restarts of jobs that may be complete before are spread over less.
-    scales = (lost_s == 0.0) | (known.best_s >= hold_s)
+    scales = (lost_s == 0.0) | (jobs.best_s >= hold_s)
     restarted = worth * np.maximum(0.0, 1.0 - lost_s / hold_s)
-    return ByKind(worth, _goodput_by_kind(known).value, restarted, np.zeros(len(worth)), scales)
+    return ByKind(worth, _goodput_by_kind(jobs).value, restarted, np.zeros(len(worth)), scales)
 
 
 OBJECTIVES = {

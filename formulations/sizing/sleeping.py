@@ -23,9 +23,10 @@ import numpy as np
 
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.program import ProgramBuilder
-from wattsched.formulations.sizing.budgets import Budget, budgets_of, rooms_of
+from wattsched.formulations.sizing.budgets import Budget, budgets_of
 from wattsched.formulations.sizing.cutting import cutting_of
 from wattsched.formulations.sizing.jobs import RoundJobs
+from wattsched.formulations.sizing.rooms import rooms_of
 from wattsched.instances.sizing.instance import PER_KWH
 from wattsched.topology.arrays import IntArray
 from wattsched.topology.room import Room
@@ -102,7 +103,7 @@ def uses_of_node(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w
     for budget in budgets:
         if budget.counts != "power":
             uses[budget.name] = each_w * _counted_s(known) * known.per_joule[budget.counts]
-        elif room.number in budget.pools:
+        elif room.number in budget.members:
             uses[budget.name] = each_w
     return uses
 
@@ -160,8 +161,8 @@ def refuse_sleepers(known: RoundJobs, formulation: str) -> None:
     for room in rooms_of(known):
         if len(room.sleeping):
             name = room.pool.nodes[room.sleeping[0]]
-            told = "nodes that sleep as long as no job is there"
-            raise UnsuitableError(f"formulation '{formulation}' takes no {told}, such as '{name}'")
+            kind = "nodes that sleep as long as no job is there"
+            raise UnsuitableError(f"formulation '{formulation}' takes no {kind}, such as '{name}'")
 
 
 def counts_watts(known: RoundJobs) -> bool:

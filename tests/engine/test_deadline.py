@@ -281,6 +281,6 @@ def test_what_a_formulation_raises_besides_is_not_taken_for_a_lack_of_memory(
     def build(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.written_out", build)
     with pytest.raises(RuntimeError, match="broken"):
         wattsched.solve(generate("uniform", jobs=5, seed=1))

@@ -93,7 +93,7 @@ def test_a_build_that_lacks_memory_leaves_the_best_decision_in_hand(
     def build(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.written_out", build)
     result = wattsched.solve(INSTANCE, initial_solution=best, time_limit=time_limit)
     assert result.objective == pytest.approx(best.objective)
     assert result.termination.detail == "out of memory; this is the decision of 'initial_solution'"
@@ -135,7 +135,7 @@ def test_no_formulation_is_believed_against_a_decision(
     def build(*_: object) -> None:
         raise InfeasibleError("there is none")
 
-    monkeypatch.setattr("wattsched.formulations.sizing.mckp.build", build)
+    monkeypatch.setattr("wattsched.formulations.sizing.mckp.written_out", build)
     result = wattsched.solve(INSTANCE, initial_solution=best)
     assert result.termination.reason == "feasible"
     assert result.decision is not None

@@ -60,7 +60,7 @@ def rounds(draw: st.DrawFn) -> Instance:
 def test_prices_prove_the_same(instance: Instance, seed: int) -> None:
     known = comparable_jobs(instance)
     assume(not len(without_options(known)))
-    explicit = mckp.build(known, instance.objective).program
+    explicit = mckp.written_out(known, instance.objective).program
     kinds = by_kind.of_kinds(known, OBJECTIVES[instance.objective]).program
     assert isinstance(kinds, KindProgram)
     rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def spread_over(program: KindProgram, n: int) -> KindProgram:
 def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...], spread: tuple[int, int]) -> None:
     known = comparable_jobs(instance)
     assume(not len(without_options(known)))
-    written = mckp.build(known, instance.objective)
+    written = mckp.written_out(known, instance.objective)
     # By kind there are no columns for ways to cut nodes up, only rows by size.
     assume(not written.program.supply)
     kinds = by_kind.of_kinds(known, OBJECTIVES[instance.objective])
@@ -133,9 +133,6 @@ def test_the_answer_is_the_same(instance: Instance, sizes: tuple[int, ...], spre
     assert proof.bound is not None
     proven = kinds.program.lagrangian_bound(single.prices)
     assert proof.bound == pytest.approx(kinds.program.reported(proven), rel=1e-6, abs=1e-6)
-    point = kinds.encode(decision)
-    assert point is not None
-    assert kinds.program.objective(point) <= single.objective + 1e-9 * abs(single.objective)
 
 
 @pytest.mark.parametrize("horizon_s", [np.inf, 3600.0])

@@ -14,7 +14,7 @@ from tests.brute_force.sizing import optimum
 from tests.docs.markdown import blocks_of
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, small_instances
-from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.jobs import jobs_of
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
@@ -151,17 +151,17 @@ def test_installed_package_offers_a_formulation_by_entry_point(
     (metadata / "entry_points.txt").write_text("[wattsched.formulations]\nown = own_package:made\n")
     monkeypatch.syspath_prepend(tmp_path)
     instance = generate("uniform", jobs=4, seed=1)
-    model = problem("sizing").formulation("own")(expand(instance), instance.objective)
+    model = problem("sizing").formulation("own")(jobs_of(instance), instance.objective)
     assert model.program.n_groups == 4
     with pytest.raises(ValueError, match=r"unknown formulation 'other'.*own, FILE\.py:NAME"):
         problem("sizing").formulation("other")
 
 
 def test_dominated_options_are_kept_on_request(tmp_path: Path) -> None:
-    options = expand(generate("uniform", jobs=2, seed=1))
-    few = problem("sizing").formulation(f"{write(tmp_path, PROGRAM)}:made")(options, "total-completion")
+    known = jobs_of(generate("uniform", jobs=2, seed=1))
+    few = problem("sizing").formulation(f"{write(tmp_path, PROGRAM)}:made")(known, "total-completion")
     file = write(tmp_path, PROGRAM + "made.keep_dominated = True\n")
-    all_of_them = problem("sizing").formulation(f"{file}:made")(options, "total-completion")
+    all_of_them = problem("sizing").formulation(f"{file}:made")(known, "total-completion")
     assert few.dropped > 0
     assert all_of_them.dropped == 0
-    assert all_of_them.program.n_choices == len(options)
+    assert all_of_them.program.n_choices == known.n_options

@@ -174,14 +174,6 @@ def test_who_may_not_wait_is_not_left_out() -> None:
     assert found.dropped == {}
 
 
-def test_a_running_job_may_go_on_where_a_restart_would_be_late() -> None:
-    current = {"gpus": 4, "pool": "A", "nodes": {"n": [0, 1, 2, 3]}}
-    job = {"current": current, "restart_s": 300.0, "deadline_s": 500.0}
-    for deadline_s, left in ((500.0, set()), (399.0, {"j0"})):
-        instance = round_of({**job, "deadline_s": deadline_s})
-        assert decided_jobs(instance).left_out.keys() == decided(instance).left_out == left
-
-
 def test_sets_of_jobs_that_are_left_out_cannot_be_formed_and_others_follow() -> None:
     """Job 1 is in time in a set with job 0 alone, which is in time nowhere."""
     slow = {"deadline_s": 300.0}

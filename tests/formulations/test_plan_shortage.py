@@ -1,4 +1,4 @@
-"""What is said to be short is so: with a little less than that more, there is still no decision."""
+"""Budgets said to be short are so: with a little less than that more, there is still no decision."""
 
 from __future__ import annotations
 

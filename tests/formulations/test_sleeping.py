@@ -8,23 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import wattsched
-from tests.brute_force.agreement import require_optimum, solve_by_kind
-from tests.strategies.effort import examples
-from tests.strategies.instances import instances_with_sets, sleeping, small_instances
+from tests.brute_force.agreement import solve_by_kind
 from wattsched.formulations.model import UnsuitableError
-from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.formulations.sizing.sleeping import part_sizes
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
 from wattsched.verification.sizing.rows import part_sizes as parts_of_checker
 
 TABLE = {"gpus": [1, 2, 8], "pool": ["A"] * 3, "rate": [1.0, 1.8, 6.0], "power_w": [250.0, 600.0, 2000.0]}
-HOW = [*(("mckp", name) for name in ("auto", "price", "highs", "cpsat", "greedy", "powerflow"))]
-HOW += [("assignment", "highs"), ("assignment", "cpsat"), ("intervals", "cpsat")]
 
 
 def cluster_of(capacity: str, *base_w: float, gpus: int = 4, **fields: Any) -> dict[str, Any]:
@@ -39,57 +32,6 @@ def round_of(cluster: dict[str, Any], jobs: int, **fields: Any) -> Instance:
     document = {"cluster": cluster, "tables": {"t": TABLE}, "objective": "energy", "round_s": 100.0}
     document["jobs"] = [{"name": f"j{j}", "options": "t", "remaining_work": 1e4} for j in range(jobs)]
     return Instance.model_validate({**document, **fields})
-
-
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    instance=sleeping(small_instances() | instances_with_sets()),
-    objective=st.sampled_from(sorted(OBJECTIVES)) | st.just("energy"),
-    least=st.sampled_from([None, 0.5, 1.5]),
-    how=st.sampled_from(HOW),
-    kinds=st.booleans(),
-)
-def test_every_solver_wakes_what_is_best(
-    instance: Instance, objective: str, least: float | None, how: tuple[str, str], kinds: bool
-) -> None:
-    budgets = instance.budgets.model_copy(update={"least_goodput": least})
-    instance = instance.model_copy(update={"budgets": budgets, "objective": objective})
-    require_optimum(instance, how, kinds)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    gpus=st.integers(2, 8),
-    nodes=st.integers(1, 3),
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True),
-    jobs=st.integers(3, 9),
-    capacity=st.sampled_from(["count", "nodes"]),
-    solver=st.sampled_from(["highs", "price", "cpsat"]),
-)
-def test_as_much_runs_as_on_nodes_that_never_sleep(
-    gpus: int, nodes: int, sizes: list[int], jobs: int, capacity: str, solver: str
-) -> None:
-    """Where there are too few GPUs for all, whatever the sizes of jobs leave over on the nodes."""
-    tables = {str(size): {**TABLE, "gpus": [size], "pool": ["A"], "rate": [float(size)], "power_w": [9.0]}
-              for size in sizes}  # fmt: skip
-    listed = [
-        {"name": f"j{j}", "options": str(sizes[j % len(sizes)]), "remaining_work": 1e4, "weight": 1 + j / 9}
-        for j in range(jobs)
-    ]
-    rounds = [
-        Instance.model_validate(
-            {
-                "cluster": cluster_of(capacity, *[100.0] * nodes, gpus=gpus, sleeps=sleeps),
-                "tables": tables,
-                "objective": "goodput",
-                "jobs": listed,
-            }
-        )
-        for sleeps in (True, False)
-    ]
-    asleep, awake = (wattsched.solve(one, solver=solver, gap=1e-6) for one in rounds)
-    assert asleep.termination.reason == awake.termination.reason == "optimal"
-    assert asleep.objective == pytest.approx(awake.objective, rel=1e-5)
 
 
 @pytest.mark.parametrize("kinds", [False, True])

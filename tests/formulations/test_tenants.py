@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 import wattsched
-from tests.brute_force.agreement import require_optimum, solve_by_kind
-from tests.strategies.effort import examples
-from tests.strategies.instances import instances_with_sets, small_instances
-from wattsched.formulations.sizing.objectives import OBJECTIVES
+from tests.brute_force.agreement import solve_by_kind
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
@@ -24,10 +19,6 @@ CLUSTER = {
     "gpu_types": {"A": {"idle_power_w": 50.0}},
     "nodes": [{"name": "n", "gpu_type": "A", "gpus": 8}],
 }
-HOW = [
-    ("mckp", "auto"), ("mckp", "price"), ("mckp", "highs"), ("mckp", "cpsat"), ("mckp", "greedy"),
-    ("mckp", "powerflow"), ("assignment", "highs"), ("intervals", "cpsat"),
-]  # fmt: skip
 
 
 def round_of(tenants: dict[str, Any], *owners: str | None, **fields: Any) -> Instance:
@@ -42,48 +33,6 @@ def gpus_of(instance: Instance, decision: Decision) -> dict[str | None, int]:
     for one in decision.jobs:
         found[owner[one.job]] = found.get(owner[one.job], 0) + one.gpus
     return found
-
-
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    instance=small_instances() | instances_with_sets(),
-    objective=st.sampled_from(sorted(OBJECTIVES)),
-    how=st.sampled_from(HOW),
-    kinds=st.booleans(),
-)
-def test_every_solver_keeps_quotas_and_finds_the_best(
-    instance: Instance, objective: str, how: tuple[str, str], kinds: bool
-) -> None:
-    assume(instance.tenants)
-    require_optimum(instance.model_copy(update={"objective": objective}), how, kinds)
-
-
-@st.composite
-def short_of_joules(draw: st.DrawFn) -> Instance:
-    """A round without budgets, most of whose jobs are of a tenant that is short of joules, or of grams."""
-    content = draw(small_instances(min_jobs=2) | instances_with_sets()).model_dump()
-    content["budgets"] = {"scope": content["budgets"]["scope"]}
-    quota, most = draw(st.sampled_from([("energy_j", 150_000), ("carbon_g", 17)]))
-    content["tenants"] = {"x": {quota: draw(st.integers(1, most)) * 1.0}, "y": {}, "z": {}}
-    for job in content["jobs"]:
-        # Of many jobs the options that are within the quota are too slow.
-        job["deadline_s"] = draw(st.none() | st.floats(50.0, 5_000.0))
-        if job["can_wait"] and job["preemptible"]:
-            job["tenant"] = draw(st.sampled_from(["x", "x", "x", "y"]))
-    return Instance.model_validate(content)
-
-
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    instance=short_of_joules(),
-    objective=st.sampled_from(sorted(OBJECTIVES)),
-    how=st.sampled_from(HOW),
-    kinds=st.booleans(),
-)
-def test_joules_and_grams_of_tenants(
-    instance: Instance, objective: str, how: tuple[str, str], kinds: bool
-) -> None:
-    require_optimum(instance.model_copy(update={"objective": objective}), how, kinds)
 
 
 @pytest.mark.parametrize("kinds", [False, True])
@@ -132,13 +81,6 @@ def test_own_and_borrowed_gpus(kinds: bool, monkeypatch: pytest.MonkeyPatch) -> 
     assert gpus_of(less, wattsched.solve(less, gap=0.0).decision) == {"a": 3}
     drawn = round_of({"a": {"power_w": 900.0}}, *["a"] * 8)
     assert gpus_of(drawn, wattsched.solve(drawn, gap=0.0).decision) == {"a": 3}
-
-
-def test_weights_are_multiplied() -> None:
-    heavy = round_of({"a": {"weight": 3.0}, "b": {}}, *["b"] * 8, *["a"] * 4)
-    result = wattsched.solve(heavy, gap=0.0)
-    assert gpus_of(heavy, result.decision)["a"] == 8
-    assert result.objective == pytest.approx(4 * 3.0 * 1.8)
 
 
 def test_more_than_a_quota_is_a_fault() -> None:

@@ -178,9 +178,9 @@ def sleeping(draw: st.DrawFn, instances: st.SearchStrategy[Instance]) -> Instanc
 
 
 @st.composite
-def instances_with_sets(draw: st.DrawFn, max_jobs: int = 3) -> Instance:
+def instances_with_sets(draw: st.DrawFn) -> Instance:
     """Small instance with sets of jobs that may share GPUs, and jobs that share theirs now."""
-    content = draw(small_instances(max_jobs=max_jobs, min_jobs=2)).model_dump()
+    content = draw(small_instances(max_jobs=3, min_jobs=2)).model_dump()
     jobs = content["jobs"]
     movable = [job for job in jobs if job["preemptible"]]
     assume(len(movable) > 1)

@@ -83,12 +83,12 @@ def _nodes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def windows(draw: st.DrawFn, most_tasks: int = 3, most_nodes: int = 3) -> PlacementInstance:
+def windows(draw: st.DrawFn) -> PlacementInstance:
     """Tiny windows: up to three nodes, some of them equal, and up to three tasks."""
     kinds = draw(st.lists(_nodes(), min_size=1, max_size=2))
-    nodes = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most_nodes))
+    nodes = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
     asked = st.tuples(_requests(), st.sampled_from([0, 0, 700, 1025]))
-    tasks = draw(st.lists(asked, max_size=most_tasks))
+    tasks = draw(st.lists(asked, max_size=3))
     usual = draw(st.lists(st.tuples(_requests(), st.integers(1, 7)), max_size=3))
     rates = st.sampled_from([None, None, 0.0, 0.1, 130.0, 1e4])
     return PlacementInstance.model_validate(

@@ -9,9 +9,9 @@ from wattsched.instances.sharing.instance import OBJECTIVES, SharingInstance
 
 @st.composite
 def sharing_instances(
-    draw: st.DrawFn, most_jobs: int = 5, most_types: int = 2, most_per_set: int = 3, plain: bool = False
+    draw: st.DrawFn, most_jobs: int = 5, most_types: int = 2, most_per_set: int = 3
 ) -> SharingInstance:
-    """Instance with measured and other sets; not `plain`: deadlines, exclusive jobs, pools and budgets."""
+    """Instance with measured and other sets, deadlines, exclusive jobs, pools and budgets."""
 
     def whole(low: int, high: int) -> float:
         return float(draw(st.integers(low, high)))
@@ -29,7 +29,7 @@ def sharing_instances(
         for name in types
     ]
     pools = []
-    if not plain and draw(st.booleans()):
+    if draw(st.booleans()):
         pools = [{"name": "pool", "gpus": draw(st.integers(1, 20))}]
         for unit in draw(st.lists(st.sampled_from(units), min_size=1, unique_by=id)):
             unit |= {"pool": "pool", "sleep_power_w": 0.0}
@@ -67,17 +67,16 @@ def sharing_instances(
     for j in range(draw(st.integers(1, most_jobs))):
         job = {"name": f"j{j}", "job_class": draw(st.sampled_from([c["name"] for c in classes]))}
         job["remaining_epochs"] = draw(st.sampled_from([10.0, 10.0, 25.0, 40.0]))
-        if not plain:
-            job["deadline_s"] = draw(st.sampled_from([None, None, whole(200, 6000)]))
-            job["exclusive"] = draw(st.integers(0, 4)) == 0
+        job["deadline_s"] = draw(st.sampled_from([None, None, whole(200, 6000)]))
+        job["exclusive"] = draw(st.integers(0, 4)) == 0
         job["can_wait"] = draw(st.integers(0, 3)) > 0
         jobs.append(job)
     budgets = {}
-    if not plain and draw(st.booleans()):
+    if draw(st.booleans()):
         budgets["power_w"] = whole(60, 700)
-    if not plain and draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 2)) == 0:
         budgets["energy_j"] = whole(20_000, 900_000)
-    if not plain and draw(st.integers(0, 3)) == 0:
+    if draw(st.integers(0, 3)) == 0:
         budgets["carbon_g"] = whole(5, 120)
     return SharingInstance.model_validate(
         {

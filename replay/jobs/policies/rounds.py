@@ -14,7 +14,8 @@ import numpy as np
 from wattsched.formulations.program import Program, ProgramBuilder
 from wattsched.formulations.sizing.budgets import BudgetRow
 from wattsched.formulations.sizing.configurations import WAIT
-from wattsched.formulations.sizing.mckp import add_limits, add_room_rows, program_of
+from wattsched.formulations.sizing.cutting import add_room_rows
+from wattsched.formulations.sizing.mckp import add_limits, program_of
 from wattsched.replay.jobs.policy import Decision, State
 from wattsched.replay.jobs.trace import Trace
 from wattsched.solvers.greedy import efficient_columns

@@ -176,38 +176,12 @@ def test_shares_waste_what_no_other_share_fits_into() -> None:
     assert bounds.least_power([9], Hosted(tasks=6.5)).bound_w == np.inf
 
 
-def test_gpu_models_and_memory_count() -> None:
-    """The P100 node may not take the task; of memory, only what all nodes of a type have together counts."""
-    nodes = node_table([(32000, 10, 1, 0), (32000, 10, 1, 0), (32000, 20, 1, 1)])
-    idle_w = 3 * 15 + 2 * 10 + 25
-    whole = ConfigurationLp(nodes, table([(1000, 5, 1, 1000, 1)]))
-    assert whole.least_power([2]).bound_w == pytest.approx(idle_w + 2 * 60 + 2 * 105)
-    assert whole.least_power([3]).bound_w == np.inf
-    share = ConfigurationLp(nodes, table([(1000, 8, 1, 100, 1)]))
-    assert share.most_allocated_gpus([5]) == pytest.approx(0.1 * 20 / 8)
-
-
 def test_what_fits_nowhere_is_not_asked_for() -> None:
     nodes = node_table([(8000, 8, 2, 0)])
     bounds = ConfigurationLp(nodes, table([(1000, 9, 1, 500), (1000, 1, 1, 500), (1000, 1, 3, 1000)]))
     assert bounds.hostable([1, 4, 3]) == Hosted(gpus=2.0, vcpus=4.0, tasks=4.0)
     assert bounds.least_power([1, 4, 3]).bound_w == pytest.approx(15 + 2 * 70 + 105)
     assert bounds.most_allocated_gpus([1, 4, 3]) == pytest.approx(2.0)
-
-
-@settings(max_examples=examples(30))
-@given(clusters(), requests(4), st.data())
-def test_the_bound_of_mean_demands_is_no_more_than_the_mean(
-    nodes: NodeTable, tasks: TaskTable, data: st.DataObject
-) -> None:
-    profiles = tasks.profiles[0]
-    demand = st.lists(st.integers(0, 2), min_size=len(profiles), max_size=len(profiles))
-    demands = np.array(data.draw(st.lists(demand, min_size=2, max_size=3)), dtype=float)
-    bounds = ConfigurationLp(nodes, profiles)
-    single = [bounds.least_power(demand, gap=1e-7).bound_w for demand in demands]
-    assert bounds.least_power(demands.mean(axis=0)).bound_w <= np.mean(single) * (1 + 1e-6)
-    most = [bounds.most_allocated_gpus(demand, gap=1e-7) for demand in demands]
-    assert bounds.most_allocated_gpus(demands.mean(axis=0), gap=1e-7) >= np.mean(most) - 1e-5
 
 
 FLUID_PCT = {0.2: 19.1, 0.8: 16.7, 0.9: 14.0}

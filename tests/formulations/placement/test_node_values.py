@@ -1,4 +1,4 @@
-"""What is left of nodes, against trying every set of tasks."""
+"""Worth of what is left of nodes, against trying every set of tasks."""
 
 from __future__ import annotations
 

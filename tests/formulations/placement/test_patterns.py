@@ -14,8 +14,10 @@ from tests.brute_force.placement import optimum
 from tests.strategies.effort import examples
 from tests.strategies.windows import random_window
 from wattsched.formulations.model import Model
+from wattsched.formulations.placement import outcome_search, patterns
 from wattsched.formulations.placement.data import Window, window_of
 from wattsched.formulations.placement.heuristics import greedy
+from wattsched.formulations.placement.outcome_search import WIDTH
 from wattsched.formulations.placement.patterns import build
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
@@ -37,6 +39,14 @@ def solved(model: Model[PlacementDecision], solver: str = "highs", gap: float = 
 
 def close(value: float) -> float:
     return pytest.approx(value, rel=1e-7, abs=1e-6)
+
+
+def built(window: Window, most: float, width: int = WIDTH) -> Model[PlacementDecision]:
+    """The model where up to so many outcomes are listed, and more of them searched by a beam so wide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patterns, "MOST_OUTCOMES", most)
+        patch.setattr(outcome_search, "WIDTH", width)
+        return build(window)
 
 
 def confirm(instance: PlacementInstance, model: Model[PlacementDecision], solution: Solution) -> None:
@@ -78,7 +88,7 @@ def test_a_search_gives_decisions_between_the_optimum_and_one_by_one(seed: int) 
     one_by_one = check(instance, greedy(window, instance.objective, Timer())).objective
     assert one_by_one is not None
     for width in (1, 4):
-        model = build(window, width=width, most_outcomes=0)
+        model = built(window, most=0, width=width)
         program = model.program
         assert model.outside == -math.inf or program.n_columns == 0
         assert model.prices is None or program.n_columns == 0
@@ -94,23 +104,11 @@ def test_a_search_gives_decisions_between_the_optimum_and_one_by_one(seed: int) 
 
 
 @given(SEEDS)
-def test_the_order_of_nodes_and_tasks_changes_nothing(seed: int) -> None:
-    instance, rng = random_window(seed, most_tasks=5), np.random.default_rng(seed)
-    moved = instance.model_copy(
-        update={
-            name: list(rng.permutation(getattr(instance, name))) for name in ("nodes", "tasks", "workload")
-        }
-    )
-    one, other = (solved(build(window_of(i))).objective for i in (instance, moved))
-    assert one == close(other or 0.0)
-
-
-@given(SEEDS)
 def test_every_outcome_costs_what_the_checker_says(seed: int) -> None:
     instance = random_window(seed, most_tasks=5)
     window = window_of(instance)
     for most in (0, math.inf):
-        model = build(window, most_outcomes=most)
+        model = built(window, most=most)
         program = model.program
         for column in range(program.n_columns):
             x = np.zeros(program.n_columns)
@@ -162,14 +160,6 @@ def test_names_are_distinct_and_tell_nodes_and_tasks() -> None:
     for names in (program.row_names(), program.column_names()):
         assert len(set(names)) == len(names)
     assert program.row_names()[0].startswith("tasks:")
-
-
-def test_a_search_out_of_time_still_has_a_decision() -> None:
-    instance = random_window(11, most_tasks=6, most_nodes=5)
-    model = build(window_of(instance), instance.objective, Timer(0.0))
-    assert model.outside == -math.inf
-    assert model.start is not None
-    assert check(instance, model.decode(model.start, {})).faults == []
 
 
 class Counted(Timer):
@@ -227,7 +217,7 @@ def test_only_a_lack_of_time_cuts_a_model() -> None:
     instance = generate("placement", jobs=6, seed=4)
     window = window_of(instance)
     assert build(window, instance.objective, Timer(0.0)).cut
-    searched = build(window, instance.objective, Timer(60.0), most_outcomes=0)
+    searched = built(window, most=0)
     assert searched.outside == -math.inf
     assert not searched.cut
     assert not build(window, instance.objective, Timer(60.0)).cut

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,21 @@ from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
-from wattsched.formulations.shifting import insertion, schedules
+from wattsched.formulations.model import Model
+from wattsched.formulations.shifting import column_generation, schedules, time_indexed
 from wattsched.formulations.shifting.column_generation import generate
-from wattsched.formulations.shifting.columns import Prices, all_schedules, priced_cost
+from wattsched.formulations.shifting.columns import (
+    Prices,
+    all_schedules,
+    decision_of,
+    priced_cost,
+    schedules_of,
+)
 from wattsched.formulations.shifting.data import OBJECTIVES, Horizon, horizon_of
-from wattsched.formulations.shifting.decisions import decision_of, schedules_of
 from wattsched.formulations.shifting.pricing import SchedulePricing
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
@@ -28,12 +37,13 @@ CASES = 200
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 20))
-def test_equals_brute_force(first: int) -> None:
+@pytest.mark.parametrize("build", [schedules.build, time_indexed.build])
+def test_equals_brute_force(build: Callable[..., Model[ShiftingDecision]], first: int) -> None:
     for seed in range(first, first + 20):
         instance = tiny(seed)
         best = brute_force.optimum(instance)
         try:
-            plan = schedules.build(horizon_of(instance), instance.objective)
+            plan = build(horizon_of(instance), instance.objective)
         except InfeasibleError:
             assert best is None, seed
             continue
@@ -46,6 +56,7 @@ def test_equals_brute_force(first: int) -> None:
         assert not report.faults, (seed, report.faults)
         assert report.objective == pytest.approx(best, rel=1e-6, abs=1e-9), seed
         assert plan.program.objective(solution.x) == pytest.approx(best, rel=1e-6, abs=1e-9), seed
+        assert solution.objective == pytest.approx(best, rel=1e-6, abs=1e-9), seed
         assert solution.prices is not None
         assert plan.named_prices is not None
         bound = prove(instance, plan.named_prices(solution.prices)).bound
@@ -53,19 +64,21 @@ def test_equals_brute_force(first: int) -> None:
         assert bound <= best + 1e-9 * max(1.0, abs(best))
 
 
+def generated(first: int) -> Iterator[tuple[int, ShiftingInstance, float, Model[ShiftingDecision]]]:
+    """Instances with their optima, and models of `schedules`."""
+    for seed in range(first, first + 20):
+        if (best := brute_force.optimum(instance := tiny(seed))) is not None:
+            yield seed, instance, best, schedules.build(horizon_of(instance), instance.objective)
+
+
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_near_optimal_schedules_prove_the_optimum(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is outside the program costs no less than it says; the rest is inside."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "MOST_NEAR", 200)
-    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 3)
+    monkeypatch.setattr(column_generation, "IDLE_ROUNDS", 3)
     proven = 0
-    for seed in range(first, first + 20):
-        instance = tiny(seed)
-        best = brute_force.optimum(instance)
-        if best is None:
-            continue
-        plan = schedules.build(horizon_of(instance), instance.objective)
+    for seed, _, best, plan in generated(first):
         if plan.outside == -np.inf:
             continue
         solution = highs.solve(plan.program, Limits(gap=0.0))
@@ -82,14 +95,9 @@ def test_generated_columns_come_close(first: int, monkeypatch: pytest.MonkeyPatc
     """Without enumeration the bound holds, and decisions are valid and seldom far from the optimum."""
     monkeypatch.setattr(schedules, "all_schedules", lambda horizon: None)
     monkeypatch.setattr(schedules, "FEW_JOBS", 0)
-    monkeypatch.setattr(insertion, "IDLE_ROUNDS", 20)
+    monkeypatch.setattr(column_generation, "IDLE_ROUNDS", 20)
     gaps = []
-    for seed in range(first, first + 20):
-        instance = tiny(seed)
-        best = brute_force.optimum(instance)
-        if best is None:
-            continue
-        plan = schedules.build(horizon_of(instance), instance.objective)
+    for seed, instance, best, plan in generated(first):
         assert plan.outside == -np.inf
         assert plan.prices is not None
         bound = prove(instance, plan.prices).bound

@@ -1,7 +1,9 @@
-"""What is said to be impossible is so, and the plain cases are found, whoever solves."""
+"""Shortages that are told are real, whoever solves, and no prices rule out what has a decision."""
 
 from __future__ import annotations
 
+import json
+import random
 from typing import Any
 
 import pytest
@@ -9,11 +11,18 @@ import pytest
 from tests.brute_force import shifting as brute_force
 from tests.strategies.shifting import tiny
 from wattsched import solve
+from wattsched.cli.files import answer_text
+from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.shifting import schedules
 from wattsched.formulations.shifting.data import horizon_of
-from wattsched.formulations.shifting.infeasibility import diagnose
+from wattsched.formulations.shifting.infeasibility import diagnose, refute
+from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance, ShiftingJob
+from wattsched.result import Result
+from wattsched.verification.shifting.bound import BUDGETS, objective_upper_bound
+from wattsched.verification.shifting.checker import check
 
 
 @pytest.mark.parametrize("first", range(0, 300, 60))
@@ -95,3 +104,124 @@ def test_a_job_none_of_whose_schedules_ends_in_time() -> None:
     with pytest.raises(InfeasibleError, match="'job' has no schedule that ends in time"):
         schedules.build(horizon_of(instance), "mean-completion")
     assert solve(instance).termination.reason == "infeasible"
+
+
+def random_prices(instance: ShiftingInstance, rng: random.Random) -> dict[str, float]:
+    rows = [f"gpus:{pool}@{slot}" for pool in instance.pools for slot in range(instance.slots)]
+    rows += [name for name, field in BUDGETS.items() if getattr(instance.budgets, field) is not None]
+    return {row: -(10 ** rng.uniform(-3, 9)) for row in rows if rng.random() < 0.5}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 60))
+def test_only_what_cannot_be_is_ruled_out(first: int) -> None:
+    for seed in range(first, first + 60):
+        instance, rng = tiny(seed), random.Random(seed)
+        tries = [refute(horizon_of(instance), random_prices(instance, rng)) for _ in range(20)]
+        if any(tries):
+            assert brute_force.optimum(instance) is None, seed
+
+
+@pytest.mark.parametrize("first", range(0, 300, 60))
+def test_no_decision_is_dearer_than_the_dearest(first: int) -> None:
+    for seed in range(first, first + 60):
+        # Deadlines and budgets forbid decisions, but make none cheaper.
+        instance = tiny(seed).model_copy(update={"budgets": HorizonBudgets()})
+        free = [job.model_copy(update={"must_finish": False, "deadline_s": None}) for job in instance.jobs]
+        instance = instance.model_copy(update={"jobs": free})
+        nothing = ShiftingDecision(jobs=[], waiting=[job.name for job in instance.jobs])
+        idle = check(instance, nothing).objective
+        blind = solve(instance, solver="carbon-blind").objective
+        assert idle is not None
+        assert blind is not None
+        assert max(idle, blind) <= objective_upper_bound(instance) * (1 + 1e-9), seed
+
+
+def short_of_carbon() -> ShiftingInstance:
+    """Ends that have to be kept, with less carbon than that takes: 21,414 g or a little more."""
+    loose = shifting_horizon(jobs=60, slots=24, seed=1)
+    fastest = {name: max(table.rate or []) for name, table in loose.tables.items()}
+    jobs = [
+        job.model_copy(
+            update={
+                "must_finish": job.arrival_s + job.remaining_work / fastest[str(job.options)]
+                < 0.8 * loose.horizon_s
+            }
+        )
+        for job in loose.jobs
+    ]
+    return loose.model_copy(update={"jobs": jobs, "budgets": HorizonBudgets(carbon_g=20_000.0)})
+
+
+@pytest.fixture(scope="module")
+def proven() -> tuple[ShiftingInstance, Result]:
+    instance = short_of_carbon()
+    assert not diagnose(horizon_of(instance))
+    # It ends with the proof, which on a busy machine takes a while.
+    return instance, solve(instance, time_limit=300)
+
+
+@pytest.mark.slow
+def test_a_budget_that_is_short_is_proven_and_told(proven: tuple[ShiftingInstance, Result]) -> None:
+    instance, result = proven
+    assert result.termination.reason == "infeasible"
+    assert (result.objective, result.bound, result.decision) == (None, None, None)
+    told = result.termination.detail
+    assert told.startswith("carbon_g is short by at least ")
+    short_by = float(told.split()[6])
+    least = solve(
+        instance.model_copy(update={"objective": "carbon", "budgets": HorizonBudgets()}), time_limit=30
+    )
+    assert least.objective is not None
+    assert 0.99 * (least.objective - 20_000) <= short_by <= least.objective - 20_000
+    verdict = verdict_on(instance, json.loads(answer_text(result)))
+    assert (verdict.faults, verdict.infeasible) == ([], True)
+
+
+def test_a_proof_that_proves_nothing_is_found(proven: tuple[ShiftingInstance, Result]) -> None:
+    instance, result = proven
+    document: dict[str, Any] = json.loads(answer_text(result))
+    roomy = instance.model_copy(update={"budgets": HorizonBudgets(carbon_g=30_000.0)})
+    assert verdict_on(roomy, document).faults
+    assert not verdict_on(roomy, document).infeasible
+    weak = {name: 1e-9 * price for name, price in document["certificate"]["prices"].items()}
+    document["certificate"] = {"prices": weak, "bound": 0.0}
+    verdict = verdict_on(instance, document)
+    assert not verdict.infeasible
+    assert "which leaves room for a decision" in verdict.faults[0]
+
+
+def test_gpus_that_are_too_few() -> None:
+    """Six jobs of an hour, which all must end in the first two hours, on two GPUs."""
+    options = {"gpus": [1], "pool": ["a"], "power_w": [300.0], "rate": [1.0]}
+    job = {"options": options, "remaining_work": 3600.0, "deadline_s": 7200.0}
+    document = {
+        "problem": "shifting",
+        "slots": 48,
+        "pools": {"a": {"gpus": 2}},
+        "jobs": [{"name": f"job{j}", **job} for j in range(6)],
+    }
+    instance = ShiftingInstance.model_validate(document)
+    prices = {"gpus:a@0": -1.0, "gpus:a@1": -1.0}
+    proof = refute(horizon_of(instance), prices)
+    assert proof is not None
+    assert proof.detail == "the GPUs of a are too few for the work that must end in time"
+    fewer = instance.model_copy(update={"jobs": instance.jobs[:4]})
+    assert refute(horizon_of(fewer), prices) is None
+    assert solve(fewer).solved
+    assert solve(instance).termination.reason == "infeasible"
+
+
+@pytest.mark.parametrize("objective", ["mean-completion", "carbon", "energy"])
+@pytest.mark.parametrize("budget", ["carbon_g", "energy_j", "average_completion_s"])
+def test_one_budget_that_is_too_small_is_proven(objective: str, budget: str) -> None:
+    """The quick look says so in words, and prices of that budget alone prove it."""
+    loose = shifting_horizon(jobs=5, slots=12, seed=2)
+    small = HorizonBudgets(**{budget: 1.0})
+    instance = loose.model_copy(update={"objective": objective, "budgets": small})
+    result = solve(instance)
+    assert result.termination.reason == "infeasible"
+    assert f"{budget} is short" in result.termination.detail
+    verdict = verdict_on(instance, result.model_dump(mode="json"))
+    assert verdict.infeasible
+    assert not verdict.claimed

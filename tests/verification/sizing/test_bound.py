@@ -110,7 +110,7 @@ def test_the_bound_is_that_of_the_program(case: Priced) -> None:
     instance, prices = case
     options = expand(instance)
     assume(not len(without_options(options.of)))
-    program = problem("sizing").formulation("mckp")(options, instance.objective).program
+    program = problem("sizing").formulation("mckp")(options.of, instance.objective).program
     sign = 1.0 if program.sense == "min" else -1.0
     # Rows that can never bind are not in the program, and negligible prices are none in proofs.
     known = set(program.row_names())

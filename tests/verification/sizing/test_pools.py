@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from tests.strategies.effort import examples
 from tests.strategies.instances import clusters, small_instances
-from wattsched.formulations.sizing.budgets import free_gpus as free_by_uses
 from wattsched.formulations.sizing.data import expand
+from wattsched.formulations.sizing.rooms import free_gpus as free_by_uses
 from wattsched.instances.sizing.instance import Instance
 from wattsched.topology.buddy import Occupancy
 from wattsched.topology.cluster import Cluster
