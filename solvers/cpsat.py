@@ -17,7 +17,6 @@ from wattsched.formulations.program import Line, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers.integer_program import IntegerProgram, UnboundedError, integer_relaxation
-from wattsched.solvers.log import log
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import group_of_choice
 from wattsched.solvers.solution import (
@@ -28,6 +27,7 @@ from wattsched.solvers.solution import (
     certified,
     heard,
     infeasible,
+    log,
     unsupported,
     wanted,
 )
@@ -61,22 +61,16 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 @dataclass(frozen=True)
 class _Occupation:
-    """Columns of one group that need an interval of one size on one line; at most one is chosen.
-
-    Attributes
-    ----------
-    place : CP-SAT variable
-        The start of the interval, in multiples of its size.
-    """
+    """Columns of one group that need an interval of one size on one line; at most one is chosen."""
 
     columns: list[int]
     size: int
-    place: Any
+    place: Any  # variable: the start of the interval, in multiples of its size
 
 
 @dataclass(frozen=True)
 class _Model:
-    """The CP-SAT model of a program."""
+    """CP-SAT's model of a program."""
 
     integers: IntegerProgram
     model: cp_model.CpModel

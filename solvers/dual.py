@@ -88,10 +88,7 @@ def dual_of_kinds(
 ) -> Dual:
     """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes.
 
-    Parameters
-    ----------
-    start : Start, optional
-        With prices to begin at, or with what another solver knows, where this one goes on.
+    It begins at the prices of `start`, or goes on from what another solver knows.
     """
     start = start or Start()
     if program.n_rows == 0:
@@ -118,9 +115,7 @@ def _charged(program: Program | KindProgram, prices: FloatArray) -> float:
 
 def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
     relaxed = solve_lp(program, Limits(time_s=time_s))
-    if relaxed.prices is not None:
-        return relaxed.prices, relaxed.bound
-    prices, bound = certified(program, None)
+    prices, bound = certified(program, None) if relaxed.prices is None else (relaxed.prices, -np.inf)
     return prices, max(bound, relaxed.bound)
 
 

@@ -25,7 +25,6 @@ from wattsched.solvers.solution import (
     unsupported,
     wanted,
 )
-from wattsched.topology.arrays import FloatArray
 
 # What is little of what a point lacks.
 _LITTLE = 0.1
@@ -62,7 +61,12 @@ def solve(
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
     announce(relaxed.bound, relaxed.prices)
-    best = _best_known(program, relaxed, start)
+    start = start or Start()
+    known = [start.x]
+    if start.rule is not None and relaxed.prices is not None:
+        known.append(start.rule(program, relaxed.prices))
+    points = [x for x in known if x is not None and feasible(program, x)]
+    best = min(points, key=program.objective, default=None)
 
     def branch(current: Program) -> Answer:
         """Branch and cut from the best point; improvements are announced as points of the program itself."""
@@ -100,17 +104,6 @@ def _not_worth(target: float) -> Callable[[Any], None]:
             event.interrupt()
 
     return look
-
-
-def _best_known(program: Program, relaxed: Solution, start: Start | None) -> FloatArray | None:
-    """Feasible point to branch from, if there is one."""
-    if start is None:
-        return None
-    points = [start.x] if start.x is not None and feasible(program, start.x) else []
-    if start.rule is not None and relaxed.prices is not None:
-        found = start.rule(program, relaxed.prices)
-        points += [] if found is None else [found]
-    return min(points, key=program.objective, default=None)
 
 
 def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed: Solution) -> Answer:

@@ -13,7 +13,6 @@ from wattsched.formulations import master
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers.log import log
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
     UNBOUNDED,
@@ -23,6 +22,7 @@ from wattsched.solvers.solution import (
     Termination,
     certified,
     infeasible,
+    log,
     unsupported,
     without_columns,
 )

@@ -13,14 +13,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
-from wattsched.solvers.solution import (
-    Limit,
-    Limits,
-    Solution,
-    announce,
-    announcing_under,
-    conclude,
-)
+from wattsched.solvers.solution import Limit, Limits, Solution, announce, announcing_under, conclude
 from wattsched.topology.arrays import FloatArray
 
 _ATTEMPTS = 4

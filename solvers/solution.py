@@ -86,9 +86,8 @@ class Dual:
 
     Attributes
     ----------
-    prices : float array, shape (n_rows,)
     bound : float
-        What they prove; infinite when the LP relaxation is infeasible.
+        What the prices prove; infinite when the LP relaxation is infeasible.
     ceiling : float
         No prices prove more, as far as is known.
     cuts : list of Cut
@@ -157,7 +156,9 @@ class Solution:
 
 
 Listener = Callable[[Solution], None]
+Say = Callable[[str], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_say: ContextVar[Say | None] = ContextVar("say", default=None)
 
 
 def wanted() -> bool:
@@ -190,6 +191,39 @@ def listening(listener: Listener | None) -> Iterator[None]:
         yield
     finally:
         _listener.reset(before)
+
+
+@contextmanager
+def read_by(say: Say | None) -> Iterator[None]:
+    """Pass the lines that solvers print in this block to a callback; None drops them."""
+    before = _say.set(say)
+    try:
+        yield
+    finally:
+        _say.reset(before)
+
+
+def log() -> Say | None:
+    """Return what takes a library's output, in any pieces and from any thread; None where nobody reads it."""
+    say, rest = _say.get(), ""
+    if say is None:
+        return None
+    read = say
+
+    def take(text: str) -> None:
+        nonlocal rest
+        *lines, rest = f"{rest}{text}".split("\n")
+        for line in lines:
+            read(line.rstrip())
+
+    return take
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Neither announce nor log what runs in this block, as it solves another program than the caller's."""
+    with listening(None), read_by(None):
+        yield
 
 
 @contextmanager
@@ -316,15 +350,8 @@ def conclude(
     if closed and limit is not None:
         # It came too late to matter, and so did the solver's words for it.
         limit, detail = None, ""
-    reason: Reason = "optimal" if closed else "feasible"
-    return Solution(
-        Termination(reason, limit, detail),
-        x=x,
-        objective=objective,
-        bound=bound,
-        prices=prices,
-        starts=starts or {},
-    )
+    termination = Termination("optimal" if closed else "feasible", limit, detail)
+    return Solution(termination, x, objective, bound, prices, starts or {})
 
 
 def without_columns(program: Program, limits: Limits) -> Solution:

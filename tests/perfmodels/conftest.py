@@ -1,7 +1,5 @@
 """The script that makes the catalogue, as a module."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path
