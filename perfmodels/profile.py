@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, model_validator
 
 from wattsched.perfmodels.power import Counts, FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, Table
 from wattsched.topology.fields import Count, Name, NonNegative, Strict
 
 
@@ -35,7 +35,7 @@ class Iteration(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Configurations:
+class Configurations(Table):
     """Configurations of a job, one per index.
 
     Attributes
@@ -294,8 +294,7 @@ class Profile(Strict):
         frequency = setting if self.frequency is not None else absent
         limit = setting if self.power_limits is not None else absent
         rate, power_w = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node, max_power_w)
-        columns, held = (gpus, batch, frequency, limit, rate, power_w), ~np.isnan(rate)
-        return Configurations(*(column[held] for column in columns))
+        return Configurations(gpus, batch, frequency, limit, rate, power_w).take(~np.isnan(rate))
 
     def count(self, **choices: Any) -> int:
         """Return how many combinations `configurations` makes, those that a board cannot hold included."""

@@ -182,7 +182,9 @@ class ByChoices(Branching):
     def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
         """Split a group between its cheaper columns and the others: the best of some groups."""
         splits = []
-        for rank in range(_GROUPS if solved.x is not None else 0):
+        if solved.x is None:
+            return None
+        for rank in range(_GROUPS):
             if (sides := halves(self.whole, case, solved.x, solved.prices, rank)) is None:
                 break
             columns, others = sides

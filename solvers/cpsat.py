@@ -25,11 +25,11 @@ from wattsched.solvers.solution import (
     Start,
     Termination,
     certified,
-    heard,
+    has_listener,
     infeasible,
     log,
     unsupported,
-    wanted,
+    with_listener,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -52,7 +52,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
             return Answer(verdict=unsupported(f"CP-SAT needs finite bounds: {reason}"))
         solver = _configured(limits, timer)
         with _stopped_by(solver):
-            status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
+            status = solver.solve(model.model, _Announcer(program, model) if has_listener() else None)
         return _answer(solver, status, model)
 
     relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
@@ -239,7 +239,7 @@ class _Announcer(cp_model.CpSolverSolutionCallback):
         super().__init__()
         self._program = program
         self._model = model
-        self._announce = heard(announce_point)
+        self._announce = with_listener(announce_point)
 
     def on_solution_callback(self) -> None:
         """Announce the point if it satisfies the program as written."""

@@ -11,7 +11,17 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers.lp import LIMITS, ScaledModel, Status, has_point, loaded, relaxation, run, said, scaled
+from wattsched.solvers.lp import (
+    LIMITS,
+    ScaledModel,
+    Status,
+    has_point,
+    loaded,
+    relaxation,
+    run,
+    scaled,
+    status_name,
+)
 from wattsched.solvers.points import Answer, announce_point, feasible, feasible_point, solve_as_written
 from wattsched.solvers.solution import (
     UNBOUNDED,
@@ -20,10 +30,10 @@ from wattsched.solvers.solution import (
     Start,
     announce,
     conclude,
-    heard,
+    has_listener,
     infeasible,
     unsupported,
-    wanted,
+    with_listener,
 )
 
 # What is little of what a point lacks.
@@ -88,8 +98,8 @@ def solve(
             point = scaling.point(np.array(data.mip_solution))
             announce_point(program, point, scaling.cost_of(data.mip_dual_bound), {})
 
-        if wanted():
-            solver.cbMipImprovingSolution.subscribe(heard(improved))
+        if has_listener():
+            solver.cbMipImprovingSolution.subscribe(with_listener(improved))
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
@@ -121,5 +131,5 @@ def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed
         x=model.point(np.asarray(solver.getSolution().col_value)) if found else None,
         bound=model.cost_of(solver.getInfo().mip_dual_bound) if mip else -np.inf,
         limit=LIMITS.get(status),
-        detail="" if done else said(solver),
+        detail="" if done else status_name(solver),
     )

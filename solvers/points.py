@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
@@ -19,7 +21,7 @@ from wattsched.topology.arrays import FloatArray
 _ATTEMPTS = 4
 
 
-def feasible(program: Program, x: FloatArray) -> bool:
+def feasible(program: Program | KindProgram, x: Any) -> bool:
     """True if the point satisfies everything up to rounding."""
     return bool(np.all(np.isfinite(x))) and program.violation(x) <= VIOLATION
 

@@ -264,7 +264,7 @@ class _Interface:
             time_s = max(1, int(time_s / _GLPK_PHASES))
         take, told = log(), dict[str, Any]()
         if take is not None and self._newer:
-            told["tee"] = _Said(take)
+            told["tee"] = _LogStream(take)
         results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options, **told)
         if take is not None and not self._newer:
             take(f"{getattr(self._solver, '_log', '')}\n")  # older interfaces tell it afterwards
@@ -281,8 +281,8 @@ class _Interface:
         return _Ran(ending, None if None in values else np.array(values, dtype=float), bound)
 
 
-class _Said(io.TextIOBase):
-    """Stream of what a solver says."""
+class _LogStream(io.TextIOBase):
+    """Stream of a solver's log."""
 
     def __init__(self, take: Say) -> None:
         super().__init__()

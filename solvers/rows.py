@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
-from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.tolerances import CANCELLATION, OVERDRAFT, VIOLATION
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -127,10 +126,8 @@ def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArra
     return np.where(broken, CANCELLATION * size, 0.0)
 
 
-def cost_range(program: Program | KindProgram) -> float:
+def cost_range(program: Program) -> float:
     """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
-    if isinstance(program, KindProgram):
-        return program.cost_range()
     start, cost = program.group_start[:-1], program.cost[: program.n_choices]
     spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
     return float(spread.sum()) or 1.0

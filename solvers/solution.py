@@ -161,7 +161,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _say: ContextVar[Say | None] = ContextVar("say", default=None)
 
 
-def wanted() -> bool:
+def has_listener() -> bool:
     """True if a listener is set; otherwise building an announcement can be saved."""
     return _listener.get() is not None
 
@@ -239,24 +239,24 @@ def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = No
     """
     listener = _listener.get()
 
-    def tell(found: Solution) -> None:
+    def announce_lifted(found: Solution) -> None:
         if listener is not None:
             x = found.x if lift is None or found.x is None else lift(found.x)
             listener(replace(found, bound=bound, x=x))
 
-    with listening(None if listener is None else tell):
+    with listening(None if listener is None else announce_lifted):
         yield
 
 
-def heard(callback: Callable[..., None]) -> Callable[..., None]:
+def with_listener(callback: Callable[..., None]) -> Callable[..., None]:
     """Callback for a library that calls it from threads of its own, where nobody would listen."""
     listener = _listener.get()
 
-    def told(*arguments: Any) -> None:
+    def announcing(*arguments: Any) -> None:
         with listening(listener):
             callback(*arguments)
 
-    return told
+    return announcing
 
 
 def certified(program: Program | KindProgram, prices: FloatArray | None) -> tuple[FloatArray, float]:
@@ -372,15 +372,15 @@ def combined(program: Program | KindProgram, known: Sequence[Solution]) -> Solut
 
 
 def with_announced(
-    program: Program | KindProgram, limits: Limits, final: Solution, heard: Sequence[Solution]
+    program: Program | KindProgram, limits: Limits, final: Solution, announced: Sequence[Solution]
 ) -> Solution:
     """A solver's last word, or what it had announced before where that is better."""
     if final.termination.reason == "infeasible":
         return final
-    least = min((one.objective for one in heard if one.objective is not None), default=np.inf)
+    least = min((one.objective for one in announced if one.objective is not None), default=np.inf)
     if final.objective is not None and final.objective <= least:
         return final
-    best = combined(program, [final, *heard])
+    best = combined(program, [final, *announced])
     if best.x is None:
         failed = final.termination.reason == "error"
         return final if failed else replace(final, bound=best.bound, prices=best.prices)

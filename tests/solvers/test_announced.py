@@ -15,10 +15,10 @@ from wattsched.solvers.solution import (
     Solution,
     Termination,
     announce,
+    has_listener,
     infeasible,
     listening,
     unsupported,
-    wanted,
     with_announced,
 )
 
@@ -69,7 +69,7 @@ def test_bounds_of_tighter_rows_are_not_announced_as_the_programs(program, best)
     assert program.violation(too_much) > 0
 
     def ask(current: object) -> Answer:
-        runs.append(wanted())
+        runs.append(has_listener())
         announce(-5.0 if current is program else 1e9, x=best.x, objective=best.objective)
         return Answer(x=too_much if current is program else best.x, bound=-5.0)
 
