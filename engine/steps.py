@@ -19,7 +19,6 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.instances.digest import digest_of
 from wattsched.result import Result
-from wattsched.solvers.log import read_by
 from wattsched.solvers.registry import PYOMO_PREFIX
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import (
@@ -29,6 +28,7 @@ from wattsched.solvers.solution import (
     Termination,
     conclude,
     listening,
+    read_by,
     relative_gap,
     with_announced,
 )

@@ -146,6 +146,8 @@ def fit_profile(
             "the measurements lack power_w: give the watts of a GPU (static, dynamic, waiting) by `power`"
         )
     m, incomplete = _complete(m)
+    # The highest power limit that logs tell, which no GPU exceeds but by a little.
+    told_w = [max(run.power_limit_w, run.power_w) for run in runs if not np.isnan(run.power_limit_w)]
     timed = m if m.power_limit_w is None else m.rows(m.power_limit_w == m.power_limit_w.max())
     if m.power_limit_w is not None and len(timed) < 2:
         told = f"there is one measurement at the highest power limit, {m.power_limit_w.max():g} W"
@@ -160,7 +162,7 @@ def fit_profile(
         model=model,
         gpu_type=gpu_type,
         throughput=fitted.throughput,
-        power=_power(m, fitted, limits, power, _board_limit_w(runs)),
+        power=_power(m, fitted, limits, power, max(told_w, default=None)),
         frequency=_frequency(m, fitted),
         power_limits=limits,
         efficiency=efficiency,
@@ -187,7 +189,7 @@ def fit_profile(
         power_w,
         None if held_out is None else float(held_out.mean()),
         None if held_out is None else float(held_out.max()),
-        "" if held_out is not None else _too_few(m, timed, folds),
+        "" if held_out is not None else _too_few(timed, folds),
         (*notes, *incomplete, *_untold(m)),
         runs,
     )
@@ -223,11 +225,11 @@ def _source(*files: str | Path) -> str:
     return f"fitted to {listed((Path(file).name for file in files), '')}"
 
 
-def _too_few(m: Measurements, timed: Measurements, folds: int) -> str:
+def _too_few(timed: Measurements, folds: int) -> str:
     """Explain why there is no error on unseen data."""
     if not folds:
         return "no error on unseen data was asked for"
-    at = "" if m.power_limit_w is None else f" at {m.power_limit_w.max():g} W"
+    at = "" if timed.power_limit_w is None else f" at {timed.power_limit_w.max():g} W"
     return f"too few measurements{at} ({len(timed)}) for an error on unseen data, {2 * folds} are enough"
 
 
@@ -281,12 +283,6 @@ def _untold(m: Measurements) -> list[str]:
             f"{CLOCKS_FOR_EXPONENT} are enough"
         )
     return told
-
-
-def _board_limit_w(runs: Sequence[LoggedRun]) -> float | None:
-    """Highest power limit that logs tell, which no GPU exceeds but by a little; None where none does."""
-    limits = [max(run.power_limit_w, run.power_w) for run in runs if not np.isnan(run.power_limit_w)]
-    return max(limits, default=None)
 
 
 def _power_limits(m: Measurements) -> PowerLimitTable:

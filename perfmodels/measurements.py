@@ -258,32 +258,33 @@ def _with_placement(path: str | Path, line: int, row: Row) -> Row:
     """Add GPUs and nodes of a placement like 44: a digit per node, the GPUs used on it."""
     placement = row["placement"]
     if not re.fullmatch("[1-9]+", placement):
-        raise ValueError(
-            f"{path}, line {line}, column 'placement': {echo(placement)} must be a digit 1 to 9 per node"
-        )
+        told = f"{echo(placement)} must be a digit 1 to 9 per node"
+        raise ValueError(f"{path}, line {line}, column 'placement': {told}")
     return {**row, "gpus": str(sum(map(int, placement))), "nodes": str(len(placement))}
 
 
 def _numbers(path: str | Path, rows: list[tuple[int, Row]], column: str) -> FloatArray:
     """Values of a column: finite, above 0 (synchronisation may take no time), counts whole."""
-    values = np.empty(len(rows))
-    for i, (line, row) in enumerate(rows):
-        place = f"{path}, line {line}, column '{column}'"
+    values = []
+    for line, row in rows:
         try:
-            values[i] = number_in(row[column])
+            values.append(_number(row[column], column))
         except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
-        if not math.isfinite(values[i]):
-            raise ValueError(f"{place}: {echo(row[column])} must be finite")
-        if values[i] < 0 or (values[i] == 0 and column not in MAY_BE_ZERO):
-            raise ValueError(f"{place}: {echo(row[column], '')} must be above 0")
-        if values[i] and not SMALLEST <= values[i] <= LARGEST:
-            raise ValueError(f"{place}: {echo(row[column], '')} must be between {SMALLEST:g} and {LARGEST:g}")
-        if column in WHOLE and not (values[i].is_integer() and values[i] <= LARGEST_WHOLE):
-            raise ValueError(
-                f"{place}: {echo(row[column], '')} must be a whole number, at most {LARGEST_WHOLE}"
-            )
-    return values
+            raise ValueError(f"{path}, line {line}, column '{column}': {error}") from None
+    return np.array(values)
+
+
+def _number(cell: str, column: str) -> float:
+    value = number_in(cell)
+    if not math.isfinite(value):
+        raise ValueError(f"{echo(cell)} must be finite")
+    if value < 0 or (value == 0 and column not in MAY_BE_ZERO):
+        raise ValueError(f"{echo(cell, '')} must be above 0")
+    if value and not SMALLEST <= value <= LARGEST:
+        raise ValueError(f"{echo(cell, '')} must be between {SMALLEST:g} and {LARGEST:g}")
+    if column in WHOLE and not (value.is_integer() and value <= LARGEST_WHOLE):
+        raise ValueError(f"{echo(cell, '')} must be a whole number, at most {LARGEST_WHOLE}")
+    return value
 
 
 def _measurements(

@@ -128,8 +128,8 @@ class NodePower(Table):
         ----------
         cpu_free_milli : (S,) int
             Free thousandths of a vCPU.
-        nodes : (S,) int, optional
-            Positions of the nodes; all N without it.
+        nodes
+            As of `gpu_w`.
         """
         _, active = self._busy(cpu_free_milli, nodes)
         idle_w, full_w = self.package_idle_w[nodes], self.package_full_w[nodes]

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, model_validator
 
 from wattsched.perfmodels.power import Counts, FrequencyModel, PowerLimitTable, PowerModel
 from wattsched.perfmodels.throughput import StatisticalEfficiency, Throughput
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import FloatArray, IntArray, Table
 from wattsched.topology.fields import Count, Name, NonNegative, Strict
 
 
@@ -35,7 +35,7 @@ class Iteration(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Configurations:
+class Configurations(Table):
     """Configurations of a job, one per index.
 
     Attributes
@@ -159,8 +159,8 @@ class Profile(Strict):
             For a setting that the profile has no knob for, or one outside its range, and a board's limit
             that is not above 0.
         """
-        settings = frequency_mhz, power_limit_w
-        return self._rate_and_power_w(gpus, batch_size, *settings, gpus_per_node, max_power_w)[0]
+        given = gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node, max_power_w
+        return self._rate_and_power_w(*given)[0]
 
     def power_w(
         self,
@@ -172,8 +172,8 @@ class Profile(Strict):
         max_power_w: float | None = None,
     ) -> FloatArray:
         """Average draw of all GPUs of the job; parameters and errors as for `rate`."""
-        settings = frequency_mhz, power_limit_w
-        return self._rate_and_power_w(gpus, batch_size, *settings, gpus_per_node, max_power_w)[1]
+        given = gpus, batch_size, frequency_mhz, power_limit_w, gpus_per_node, max_power_w
+        return self._rate_and_power_w(*given)[1]
 
     def _rate_and_power_w(
         self,
@@ -233,9 +233,8 @@ class Profile(Strict):
             clock = self.frequency.relative(frequency_mhz)
             lowest = self.frequency.choices_mhz[0] / self.frequency.max_mhz
             # Below the lowest clock nothing is known of the draw.
-            clock = (
-                np.minimum(clock, highest) if highest >= lowest else np.where(clock > highest, np.nan, clock)
-            )
+            known = highest >= lowest
+            clock = np.minimum(clock, highest) if known else np.where(clock > highest, np.nan, clock)
             stretch = self.frequency.stretch_at(clock)
         return self.throughput.grad_time_s(local_batch, stretch), self.power.computing_w(clock)
 
@@ -295,10 +294,7 @@ class Profile(Strict):
         frequency = setting if self.frequency is not None else absent
         limit = setting if self.power_limits is not None else absent
         rate, power_w = self._rate_and_power_w(gpus, batch, frequency, limit, gpus_per_node, max_power_w)
-        held = ~np.isnan(rate)
-        return Configurations(
-            gpus[held], batch[held], frequency[held], limit[held], rate[held], power_w[held]
-        )
+        return Configurations(gpus, batch, frequency, limit, rate, power_w).take(~np.isnan(rate))
 
     def count(self, **choices: Any) -> int:
         """Return how many combinations `configurations` makes, those that a board cannot hold included."""

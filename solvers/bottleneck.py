@@ -36,10 +36,7 @@ _INCREASE = 0.01
 def bottleneck_values(program: Program) -> FloatArray | None:
     """Least value of the bottleneck column that each choice column allows; -inf without a bottleneck.
 
-    Returns
-    -------
-    float array, shape (n_choices,), or None
-        None when a row puts several groups, or another free column, under the bottleneck together.
+    None when a row puts several groups, or another free column, under the bottleneck together.
     """
     values = np.full(program.n_choices, -np.inf)
     if program.bottleneck is None:
@@ -93,9 +90,6 @@ class Bottleneck:
 
     Attributes
     ----------
-    program : Program
-    column : int
-        The bottleneck's.
     values : float array, shape (n_choices,)
         What the bottleneck column is at least where a choice column is taken; infinite beyond its bound.
     rows : bool array, shape (n_rows,)
@@ -182,14 +176,7 @@ class Bottleneck:
         return missing
 
     def at(self, place: int) -> tuple[Program, IntArray]:
-        """Choices of the columns that reach a level, under the other rows, at no cost.
-
-        Returns
-        -------
-        program : Program
-        columns : int array
-            What its columns are in the whole program.
-        """
+        """Choices of the columns that reach a level, under the other rows, at no cost, and these columns."""
         program, n = self.program, self.program.n_choices
         keep = self.values <= self.levels[place]
         free = np.delete(np.arange(n, program.n_columns), self.column - n)
@@ -234,13 +221,7 @@ Relax = Callable[[Program, float | None], tuple[FloatArray, float]]
 def surrogate_prices(
     bottleneck: Bottleneck, relax: Relax, time_s: float | None, start: FloatArray | None, enough: float
 ) -> tuple[FloatArray, float]:
-    """Prices of the best surrogate bound, by bisection; parameters as for `dual.dual_prices`.
-
-    Returns
-    -------
-    prices : float array, shape (n_rows,)
-    bound : float
-    """
+    """Prices of the best surrogate bound, by bisection, and that bound; parameters as of `dual_prices`."""
     timer = Timer(time_s)
     best = np.zeros(bottleneck.program.n_rows) if start is None else start
     low, high = bottleneck.place(bottleneck.surrogate_bound(best)), len(bottleneck.levels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import highspy
 import numpy as np
@@ -32,9 +32,6 @@ _CANDIDATES = 3
 _GROUPS = 3
 _LEAST_GAIN = 1e-4
 
-CaseT = TypeVar("CaseT")
-SplitT = TypeVar("SplitT")
-
 
 @dataclass(frozen=True)
 class AtMost:
@@ -53,6 +50,8 @@ class Choices:
 
 
 Split = Choices | AtMost
+Case = Any
+"""What is left of a program; each branching rule says it in a way of its own."""
 
 
 class Solved(NamedTuple):
@@ -63,14 +62,8 @@ class Solved(NamedTuple):
     bound: float
 
 
-class Branching(ABC, Generic[CaseT]):
-    """Base of branching rules: it solves the cases of a program, and splits them.
-
-    Parameters
-    ----------
-    program : Program
-        Without a bottleneck.
-    """
+class Branching(ABC):
+    """Base of branching rules: it solves the cases of a program without a bottleneck, and splits them."""
 
     def __init__(self, program: Program) -> None:
         self.whole, self._model = program, scaled(program)
@@ -78,20 +71,18 @@ class Branching(ABC, Generic[CaseT]):
         self._solver.setOptionValue("presolve", "off")
 
     @abstractmethod
-    def root(self) -> CaseT:
+    def root(self) -> Case:
         """Case of all points."""
 
     @abstractmethod
-    def program(self, case: CaseT) -> Program:
+    def program(self, case: Case) -> Program:
         """Program of a case."""
 
     @abstractmethod
-    def split(
-        self, case: CaseT, solved: Solved, node: int, value: float
-    ) -> tuple[Split, CaseT, CaseT] | None:
+    def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
         """Split of a node's case by its fractional point, inside and outside; None where there is none."""
 
-    def split_prices(self, case: CaseT, prices: FloatArray) -> dict[int, float]:
+    def split_prices(self, case: Case, prices: FloatArray) -> dict[int, float]:
         """Prices of rows that splits have added, by the nodes of these splits."""
         return {}
 
@@ -100,8 +91,8 @@ class Branching(ABC, Generic[CaseT]):
         return prices
 
     def _best(
-        self, splits: Iterable[tuple[SplitT, CaseT, CaseT]], bound: float, value: float
-    ) -> tuple[SplitT, CaseT, CaseT] | None:
+        self, splits: Iterable[tuple[Split, Case, Case]], bound: float, value: float
+    ) -> tuple[Split, Case, Case] | None:
         """Split whose two sides have the best bounds.
 
         Gains are multiplied (Achterberg 2007, "Constraint Integer Programming").
@@ -115,7 +106,7 @@ class Branching(ABC, Generic[CaseT]):
                 best, most = split, score
         return best
 
-    def _optimum(self, case: CaseT) -> float:
+    def _optimum(self, case: Case) -> float:
         """Optimum of a case's LP relaxation as the solver says, infinite where there is none."""
         self._restrict(case)
         if run(self._solver) != Status.kOptimal:
@@ -123,18 +114,15 @@ class Branching(ABC, Generic[CaseT]):
         return self._model.cost_of(self._solver.getInfo().objective_function_value)
 
     @abstractmethod
-    def _restrict(self, case: CaseT) -> None:
+    def _restrict(self, case: Case) -> None:
         """Have the solver hold a case."""
 
     def _prices(self, duals: FloatArray) -> FloatArray:
         """Prices of a case's rows from the solver's duals."""
         return self._model.prices(duals[: self._model.program.n_rows], self.whole.n_rows)
 
-    def solve(self, case: CaseT, value: float, timer: Timer) -> Solved | None:
-        """Solve the LP relaxation of a case.
-
-        Where it has no point, a ray of its dual proves the value. None if neither is done in time.
-        """
+    def solve(self, case: Case, value: float, timer: Timer) -> Solved | None:
+        """Optimum of a case's LP relaxation, or a ray that proves the value; None if there was no time."""
         solver = self._solver
         self._restrict(case)
         program = self.program(case)
@@ -159,9 +147,7 @@ class Branching(ABC, Generic[CaseT]):
         if self.whole.n_columns == 0:  # of which HiGHS has no ray
             return np.asarray((self.whole.row_lower > 0.0) * 1.0 - (self.whole.row_upper < 0.0))
         status, found, ray = self._solver.getDualRay()
-        if status != highspy.HighsStatus.kOk or not found:
-            return None
-        return self._prices(np.asarray(ray))
+        return self._prices(np.asarray(ray)) if found and status == highspy.HighsStatus.kOk else None
 
 
 def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
@@ -175,34 +161,31 @@ def _along(program: Program, ray: FloatArray, value: float) -> Solved | None:
     return None
 
 
-class ByChoices(Branching[BoolArray]):
+class ByChoices(Branching):
     """Cases say which choice columns are left."""
 
     def root(self) -> BoolArray:
         """All columns are left."""
         return np.ones(self.whole.n_choices, dtype=bool)
 
-    def program(self, case: BoolArray) -> Program:
+    def program(self, case: Case) -> Program:
         """Columns that are not left cost too much."""
         n, cost = self.whole.n_choices, self.whole.cost.copy()
         cost[:n][~case] = np.inf
         return replace(self.whole, cost=cost)
 
-    def _restrict(self, case: BoolArray) -> None:
+    def _restrict(self, case: Case) -> None:
         n, held = self.whole.n_choices, self._model.program
         columns = np.arange(n, dtype=np.int32)
         self._solver.changeColsBounds(n, columns, held.lower[:n], np.where(case, held.upper[:n], 0.0))
 
-    def split(
-        self, case: BoolArray, solved: Solved, node: int, value: float
-    ) -> tuple[Choices, BoolArray, BoolArray] | None:
+    def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
         """Split a group between its cheaper columns and the others: the best of some groups."""
         splits = []
         if solved.x is None:
             return None
         for rank in range(_GROUPS):
-            sides = halves(self.whole, case, solved.x, solved.prices, rank)
-            if sides is None:
+            if (sides := halves(self.whole, case, solved.x, solved.prices, rank)) is None:
                 break
             columns, others = sides
             inside, outside = case.copy(), case.copy()
@@ -226,12 +209,15 @@ def halves(
     Returns
     -------
     tuple of int array
-        What is left of the group on either side, the cheaper part first; None when the point has no more
-        fractional groups.
+        What is left of the group, the cheaper part first; None when there are no more fractional groups.
     """
     fraction = x[: program.n_choices]
     split = (fraction > FRACTIONAL) & (fraction < 1 - FRACTIONAL)
-    y = np.abs(prices) if prices.any() else _evenly(program)
+    y = np.abs(prices)
+    if not y.any():  # of a point that no row limits: all that there is of every row costs the same
+        ends = np.abs([program.row_lower, program.row_upper])
+        size = np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
+        y = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     use = abs(program.matrix[:, : program.n_choices]).T @ y
     starts = program.group_start[:-1]
     least = np.minimum.reduceat(np.where(split, use, np.inf), starts)
@@ -250,13 +236,6 @@ def halves(
     return columns[below], columns[~below]
 
 
-def _evenly(program: Program) -> FloatArray:
-    """Prices at which all that there is of every row costs the same, for a point that no row limits."""
-    ends = np.abs([program.row_lower, program.row_upper])
-    size = np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
-    return np.asarray(np.divide(1.0, size, out=np.zeros_like(size), where=size > 0))
-
-
 @dataclass(frozen=True)
 class Limit:
     """Least and most of a count, and the nodes whose splits say so."""
@@ -267,7 +246,7 @@ class Limit:
     of_most: int = -1
 
 
-class ByCounts(Branching[dict[int, Limit]]):
+class ByCounts(Branching):
     """Cases limit counts; each has a row below those of the program, in the order in which they were met."""
 
     def __init__(self, counts: Counts) -> None:
@@ -279,7 +258,7 @@ class ByCounts(Branching[dict[int, Limit]]):
         """No count is limited."""
         return {}
 
-    def program(self, case: dict[int, Limit]) -> Program:
+    def program(self, case: Case) -> Program:
         """Every count that was met has a row below those of the program."""
         least, most = self._limits(case)
         lower = np.concatenate([self.whole.row_lower, least])
@@ -289,14 +268,14 @@ class ByCounts(Branching[dict[int, Limit]]):
         """Counts that were met since then have no price."""
         return np.concatenate([prices, np.zeros(self._grown.n_rows - len(prices))])
 
-    def _limits(self, case: dict[int, Limit]) -> tuple[FloatArray, FloatArray]:
+    def _limits(self, case: Case) -> tuple[FloatArray, FloatArray]:
         """Limits of all counts that were met."""
         least, most = np.full(len(self._place), -np.inf), np.full(len(self._place), np.inf)
         for count, limit in case.items():
             least[self._place[count]], most[self._place[count]] = limit.least, limit.most
         return least, most
 
-    def _restrict(self, case: dict[int, Limit]) -> None:
+    def _restrict(self, case: Case) -> None:
         if new := [count for count in case if count not in self._place]:
             self._meet(new)
         least, most = self._limits(case)
@@ -321,9 +300,7 @@ class ByCounts(Branching[dict[int, Limit]]):
         of_counts = duals[self._model.program.n_rows :] / self._model.cost_factor
         return np.concatenate([super()._prices(duals), of_counts])
 
-    def split(
-        self, case: dict[int, Limit], solved: Solved, node: int, value: float
-    ) -> tuple[AtMost, dict[int, Limit], dict[int, Limit]] | None:
+    def split(self, case: Case, solved: Solved, node: int, value: float) -> tuple[Split, Case, Case] | None:
         """Split the fractional count whose two sides have the best bounds, of the most fractional ones."""
         splits = []
         for count, most in () if solved.x is None else self._fractional(solved.x):
@@ -344,7 +321,7 @@ class ByCounts(Branching[dict[int, Limit]]):
         for count in order[rank < _CANDIDATES].tolist():
             yield count, int(np.floor(values[count]))
 
-    def split_prices(self, case: dict[int, Limit], prices: FloatArray) -> dict[int, float]:
+    def split_prices(self, case: Case, prices: FloatArray) -> dict[int, float]:
         """Prices of the rows of counts, by the nodes whose splits limit them."""
         of_counts = prices[self.whole.n_rows :]
         priced = [(limit, float(of_counts[self._place[count]])) for count, limit in case.items()]

@@ -26,19 +26,19 @@ from wattsched.formulations.tolerances import FRACTIONAL, VIOLATION
 from wattsched.solvers import core, greedy, highs, price
 from wattsched.solvers.dual import dual_of_kinds
 from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.price import Incumbent
 from wattsched.solvers.solution import (
     Dual,
     Limit,
     Limits,
     Solution,
     Start,
-    announce,
     announcing_under,
     certified,
     conclude,
     infeasible,
-    rounding,
     signed,
+    without_columns,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -82,9 +82,9 @@ def solve(program: KindProgram, limits: Limits, start: Start | None = None) -> S
     if start.prices is not None and start.dual is None:
         search.mend(signed(program, start.prices))
         if search.done():
-            return search.found()
+            return search.conclude()
     tolerance = _tolerance(program, limits)
-    dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.enough())
+    dual = dual_of_kinds(program, timer.remaining_s(), tolerance, start, search.bound_asked())
     if dual.bound == np.inf:
         return infeasible(dual.prices, "the LP relaxation is infeasible")
     search.take_prices(dual.prices, dual.bound)
@@ -113,59 +113,35 @@ def _sifted(program: KindProgram) -> bool:
     return program.n_rows > core.MOST_ROWS
 
 
-class _Search:
-    """The best point and the best bound while they approach each other."""
+class _Search(Incumbent):
+    """Writes columns down, first few, then more, and looks for points among them."""
 
     def __init__(self, program: KindProgram, limits: Limits, timer: Timer) -> None:
-        self._program, self._limits, self._timer = program, limits, timer
-        self._point: IntArray | None = None
-        self._objective = np.inf
-        self._prices = np.zeros(program.n_rows)
-        # What the prices prove, and what is proven by and by.
-        self._priced = self._bound = -np.inf
+        super().__init__(program, limits, timer)
+        self._program = program
         self._points: list[IntArray] = []
-
-    def offer(self, point: IntArray | None) -> None:
-        """Take a point if it is feasible and better."""
-        if point is None or self._program.violation(point) > VIOLATION:
-            return
-        objective = self._program.objective(point)
-        if objective < self._objective:
-            self._point, self._objective = point, objective
-            announce(self._bound, self._prices, point, objective)
-
-    def enough(self) -> float:
-        """Bound that closes the gap of the best point."""
-        if self._point is None:
-            return np.inf
-        return self._objective - self._limits.gap * abs(self._objective)
-
-    def _target(self) -> float:
-        """Cost of a point that closes the gap."""
-        return self._bound + self._limits.gap * abs(self._bound)
 
     def take_prices(self, prices: FloatArray, bound: float) -> None:
         """Take prices that prove more."""
-        if bound > self._priced:
-            self._prices, self._priced = prices, bound
-            self._bound = max(self._bound, bound)
+        if bound > self.priced:
+            super().take_prices(prices, bound)
 
     def mend(self, prices: FloatArray) -> None:
         """Let the groups of the best point that lose most at prices choose anew, while they are few."""
-        program, point = self._program, self._point
+        program, point = self._program, self.x
         if point is None or program.n_groups * _MENDED_SHARE < _MENDED:
             return
         loss, bound = program.losses(prices, point)
         self.take_prices(prices, bound)
         order = np.argsort(-loss, kind="stable")
         without = loss.sum() - np.cumsum(loss[order])
-        small = _MENDED_LEFT * self._limits.gap * abs(bound)
+        small = _MENDED_LEFT * self.limits.gap * abs(bound)
         many = max(_MENDED, int(np.count_nonzero(without > small)))
         if self.done() or many > _MENDED_SHARE * program.n_groups:
             return
         groups = np.sort(order[:many])
         around = part_around(program, point, groups, prices, _MENDED_EACH * many)
-        x = greedy.ascend(around.program, prices, self._timer) if around.program.n_columns else None
+        x = greedy.ascend(around.program, prices, self.timer) if around.program.n_columns else None
         self.offer(None if x is None else around.lift(x))
 
     def _mix(self, dual: Dual) -> None:
@@ -187,26 +163,14 @@ class _Search:
     def run(self, dual: Dual) -> Solution:
         """Write more and more columns down until the gap is closed."""
         if self.done():
-            return self.found()
+            return self.conclude()
         self._mix(dual)
         if _sifted(self._program):
             self._round()
         for size in SIZES:
             if self.done() or self._look(size, brief=size == SIZES[0]):
                 break
-        return self.found()
-
-    def found(self) -> Solution:
-        """The best point and the best bound."""
-        limit: Limit | None = "time" if self._timer.over() else None
-        if self._bound == np.inf:
-            return infeasible(self._prices, "no decision satisfies the rows")
-        return conclude(self._program, self._limits, self._point, self._bound, self._prices, limit)
-
-    def done(self) -> bool:
-        """True if the gap is closed, cannot be closed, or time is up."""
-        closed = self._point is not None and self._bound >= self.enough()
-        return closed or self._bound == np.inf or self._timer.over()
+        return self.conclude()
 
     def _round(self) -> None:
         """Decide the groups that the LP relaxation splits, and more and more of those that are nearly split.
@@ -229,53 +193,55 @@ class _Search:
             around = part_around(program, base, groups, prices, _EACH * len(groups))
             if around.program.n_columns == 0:
                 continue
-            timer = self._timer.share(_ROUND_SHARE)
-            gap = _PART_GAP * self._limits.gap
-            limits = replace(self._limits, gap=gap, time_s=timer.remaining_s(), nodes=_NODES)
-            begun = Start(None if self._point is None else around.lower(self._point))
-            with announcing_under(self._bound, around.lift):
+            timer = self.timer.share(_ROUND_SHARE)
+            gap = _PART_GAP * self.limits.gap
+            limits = replace(self.limits, gap=gap, time_s=timer.remaining_s(), nodes=_NODES)
+            begun = Start(None if self.x is None else around.lower(self.x))
+            with announcing_under(self.bound, around.lift):
                 answer = highs.solve(around.program, limits, begun)
             if answer.x is not None:
                 self.offer(around.lift(answer.x))
-                base = base if self._point is None else self._point
+                base = base if self.x is None else self.x
 
     def _sift(self) -> tuple[Part, FloatArray, FloatArray] | None:
         """Optimum of the LP relaxation: of a part, which what reduces its cost joins; with its prices."""
         program, points, found = self._program, list(self._points), None
-        threshold = program.threshold(self._prices, SIZES[0])
+        threshold = program.threshold(self.prices, SIZES[0])
         for _ in range(_SIFTINGS):
-            part = part_of(program, self._prices, threshold, points)
-            lp = solve_lp(part.program, Limits(time_s=self._timer.remaining_s()))
+            part = part_of(program, self.prices, threshold, points)
+            lp = solve_lp(part.program, Limits(time_s=self.timer.remaining_s()))
             if lp.x is None or lp.prices is None or lp.objective is None:
                 break
             found = part, lp.x, lp.prices
             self.take_prices(*certified(program, lp.prices))
-            if lp.objective - self._bound <= _SIFTED_GAP * self._limits.gap * abs(self._bound):
+            if lp.objective - self.bound <= _SIFTED_GAP * self.limits.gap * abs(self.bound):
                 break
             points.append(program.cheapest(lp.prices))
         return found
 
     def _look(self, size: int, *, brief: bool = False) -> bool:
         """Solve the part with about so many columns besides the groups' least; whether all was in it."""
-        program = self._program
-        margin = self._objective - self._priced + rounding(program, self._objective)
-        threshold = program.threshold(self._prices, size)
+        program, margin = self._program, self.margin(self.priced)
+        threshold = program.threshold(self.prices, size)
         complete = not threshold < margin
-        if not brief and not complete and program.threshold(self._prices, _ALL * size) >= margin:
+        if not brief and not complete and program.threshold(self.prices, _ALL * size) >= margin:
             threshold, complete = margin, True
-        part = part_of(program, self._prices, min(threshold, margin), self._points)
-        gap = self._limits.gap * (1.0 if complete else _PART_GAP)
-        timer = self._timer if complete else self._timer.share(_PART_SHARE)
-        limits = replace(self._limits, gap=gap, time_s=timer.remaining_s())
-        begun = Start(None if self._point is None else part.lower(self._point), self._prices)
-        target = np.inf if complete else self._target()
-        with announcing_under(self._bound, part.lift):
-            answer = _solved(part, limits, begun, target, self._steps(complete, brief))
+        part = part_of(program, self.prices, min(threshold, margin), self._points)
+        gap = self.limits.gap * (1.0 if complete else _PART_GAP)
+        timer = self.timer if complete else self.timer.share(_PART_SHARE)
+        limits = replace(self.limits, gap=gap, time_s=timer.remaining_s())
+        begun = Start(None if self.x is None else part.lower(self.x), self.prices)
+        target = np.inf if complete else self.enough(self.bound)
+        with announcing_under(self.bound, part.lift):
+            if part.program.n_columns:
+                answer = price.solve(part.program, limits, begun, target, self._steps(complete, brief))
+            else:
+                answer = without_columns(part.program, limits)
         self.offer(None if answer.x is None else part.lift(answer.x))
         if answer.prices is not None and not self.done():
             self.take_prices(*certified(program, answer.prices))
         if complete:
-            self._bound = max(self._bound, min(self._objective, answer.bound))
+            self.raise_bound(answer.bound)
         return complete
 
     def _steps(self, complete: bool, brief: bool) -> tuple[price.Step, ...]:
@@ -283,24 +249,6 @@ class _Search:
         if _sifted(self._program):
             return "glance", "grow", "finish"
         return ("glance",) if brief and not complete else ("glance", "finish")
-
-
-def _solved(
-    part: Part,
-    limits: Limits,
-    start: Start,
-    target: float = np.inf,
-    steps: Sequence[price.Step] = (),
-) -> Solution:
-    """Answer to a part, which may have no open group at all."""
-    program = part.program
-    if program.n_columns:
-        return price.solve(program, limits, start, target, steps)
-    nothing = np.zeros(0)
-    x = nothing if program.violation(nothing) <= VIOLATION else None
-    if x is None:
-        return infeasible(detail="the decided columns violate a row")
-    return conclude(program, limits, x, program.offset, np.zeros(program.n_rows))
 
 
 def greedy_point(program: KindProgram, limits: Limits, start: Start | None = None) -> Solution:
@@ -320,7 +268,7 @@ def greedy_point(program: KindProgram, limits: Limits, start: Start | None = Non
         # Under many rows what is near the prices need not fit together; what uses least does.
         point = _ascended(program, dual, max(size, _GREEDY_MOST), (frugal,), timer)
     point = frugal if point is None else point
-    detail = "" if point is not None else "no choice that satisfies all rows was found greedily"
+    detail = "" if point is not None else greedy.NOTHING_FOUND
     limit: Limit | None = "time" if point is None and timer.over() else None
     return replace(conclude(program, limits, point, bound, prices, limit, detail), dual=dual)
 
@@ -339,7 +287,7 @@ def _ascended(
         if part.program.n_columns:
             found = greedy.ascend(part.program, dual.prices, timer)
         else:
-            found = _solved(part, Limits(time_s=timer.remaining_s()), Start()).x
+            found = without_columns(part.program, Limits()).x
     return None if found is None else part.lift(found)
 
 

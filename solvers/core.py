@@ -47,9 +47,7 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
     float array, shape (n_columns,), or None
     """
     core = _core(program, lp, enough)
-    if core.spare < 0.0 or np.any(core.low > core.high):
-        return None
-    if (chosen := core.search()) is None:
+    if core.spare < 0.0 or np.any(core.low > core.high) or (chosen := core.search()) is None:
         return None
     point = np.zeros(program.n_columns)
     point[chosen] = 1.0
@@ -57,15 +55,7 @@ def search(program: Program, lp: Solution, enough: float) -> FloatArray | None:
 
 
 class _Sets:
-    """Sets of changes to different groups, the cheapest ones of all.
-
-    Attributes
-    ----------
-    above : float array, shape (n,)
-        What they are above the bound.
-    use : float array, shape (n, n_rows)
-        How they change the rows.
-    """
+    """Sets of changes to different groups, the cheapest of all: what they cost above the bound, and use."""
 
     def __init__(self, n_rows: int, spare: float) -> None:
         self.above, self.use = np.zeros(1), np.zeros((1, n_rows))
@@ -90,52 +80,40 @@ class _Sets:
             self.above, self.use, self._number = self.above[kept], self.use[kept], self._number[kept]
             self._spare = min(self._spare, float(self.above.max()))
 
-    def members(self, i: int) -> IntArray:
+    def members(self, i: int) -> list[int]:
         """Changes of a set."""
         origin, by = np.concatenate(self._from), np.concatenate(self._by)
         number, changes = int(self._number[i]), []
         while number:
             changes.append(int(by[number]))
             number = int(origin[number])
-        return np.array(changes, dtype=np.int64)
+        return changes
 
 
 @dataclass(frozen=True)
 class _Core:
-    """Changes to a point whose columns are the cheapest of their groups.
+    """Changes to a point whose columns are the cheapest of their groups."""
 
-    Attributes
-    ----------
-    chosen : int array, shape (n_groups,)
-        Columns of the point.
-    columns, group : int array, shape (n_changes,)
-        What may be taken instead, and whose group it is: the groups with the least above first.
-    above : float array, shape (n_changes,)
-    use : float array, shape (n_changes, n_rows)
-        How they change the rows.
-    low, high : float array, shape (n_rows,)
-        What changes may add to the rows, and leave of those that are priced.
-    prices : float array, shape (n_rows,)
-    spare : float
-        What changes may cost, with what they leave of priced rows.
-    """
-
-    chosen: IntArray
+    chosen: IntArray  # columns of the point
+    # What may be taken instead, the groups with the least above first.
     columns: IntArray
     group: IntArray
     above: FloatArray
-    use: FloatArray
+    use: FloatArray  # shape (n_changes, n_rows)
+    # What changes may add to the rows, and leave of those that are priced.
     low: FloatArray
     high: FloatArray
     prices: FloatArray
-    spare: float
+    spare: float  # what changes may cost, with what they leave of priced rows
 
     def search(self) -> IntArray | None:
         """Columns of a point that costs no more than may be."""
         first, second = self._sets()
         for left, right in self._pairs(first, second):
             if (pair := self._best(first, second, left, right)) is not None:
-                return self._changed(np.concatenate([first.members(pair[0]), second.members(pair[1])]))
+                changes, columns = [*first.members(pair[0]), *second.members(pair[1])], self.chosen.copy()
+                columns[self.group[changes]] = self.columns[changes]
+                return columns
         return None
 
     def _sets(self) -> tuple[_Sets, _Sets]:
@@ -145,12 +123,6 @@ class _Core:
         for i, changes in enumerate(np.split(np.arange(len(self.group)), begins[1:])):
             halves[i % 2].extend(changes, self.above[changes], self.use[changes])
         return halves
-
-    def _changed(self, changes: IntArray) -> IntArray:
-        """Columns after some changes."""
-        columns = self.chosen.copy()
-        columns[self.group[changes]] = self.columns[changes]
-        return columns
 
     def _pairs(self, first: _Sets, second: _Sets) -> Iterator[tuple[IntArray, IntArray]]:
         """Pairs of sets that fill the row that fewest fill, the least above first."""

@@ -17,7 +17,6 @@ from wattsched.formulations.program import Line, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers.integer_program import IntegerProgram, UnboundedError, integer_relaxation
-from wattsched.solvers.log import log
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import group_of_choice
 from wattsched.solvers.solution import (
@@ -26,10 +25,11 @@ from wattsched.solvers.solution import (
     Start,
     Termination,
     certified,
-    heard,
+    has_listener,
     infeasible,
+    log,
     unsupported,
-    wanted,
+    with_listener,
 )
 from wattsched.topology.arrays import FloatArray, IntArray
 
@@ -52,7 +52,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
             return Answer(verdict=unsupported(f"CP-SAT needs finite bounds: {reason}"))
         solver = _configured(limits, timer)
         with _stopped_by(solver):
-            status = solver.solve(model.model, _Announcer(program, model) if wanted() else None)
+            status = solver.solve(model.model, _Announcer(program, model) if has_listener() else None)
         return _answer(solver, status, model)
 
     relaxed = Solution(Termination("no_solution"), bound=certified(program, None)[1])
@@ -61,22 +61,16 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
 
 @dataclass(frozen=True)
 class _Occupation:
-    """Columns of one group that need an interval of one size on one line; at most one is chosen.
-
-    Attributes
-    ----------
-    place : CP-SAT variable
-        The start of the interval, in multiples of its size.
-    """
+    """Columns of one group that need an interval of one size on one line; at most one is chosen."""
 
     columns: list[int]
     size: int
-    place: Any
+    place: Any  # variable: the start of the interval, in multiples of its size
 
 
 @dataclass(frozen=True)
 class _Model:
-    """The CP-SAT model of a program."""
+    """CP-SAT's model of a program."""
 
     integers: IntegerProgram
     model: cp_model.CpModel
@@ -245,7 +239,7 @@ class _Announcer(cp_model.CpSolverSolutionCallback):
         super().__init__()
         self._program = program
         self._model = model
-        self._announce = heard(announce_point)
+        self._announce = with_listener(announce_point)
 
     def on_solution_callback(self) -> None:
         """Announce the point if it satisfies the program as written."""

@@ -88,20 +88,17 @@ def dual_of_kinds(
 ) -> Dual:
     """The same as `dual_prices` of a program by kind, with what the LP relaxation mixes.
 
-    Parameters
-    ----------
-    start : Start, optional
-        With prices to begin at, or with what another solver knows, where this one goes on.
+    It begins at the prices of `start`, or goes on from what another solver knows.
     """
     start = start or Start()
     if program.n_rows == 0:
         cut = _KindOracle(program)(np.zeros(0))
         return Dual(cut.prices, cut.value, cut.value, [cut], np.ones((1, len(cut.cost) - 1)))
     known = start.dual
-    if known is not None and (
-        known.bound > enough or known.ceiling - known.bound <= _allowed(program, tolerance, known.bound)
-    ):
-        return known
+    if known is not None:
+        left = known.ceiling - known.bound
+        if known.bound > enough or left <= _allowed(program.cost_range(), tolerance, known.bound):
+            return known
     return _cutting_planes(program, Timer(time_s), tolerance, start.prices, enough, known)
 
 
@@ -118,9 +115,7 @@ def _charged(program: Program | KindProgram, prices: FloatArray) -> float:
 
 def _by_lp(program: Program, time_s: float | None) -> tuple[FloatArray, float]:
     relaxed = solve_lp(program, Limits(time_s=time_s))
-    if relaxed.prices is not None:
-        return relaxed.prices, relaxed.bound
-    prices, bound = certified(program, None)
+    prices, bound = certified(program, None) if relaxed.prices is None else (relaxed.prices, -np.inf)
     return prices, max(bound, relaxed.bound)
 
 
@@ -145,8 +140,8 @@ def _cutting_planes(
     known: Dual | None = None,
 ) -> Dual:
     oracle = _KindOracle(program) if isinstance(program, KindProgram) else _Oracle(program)
-    spread = cost_range(program)
-    master = _Master(program, oracle.clusters, spread)
+    spread = oracle.spread
+    master = _Master(program, oracle)
     if known is None:
         centre = np.zeros(program.n_rows) if start is None else signed(program, start)
         if VIOLATION * _charged(program, centre) > spread:  # of such prices rounding is all that is left
@@ -157,7 +152,7 @@ def _cutting_planes(
         centre, best, cuts = known.prices, known.bound, list(known.cuts)
     for cut in cuts:
         master.add(cut)
-    dearest, ceiling = _dearest(program), np.inf
+    dearest, ceiling = oracle.costs_at_most(), np.inf
     for _ in range(_ITERATIONS):
         if best > enough or best > dearest + _lost(program, centre):
             break
@@ -165,7 +160,7 @@ def _cutting_planes(
         if proposal is None or timer.over():
             break
         y, ceiling, at_edge = proposal
-        if ceiling - best <= _allowed(program, tolerance, best):
+        if ceiling - best <= _allowed(spread, tolerance, best):
             if not at_edge or master.box > 1e6 * spread:
                 break
             master.widen()
@@ -179,20 +174,9 @@ def _cutting_planes(
     return Dual(centre, np.inf if infeasible else best, ceiling, cuts, master.weights())
 
 
-def _allowed(program: Program | KindProgram, tolerance: float, bound: float) -> float:
+def _allowed(spread: float, tolerance: float, bound: float) -> float:
     """Return the absolute gap to the best bound at which prices are good enough."""
-    return tolerance * max(min(1.0, cost_range(program)), abs(bound))
-
-
-def _dearest(program: Program | KindProgram) -> float:
-    """More than any point within the columns' bounds costs, by more than rounding."""
-    if isinstance(program, KindProgram):
-        return program.costs_at_most()
-    n, cost = program.n_choices, program.cost
-    parts = [np.maximum.reduceat(cost[:n], program.group_start[:-1])] if program.n_groups else []
-    parts.append(np.maximum(cost[n:] * program.lower[n:], cost[n:] * program.upper[n:]))
-    sizes = [abs(program.offset), *(float(np.abs(part).sum()) for part in parts)]
-    return program.offset + sum(float(part.sum()) for part in parts) + VIOLATION * sum(sizes)
+    return tolerance * max(min(1.0, spread), abs(bound))
 
 
 class _Oracle:
@@ -203,6 +187,20 @@ class _Oracle:
         self._by_column = program.matrix.T.tocsr()
         self.clusters = min(CLUSTERS, program.n_groups)
         self._cluster = clusters_of(program.n_groups)
+        self.offset, self.spread = program.offset, cost_range(program)
+
+    def largest_use(self) -> FloatArray:
+        """Largest use of every row by a column, shape (n_rows,)."""
+        matrix = self._program.matrix
+        return largest_by(matrix.indices, np.abs(matrix.data), self._program.n_rows)
+
+    def costs_at_most(self) -> float:
+        """More than any point within the columns' bounds costs, by more than rounding."""
+        program, n, cost = self._program, self._program.n_choices, self._program.cost
+        choices = np.maximum.reduceat(cost[:n], program.group_start[:-1])
+        free = np.maximum(cost[n:] * program.lower[n:], cost[n:] * program.upper[n:])
+        size = abs(program.offset) + float(np.abs(choices).sum()) + float(np.abs(free).sum())
+        return program.offset + float(choices.sum()) + float(free.sum()) + VIOLATION * size
 
     def __call__(self, y: FloatArray) -> Cut:
         program = self._program
@@ -230,6 +228,8 @@ class _KindOracle:
     def __init__(self, program: KindProgram) -> None:
         self._program = program
         self.clusters = min(CLUSTERS, program.n_groups)
+        self.offset, self.spread = 0.0, program.cost_range()
+        self.costs_at_most, self.largest_use = program.costs_at_most, program.largest_use
 
     def __call__(self, y: FloatArray) -> Cut:
         program, sums = self._program, self._program.sums(y)
@@ -241,25 +241,21 @@ class _KindOracle:
 class _Master:
     """LP over mixtures of the cuts' choices: the prices that look best, at most `box` per whole budget."""
 
-    def __init__(self, program: Program | KindProgram, clusters: int, box: float) -> None:
+    def __init__(self, program: Program | KindProgram, oracle: _Oracle | _KindOracle) -> None:
         lower, upper = np.isfinite(program.row_lower), np.isfinite(program.row_upper)
         limits = (np.where(lower, program.row_lower, 0.0), np.where(upper, program.row_upper, 0.0))
-        if isinstance(program, KindProgram):
-            largest = program.largest_use()
-        else:
-            largest = largest_by(program.matrix.indices, np.abs(program.matrix.data), program.n_rows)
+        largest, clusters = oracle.largest_use(), oracle.clusters
         self._size = np.maximum(np.max(np.abs(limits), axis=0), np.where(largest > 0, largest, 1.0))
         self._cuts: list[IntArray] = []
         self._taken = np.zeros(0)
-        self._offset = program.offset if isinstance(program, Program) else 0.0
-        self.box = box
-        self._lp = RestrictedMaster("cutting planes", unit=box / max(1, program.n_groups))
+        self._offset, self.box = oracle.offset, oracle.spread
+        self._lp = RestrictedMaster("cutting planes", unit=self.box / max(1, program.n_groups))
         self._lp.add_rows(program.row_lower / self._size, program.row_upper / self._size)
         self._lp.add_rows(np.ones(clusters + 1), 1.0)
         rows = np.concatenate([np.flatnonzero(lower), np.flatnonzero(upper)])
         sign = np.concatenate([np.ones(lower.sum()), -np.ones(upper.sum())])
         shape = (self._lp.n_rows, len(rows))
-        self._elastic = self._lp.add_columns(csc_array((sign, (rows, np.arange(len(rows)))), shape), box)
+        self._elastic = self._lp.add_columns(csc_array((sign, (rows, np.arange(len(rows)))), shape), self.box)
 
     def add(self, cut: Cut) -> None:
         """Let every cluster choose as in the cut."""

@@ -56,14 +56,7 @@ def prices_of_few(program: Program, timer: Timer) -> FloatArray | None:
 
 
 def few_prices(program: Program, use: FloatArray, binding: BoolArray, timer: Timer) -> FloatArray | None:
-    """`prices_of_few` of rows that are written out.
-
-    Parameters
-    ----------
-    use : float array, shape (n_rows, n_columns)
-    binding : bool array, shape (n_rows,)
-        Rows that may have a price.
-    """
+    """`prices_of_few` of rows that are written out, by what columns use; binding ones may have a price."""
     rows, prices = np.flatnonzero(binding), np.zeros(program.n_rows)
     if len(rows) == 0:
         return prices
@@ -112,17 +105,15 @@ class _Search:
             else:
                 point = self._cheapest(prices)
                 short = value - point.cost - float(prices @ (point.use - self.limit))
-                size = abs(point.cost) + self._charged(prices)
+                # A bound is the difference of what the point costs and what rows are charged.
+                size = abs(point.cost) + float(prices @ np.abs(self.limit))
                 if short <= LAST_DIGITS * size or not basis.enter(point):
-                    sound = basis.within_limits() and size < _MOST_CHARGED
+                    # Rounding may lead to negative shares.
+                    sound = (basis.share >= -_NO_LACK).all() and size < _MOST_CHARGED
                     return prices if sound and short <= _SHORT else None
             if timer.over():
                 break
         return None
-
-    def _charged(self, prices: FloatArray) -> float:
-        """Size of what rows are charged in all, which a bound is the difference of."""
-        return float(prices @ np.abs(self.limit))
 
     def _cheapest(self, prices: FloatArray, *, costs: bool = True) -> _Point:
         """Return the point that costs least under prices, or by these alone."""
@@ -134,15 +125,7 @@ class _Search:
 class _Basis:
     """Points and slacks, the mixture of them that uses the limits, and prices at which they cost the same.
 
-    Parameters
-    ----------
-    limit : float array, shape (n_rows,)
-    cheapest : _Point
-
-    Attributes
-    ----------
-    lacks : bool
-        Whether the mixture is beyond a limit. What it lacks is all that costs anything, until it is not.
+    While the mixture `lacks` something, as it is beyond a limit, that is all that costs anything.
     """
 
     def __init__(self, limit: FloatArray, cheapest: _Point) -> None:
@@ -155,7 +138,7 @@ class _Basis:
         # Of the slacks, and in the last row of the point: one is taken.
         self._inverse = np.diag(np.append(sign, 1.0))
         self._inverse[:n, n] = -sign * use
-        self._share = np.append(sign * (limit - use), 1.0)
+        self.share = np.append(sign * (limit - use), 1.0)
 
     def prices(self) -> tuple[FloatArray, float]:
         """Prices of the basis, none below 0, and what it costs."""
@@ -164,7 +147,7 @@ class _Basis:
             row = int(prices.argmin())
             if prices[row] >= -_NOTHING or not self._exchange(self._inverse[:, row].copy(), 0.0):
                 break
-        return np.maximum(prices, 0.0), float(self._counted() @ self._share)
+        return np.maximum(prices, 0.0), float(self._counted() @ self.share)
 
     def enter(self, point: _Point) -> bool:
         """Let a point in if that makes the mixture cheaper; whether it does."""
@@ -172,38 +155,28 @@ class _Basis:
         cost = 0.0 if self.lacks else point.cost
         return cost < float(self._counted() @ rate) and self._exchange(rate, point.cost)
 
-    def within_limits(self) -> bool:
-        """True if no point or slack has a negative share in the mixture, as rounding may lead to."""
-        return bool((self._share >= -_NO_LACK).all())
-
     def _counted(self) -> FloatArray:
         return self._lack if self.lacks else self._cost
 
     def _exchange(self, rate: FloatArray, cost: float) -> bool:
-        """Put a column in the place of the first that runs out; whether one does.
+        """Put a column, as a mixture of those of the basis, in the place of the first that runs out.
 
-        Parameters
-        ----------
-        rate : float array, shape (n_rows + 1,)
-            What of each column of the basis one of the new column is.
+        False where none does.
         """
         falls = rate > _NOTHING * max(1.0, float(np.abs(rate).max()))
         if not falls.any():
             return False
-        until = np.divide(np.maximum(self._share, 0.0), rate, out=np.full(len(rate), np.inf), where=falls)
+        until = np.divide(np.maximum(self.share, 0.0), rate, out=np.full(len(rate), np.inf), where=falls)
         leaves = int(until.argmin())
-        row, step = self._inverse[leaves] / rate[leaves], self._share[leaves] / rate[leaves]
+        row, step = self._inverse[leaves] / rate[leaves], self.share[leaves] / rate[leaves]
         self._inverse -= rate[:, None] * row
-        self._share -= rate * step
-        self._inverse[leaves], self._share[leaves] = row, step
+        self.share -= rate * step
+        self._inverse[leaves], self.share[leaves] = row, step
         self._cost[leaves], self._lack[leaves] = cost, 0.0
-        if self.lacks and float(self._lack @ np.maximum(self._share, 0.0)) <= _NO_LACK:
-            self._end_lack()
+        if self.lacks and float(self._lack @ np.maximum(self.share, 0.0)) <= _NO_LACK:
+            # Slacks take the place of what is lacked no more.
+            ended = self._lack > 0.0
+            self._inverse[ended] *= -1.0
+            self.share[ended] = 0.0
+            self._lack[:], self.lacks = 0.0, False
         return True
-
-    def _end_lack(self) -> None:
-        """Put slacks in the place of what is lacked no more."""
-        ended = self._lack > 0.0
-        self._inverse[ended] *= -1.0
-        self._share[ended] = 0.0
-        self._lack[:], self.lacks = 0.0, False

@@ -19,17 +19,10 @@ from wattsched.solvers.bottleneck import bottleneck_values
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
 from wattsched.solvers.rows import RowSlack, first_least, linked_choices, linking_rows
-from wattsched.solvers.solution import (
-    Limit,
-    Limits,
-    Solution,
-    Start,
-    announce,
-    conclude,
-    infeasible,
-    unsupported,
-)
+from wattsched.solvers.solution import Limits, Solution, Start, announce, conclude, infeasible, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+NOTHING_FOUND = "no choice that satisfies all rows was found greedily"
 
 _DUAL_SHARE = 0.5
 _WEIGHT_ROUNDS = 40
@@ -58,9 +51,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
         if (better := feasible_point(program, slack.point())) is not None:
             x = better
             announce(bound, prices, x, program.objective(x))
-    detail = "" if x is not None else "no choice that satisfies all rows was found greedily"
-    limit: Limit | None = "time" if x is None and timer.over() else None
-    return conclude(program, limits, x, bound, prices, limit, detail)
+    detail = "" if x is not None else NOTHING_FOUND
+    return conclude(program, limits, x, bound, prices, "time" if x is None and timer.over() else None, detail)
 
 
 def ascend(program: Program, prices: FloatArray, timer: Timer) -> FloatArray | None:
@@ -118,12 +110,8 @@ def _weights(slack: RowSlack, prices: FloatArray) -> FloatArray:
 class _Ascent:
     """Choices under the rows of a program, made step by step.
 
-    Attributes
-    ----------
-    slack : RowSlack
-    allowed : bool array, shape (n_choices,)
-        Columns that may be taken alone, at no higher bottleneck than the choices at the start need; of the
-        groups of columns that are `taken` from the start no others.
+    Columns are `allowed` that may be taken alone, at no higher bottleneck than the choices at the start need;
+    of the groups of columns that are `taken` from the start no others.
     """
 
     def __init__(self, program: Program, timer: Timer, taken: IntArray | None = None) -> None:
@@ -151,10 +139,7 @@ class _Ascent:
     def start(self, weights: FloatArray, values: FloatArray) -> FloatArray | None:
         """Choose columns that fit, at the least bottleneck value for which that works.
 
-        Returns
-        -------
-        float array, shape (n_limits,), or None
-            Weights, some of them raised, under which the columns of least use fit, or nearly so.
+        Returns weights, some of them raised, under which the columns of least use fit, or nearly so.
         """
         slack, alone = self.slack, self.allowed
         if not np.isfinite(values).any():
@@ -203,7 +188,10 @@ class _Ascent:
         slack = self.slack
         best, best_excess, best_weights = slack.chosen, np.inf, weights
         for _ in range(_WEIGHT_ROUNDS):
-            slack.choose(self._first_of_least_use(weights))
+            # Per group the column of least use, the cheapest of those, the first of those.
+            use = np.where(self.allowed, slack.uses @ weights, np.inf)
+            least = np.minimum.reduceat(use, slack.group_start[:-1])[slack.group]
+            slack.choose(first_least(np.where(use <= least, self._cost, np.inf), slack.group_start))
             excess = slack.excess()
             if not excess.any():
                 return weights
@@ -214,13 +202,6 @@ class _Ascent:
                 break
         slack.choose(best)
         return best_weights if self._repair() else None
-
-    def _first_of_least_use(self, weights: FloatArray) -> IntArray:
-        """Per group the column of least use, the cheapest of those, the first of those."""
-        slack = self.slack
-        use = np.where(self.allowed, slack.uses @ weights, np.inf)
-        least = np.minimum.reduceat(use, slack.group_start[:-1])[slack.group]
-        return first_least(np.where(use <= least, self._cost, np.inf), slack.group_start)
 
     def _repair(self) -> bool:
         """Swap columns that use less of the worst row until all limits are kept."""
@@ -289,11 +270,8 @@ class _Ascent:
             groups = slack.group[found[i]]
             if saving[i] <= 0 or self._timer.over():
                 break
-            if (
-                not joined[groups].any()
-                and len(np.unique(groups)) == len(groups)
-                and slack.take_all(found[i])
-            ):
+            apart = not joined[groups].any() and len(np.unique(groups)) == len(groups)
+            if apart and slack.take_all(found[i]):
                 joined[groups] = True
                 taken += 1
         return taken

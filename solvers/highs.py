@@ -11,7 +11,17 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers.lp import LIMITS, ScaledModel, Status, has_point, loaded, relaxation, run, said, scaled
+from wattsched.solvers.lp import (
+    LIMITS,
+    ScaledModel,
+    Status,
+    has_point,
+    loaded,
+    relaxation,
+    run,
+    scaled,
+    status_name,
+)
 from wattsched.solvers.points import Answer, announce_point, feasible, feasible_point, solve_as_written
 from wattsched.solvers.solution import (
     UNBOUNDED,
@@ -20,12 +30,11 @@ from wattsched.solvers.solution import (
     Start,
     announce,
     conclude,
-    heard,
+    has_listener,
     infeasible,
     unsupported,
-    wanted,
+    with_listener,
 )
-from wattsched.topology.arrays import FloatArray
 
 # What is little of what a point lacks.
 _LITTLE = 0.1
@@ -62,7 +71,12 @@ def solve(
         if whole is not None:
             return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
     announce(relaxed.bound, relaxed.prices)
-    best = _best_known(program, relaxed, start)
+    start = start or Start()
+    known = [start.x]
+    if start.rule is not None and relaxed.prices is not None:
+        known.append(start.rule(program, relaxed.prices))
+    points = [x for x in known if x is not None and feasible(program, x)]
+    best = min(points, key=program.objective, default=None)
 
     def branch(current: Program) -> Answer:
         """Branch and cut from the best point; improvements are announced as points of the program itself."""
@@ -84,8 +98,8 @@ def solve(
             point = scaling.point(np.array(data.mip_solution))
             announce_point(program, point, scaling.cost_of(data.mip_dual_bound), {})
 
-        if wanted():
-            solver.cbMipImprovingSolution.subscribe(heard(improved))
+        if has_listener():
+            solver.cbMipImprovingSolution.subscribe(with_listener(improved))
         return _answer(solver, scaling, program, relaxed)
 
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
@@ -100,17 +114,6 @@ def _not_worth(target: float) -> Callable[[Any], None]:
             event.interrupt()
 
     return look
-
-
-def _best_known(program: Program, relaxed: Solution, start: Start | None) -> FloatArray | None:
-    """Feasible point to branch from, if there is one."""
-    if start is None:
-        return None
-    points = [start.x] if start.x is not None and feasible(program, start.x) else []
-    if start.rule is not None and relaxed.prices is not None:
-        found = start.rule(program, relaxed.prices)
-        points += [] if found is None else [found]
-    return min(points, key=program.objective, default=None)
 
 
 def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed: Solution) -> Answer:
@@ -132,5 +135,5 @@ def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed
         x=model.point(np.asarray(solver.getSolution().col_value)) if found else None,
         bound=model.cost_of(solver.getInfo().mip_dual_bound) if mip else -np.inf,
         limit=LIMITS.get(status),
-        detail="" if done else said(solver),
+        detail="" if done else status_name(solver),
     )

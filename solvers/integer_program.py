@@ -39,21 +39,10 @@ class UnboundedError(ValueError):
 
 @dataclass(frozen=True)
 class IntegerProgram:
-    """The relaxation.
+    """The relaxation: ``row_lower <= matrix @ z <= row_upper``, and ``lower <= z <= upper``.
 
-    Attributes
-    ----------
-    unit : float array, shape (n_columns,)
-        Value of one step of each column.
-    lower, upper : int arrays, shape (n_columns,)
-    matrix : csr_array of integers, shape (n, n_columns)
-        ``row_lower <= matrix @ z <= row_upper``.
-    row_lower, row_upper : int arrays, shape (n,)
-        Beyond what sums can reach where there is no bound.
-    cost : int array, shape (n_columns,)
-    cost_scale : float
-        ``cost @ z / cost_scale + offset - cost_slack`` is at most the program's cost of a point.
-    cost_slack : float
+    A step of column j is worth ``unit[j]``. Limits are beyond what sums can reach where there are none.
+    ``cost @ z / cost_scale + offset - cost_slack`` is at most the program's cost of a point.
     """
 
     unit: FloatArray

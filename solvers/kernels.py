@@ -1,7 +1,15 @@
-"""Kernels: a program over the choice columns that row prices make likely, and what it tells of the whole."""
+"""Kernels: a program over the choice columns that row prices make likely, and what it tells of the whole.
+
+A large neighbourhood search decides a few groups at a time anew, by a MIP over their cheapest columns. What a
+point costs above the bound is what its columns' reduced costs are above the least of their groups, and what
+it leaves of priced rows; groups whose columns cost more are decided anew more often (Shaw, "Using constraint
+programming and local search methods to solve vehicle routing problems", 1998). How many it are follows from
+how hard the last MIP was.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,10 +17,10 @@ import numpy as np
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import highs
-from wattsched.solvers.log import read_by
 from wattsched.solvers.lp import solve_lp
-from wattsched.solvers.rows import cost_range, elastic, first_least, restricted
-from wattsched.solvers.solution import Limits, Solution, Start, listening
+from wattsched.solvers.points import feasible
+from wattsched.solvers.rows import cost_range, elastic, first_least, group_of_choice, restricted
+from wattsched.solvers.solution import Limits, Solution, Start, unheard
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Columns besides each group's cheapest that the LP relaxation begins with.
@@ -21,6 +29,18 @@ _FIRST = 300
 _FEW = 10
 # What is left of the LP's optimum, relative to it, when nothing joins any more.
 _CLOSE = 1e-10
+
+# Groups of the first neighbourhood, the same as a share of all, and the columns of each.
+_GROUPS, _SHARE, _COLUMNS = 20, 0.01, 30
+# From one neighbourhood to the next.
+_GROWTH = 1.2
+_PATIENCE = 5
+# Of HiGHS, and what it may leave of what a point lacks.
+_NODES, _LEFT = 100, 0.5
+# Neighbourhoods in a row without a better point, after which nothing more is expected.
+_FAILURES = 30
+# Share of the largest excess with which groups without any are chosen.
+_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -54,21 +74,12 @@ class Kernel:
         return point if np.all(x >= self.decided) and taken == self.program.n_groups else None
 
     def by_highs(self, limits: Limits, start: FloatArray | None, target: float, *, part: bool) -> Solution:
-        """Solve the kernel by HiGHS, from a point of the full program, until the target is reached.
+        """Solve the kernel by HiGHS, from and to a point of the full program, until the target is reached.
 
-        Parameters
-        ----------
-        part : bool
-            Whether better points may be outside; what is proven is then of no use.
-
-        Returns
-        -------
-        Solution
-            Its point is one of the full program; bound and prices are the kernel's.
+        Bound and prices are the kernel's; of a `part`, better points may be outside, and they are of no use.
         """
         point = None if start is None else self.drop(start)
-        # What it announces are points of another program.
-        with listening(None), read_by(None):
+        with unheard():
             answer = highs.solve(self.program, limits, Start(point), target, part=part)
         return answer if answer.x is None else replace(answer, x=self.lift(answer.x))
 
@@ -109,15 +120,7 @@ def cheapest(above: FloatArray, size: int) -> BoolArray:
 def relaxed(program: Program, prices: FloatArray, timer: Timer) -> Solution:
     """Solve the LP relaxation by sifting: over the kernel of some prices, which what reduces its cost joins.
 
-    Parameters
-    ----------
-    prices : float array, shape (n_rows,)
-        Near those of the optimum; the nearer, the fewer columns are ever looked at.
-
-    Returns
-    -------
-    Solution
-        As of `solve_lp`.
+    The nearer the prices are to those of the optimum, the fewer columns are ever looked at.
     """
     keep = cheapest(program.above_least(prices), program.n_groups + _FIRST)
     while program.n_columns > _FEW * program.n_rows and not timer.over():
@@ -128,7 +131,10 @@ def relaxed(program: Program, prices: FloatArray, timer: Timer) -> Solution:
             answer = solve_lp(_extensible(part.program), Limits(time_s=timer.remaining_s()))
         if answer.x is None or answer.prices is None:
             break
-        joining = _cheaper(program, keep, answer.prices)
+        # Of every group the column of least reduced cost, where none that is as cheap is kept.
+        above, start = program.above_least(answer.prices), program.group_start
+        least = np.minimum.reduceat(np.where(keep, above, np.inf), start[:-1])
+        joining = first_least(above, start)[least > 0.0]
         if not lacking:
             x, bound = part.lift(answer.x), program.lagrangian_bound(answer.prices)
             if len(joining) == 0 or program.objective(x) - bound <= _CLOSE * abs(bound):
@@ -146,8 +152,42 @@ def _extensible(program: Program) -> Program:
     return replace(extended, cost=np.concatenate([program.cost, dear]), offset=program.offset)
 
 
-def _cheaper(program: Program, keep: BoolArray, prices: FloatArray) -> IntArray:
-    """The column of least reduced cost of every group of which it is not kept, nor one that is as cheap."""
-    above, start = program.above_least(prices), program.group_start
-    least = np.minimum.reduceat(np.where(keep, above, np.inf), start[:-1])
-    return first_least(above, start)[least > 0.0]
+def improved(
+    program: Program, prices: FloatArray, x: FloatArray, target: float, timer: Timer
+) -> Iterator[FloatArray]:
+    """Better and better points, until one costs at most `target` or none is found any more.
+
+    Parameters
+    ----------
+    prices : float array, shape (n_rows,)
+    x : float array, shape (n_columns,)
+        A feasible point.
+    """
+    above, group, rng = program.above_least(prices), group_of_choice(program), np.random.default_rng(0)
+    # The rank of every column in its group, the cheapest first.
+    rank = np.empty(len(above), dtype=np.int64)
+    rank[np.lexsort((above, group))] = np.arange(len(above)) - program.group_start[group]
+    size = max(float(_GROUPS), _SHARE * program.n_groups)
+    cost, failures = program.objective(x), 0
+    while cost > target and failures < _FAILURES and not timer.over():
+        taken = x[: program.n_choices] > 0.5
+        anew = np.zeros(program.n_groups, dtype=bool)
+        anew[_excessive(above[taken], int(size), rng)] = True
+        part = kernel(program, taken | (anew[group] & (rank < _COLUMNS)))
+        answer = part.by_highs(Limits(0.0, timer.remaining_s(), nodes=_NODES), x, target, part=True)
+        failures += 1
+        if answer.x is not None and feasible(program, answer.x):
+            found = program.objective(answer.x)
+            if found < cost:
+                x, cost, failures = answer.x, found, 0
+                yield x
+        if cost - answer.bound > _LEFT * (cost - target):
+            size = max(1.0, size / _GROWTH)
+        elif failures and failures % _PATIENCE == 0:
+            size = min(program.n_groups, size * _GROWTH)
+
+
+def _excessive(excess: FloatArray, most: int, rng: np.random.Generator) -> IntArray:
+    """Groups at random, the likelier the more their columns are above the least."""
+    weight = excess + (_FLOOR * float(excess.max()) or 1.0)
+    return rng.choice(len(excess), min(most, len(excess)), replace=False, p=weight / weight.sum())

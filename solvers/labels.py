@@ -16,6 +16,7 @@ shortest path problem with time windows", INFOR 26, 1988).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,9 +24,10 @@ import numpy as np
 
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.solvers.few_prices import MOST_ROWS
-from wattsched.solvers.few_rows import FewRows
-from wattsched.solvers.rows import first_least, group_of_choice
+from wattsched.formulations.tolerances import CANCELLATION, OVERDRAFT
+from wattsched.solvers.few_prices import MOST_ROWS, few_prices
+from wattsched.solvers.lp import solve_lp
+from wattsched.solvers.rows import allowance, first_least, group_of_choice
 from wattsched.solvers.solution import Limits, Solution, conclude, relative_gap
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
@@ -46,6 +48,8 @@ _SHARE = 0.3
 _FIRST_GAP, _WIDER = 3e-4, 3.0
 # The same where the bound is about 0.
 _LEAST = 1e-9
+# Larger coefficients are not looked at for their greatest common divisor.
+_LARGEST = 1e9
 
 
 def solve(program: Program, limits: Limits) -> Solution | None:
@@ -59,14 +63,12 @@ def solve(program: Program, limits: Limits) -> Solution | None:
     if not _fits(program):
         return None
     timer = Timer(limits.time_s).share(_SHARE)
-    rows = FewRows.of(program)
+    rows = _Rows.of(program)
     if rows is None or (np.count_nonzero(rows.binding) > 1 and program.n_columns > MOST_COLUMNS):
         return None
     prices = rows.prices(timer)
-    if prices is None:
-        return None
     try:
-        found = _Search(rows, prices, timer).within(limits.gap)
+        found = None if prices is None else _Search(rows, prices, timer).within(limits.gap)
     except _TooManyError:
         return None
     if found is None:
@@ -90,22 +92,55 @@ def _fits(program: Program) -> bool:
     return bool(np.isfinite(program.cost).all())
 
 
-class _Labels(NamedTuple):
-    """Changes of the groups so far.
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a program, written out: what columns use, and what is left of `limit` and `slip` beyond.
 
-    Attributes
-    ----------
-    use : float array, shape (n_labels, n_rows)
-        What they add to the rows that may bind.
-    above : float array, shape (n_labels,)
-        Their reduced cost.
-    parent : int array, shape (n_labels,)
-        The label before, of one group less.
-    column : int array, shape (n_labels,)
-        What that group changes to; -1 where it does not.
+    Limits are multiples of their row's coefficients where these are whole; `binding` are the rows that some
+    choice fills, or breaks.
     """
 
+    program: Program
     use: FloatArray
+    limit: FloatArray
+    slip: FloatArray
+    binding: BoolArray
+
+    @classmethod
+    def of(cls, program: Program) -> _Rows | None:
+        """Write the rows of a program out; None where differences of what they use are rounding."""
+        use, limit = program.matrix.toarray(), program.row_upper.astype(float)
+        starts = program.group_start[:-1]
+        most = np.maximum.reduceat(use, starts, axis=1).sum(axis=1)
+        # Rows that choices just fill may have a price, and rounding must not decide which do.
+        slip = allowance(limit, OVERDRAFT)
+        binding = most >= limit - slip
+        size = np.maximum.reduceat(np.abs(use), starts, axis=1).sum(axis=1)
+        if (CANCELLATION * size > allowance(limit))[binding].any():
+            return None
+        for row in np.flatnonzero(binding).tolist():
+            if np.abs(use[row]).max() <= _LARGEST and (use[row] == np.rint(use[row])).all():
+                unit = max(1, int(np.gcd.reduce(use[row].astype(np.int64))))
+                limit[row] = np.floor((limit[row] + slip[row]) / unit) * unit
+        return cls(program, use, limit, slip, binding)
+
+    def prices(self, timer: Timer) -> FloatArray | None:
+        """Row prices that prove most, or nearly; None where the LP relaxation has no point."""
+        if (found := few_prices(self.program, self.use, self.binding, timer)) is not None:
+            return found
+        relaxed = solve_lp(self.program, Limits(time_s=timer.remaining_s()))
+        if relaxed.termination.reason != "optimal" or relaxed.prices is None:
+            return None
+        return np.where(self.binding, relaxed.prices, 0.0)
+
+
+class _Labels(NamedTuple):
+    """Changes of the groups so far: what they add to the rows that may bind, and their reduced cost.
+
+    Of the last group a label says what it changes to, -1 where it does not, and the label before.
+    """
+
+    use: FloatArray  # shape (n_labels, n_rows)
     above: FloatArray
     parent: IntArray
     column: IntArray
@@ -116,27 +151,14 @@ class _Labels(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """Changes that cost less than something, those of a group together, the group of the cheapest one first.
-
-    Attributes
-    ----------
-    column : int array, shape (n,)
-    above : float array, shape (n,)
-        Reduced cost.
-    use : float array, shape (n, n_rows)
-        What they add to the rows.
-    groups : list of slice
-    first : float array, shape (n_groups,)
-        The cheapest change of each.
-    rise, fall : float arrays, shape (n_groups + 1, n_rows)
-        What the groups from each one on cost at least for one more, and for one less, of a row.
-    """
+    """Changes that cost less than something, those of a group together, that of the cheapest one first."""
 
     column: IntArray
-    above: FloatArray
-    use: FloatArray
+    above: FloatArray  # their reduced cost
+    use: FloatArray  # what they add to the rows, shape (n, n_rows)
     groups: list[slice]
-    first: FloatArray
+    first: FloatArray  # the cheapest change of each group
+    # What the groups from each one on cost at least for one more, and for one less, of a row.
     rise: FloatArray
     fall: FloatArray
 
@@ -146,17 +168,9 @@ class _TooManyError(Exception):
 
 
 class _Search:
-    """Labels from the columns of least reduced cost on.
+    """Labels from the columns of least reduced cost on, at prices that are at most 0."""
 
-    Parameters
-    ----------
-    rows : FewRows
-    prices : float array, shape (n_rows,)
-        At most 0.
-    timer : Timer
-    """
-
-    def __init__(self, rows: FewRows, prices: FloatArray, timer: Timer) -> None:
+    def __init__(self, rows: _Rows, prices: FloatArray, timer: Timer) -> None:
         program = rows.program
         self._timer, self._work = timer, 0
         self._group = group_of_choice(program)
@@ -175,12 +189,7 @@ class _Search:
         self._bound = cost - float(self._price @ self._room)
 
     def within(self, gap: float) -> tuple[IntArray, float] | None:
-        """Columns of the best point, or of one within the gap, and what is proven; None where there is none.
-
-        Raises
-        ------
-        _TooManyError
-        """
+        """Columns of the best point, or of one within the gap, and what is proven; None if there is none."""
         bound, spare, columns = self._bound, np.inf, self._base
         if (self._room >= -self._slip).all():
             spare = float(self._price @ np.maximum(self._room, 0.0))
@@ -221,13 +230,9 @@ class _Search:
         return _Open(column, above, use, groups, first[group[begins]], rise, fall)
 
     def _explored(self, spare: float, gap: float) -> tuple[float, IntArray, bool] | None:
-        """The best point that costs less above the bound, if there is one.
+        """The best point that costs less above the bound, if there is one, or the first within the gap.
 
-        Returns
-        -------
-        tuple of float, int array, bool, or None
-            What it costs above the bound, its columns, and whether no other costs less; the first one within
-            the gap otherwise.
+        It comes as its cost above the bound, its columns, and whether no other costs less.
         """
         left, found = self._open(spare), None
         n_rows = self._use.shape[1]
@@ -268,8 +273,7 @@ class _Search:
     def _completed(self, labels: _Labels, left: _Open, number: int) -> FloatArray:
         """Return, by label, a lower bound on the cost of completing it by the groups from `number` on.
 
-        It is that of the costliest row: what is left of a row is filled or paid at its price, and a row that
-        is too full needs room.
+        It is that of the costliest row: what is left is filled or paid at its price, too much needs room.
         """
         room = self._room - labels.use
         fill = np.maximum(room, 0.0) * np.minimum(self._price, left.rise[number])

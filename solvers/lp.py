@@ -13,7 +13,6 @@ from wattsched.formulations import master
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
-from wattsched.solvers.log import log
 from wattsched.solvers.rows import largest_by, with_choice_rows
 from wattsched.solvers.solution import (
     UNBOUNDED,
@@ -23,6 +22,7 @@ from wattsched.solvers.solution import (
     Termination,
     certified,
     infeasible,
+    log,
     unsupported,
     without_columns,
 )
@@ -64,7 +64,7 @@ def relaxation(program: Program, model: ScaledModel, limits: Limits, timer: Time
     duals = model.prices(np.asarray(solution.row_dual), program.n_rows) if solution.dual_valid else None
     prices, bound = certified(program, duals)
     if status != Status.kOptimal or not has_point(solver):
-        stopped = Termination("no_solution", LIMITS.get(status), f"the LP stopped: {said(solver)}")
+        stopped = Termination("no_solution", LIMITS.get(status), f"the LP stopped: {status_name(solver)}")
         return Solution(stopped, bound=bound, prices=prices)
     x = np.clip(model.point(np.asarray(solution.col_value)), program.lower, program.upper)
     return Solution(Termination("optimal"), x=x, objective=program.objective(x), bound=bound, prices=prices)
@@ -153,7 +153,7 @@ def _power_of_two(values: FloatArray) -> FloatArray:
 def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = False) -> highspy.Highs:
     """HiGHS with a model, or with its LP relaxation, and as much time as is left."""
     solver, lp = highspy.Highs(), model.program
-    _let_speak(solver)
+    _pass_log_on(solver)
     solver.setOptionValue("small_matrix_value", _LEAST_ENTRY)
     integer = np.zeros(lp.n_columns, dtype=bool) if relaxed else lp.integer
     status = solver.passModel(
@@ -193,7 +193,7 @@ def loaded(model: ScaledModel, limits: Limits, timer: Timer, *, relaxed: bool = 
     return solver
 
 
-def _let_speak(solver: highspy.Highs) -> None:
+def _pass_log_on(solver: highspy.Highs) -> None:
     """Let HiGHS say what it does to whom wants to read it, and to nobody else."""
     take = log()
     solver.setOptionValue("output_flag", take is not None)
@@ -229,6 +229,6 @@ def has_point(solver: highspy.Highs) -> bool:
     return bool(found)
 
 
-def said(solver: highspy.Highs) -> str:
+def status_name(solver: highspy.Highs) -> str:
     """HiGHS's word for how it ended."""
     return str(solver.modelStatusToString(solver.getModelStatus())).lower()

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.rows import restricted
-from wattsched.solvers.solution import (
-    Limit,
-    Limits,
-    Solution,
-    announce,
-    announcing_under,
-    conclude,
-)
+from wattsched.solvers.solution import Limit, Limits, Solution, announce, announcing_under, conclude
 from wattsched.topology.arrays import FloatArray
 
 _ATTEMPTS = 4
 
 
-def feasible(program: Program, x: FloatArray) -> bool:
+def feasible(program: Program | KindProgram, x: Any) -> bool:
     """True if the point satisfies everything up to rounding."""
     return bool(np.all(np.isfinite(x))) and program.violation(x) <= VIOLATION
 

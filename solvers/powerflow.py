@@ -18,7 +18,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.points import feasible_point
 from wattsched.solvers.rows import RowSlack, linked_choices
-from wattsched.solvers.solution import Limit, Limits, Solution, Start, conclude, unsupported
+from wattsched.solvers.solution import Limits, Solution, Start, conclude, unsupported
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 ATTRIBUTES = ("gpus", "completion_s", "energy_j")
@@ -36,8 +36,7 @@ def solve(program: Program, limits: Limits, start: Start | None = None) -> Solut
     timer = Timer(limits.time_s)
     prices, bound = dual_prices(program, timer.share(_DUAL_SHARE).remaining_s())
     x, detail, finished = choose(program, timer)
-    limit: Limit | None = None if finished else "time"
-    return conclude(program, limits, x, bound, prices, limit, detail)
+    return conclude(program, limits, x, bound, prices, None if finished else "time", detail)
 
 
 def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool]:
@@ -60,7 +59,7 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
         return None, "the smallest configurations do not fit", True
     upgrades = _Upgrades(program, slack, alone)
     finished = upgrades.make(np.flatnonzero(slack.chosen == smallest).tolist(), timer)
-    slack.choose(upgrades.chosen())
+    slack.choose(np.array(upgrades.chosen, dtype=np.int64))
     x = feasible_point(program, slack.point())
     return x, "" if x is not None else "the free columns cannot satisfy the rows", finished
 
@@ -68,12 +67,8 @@ def choose(program: Program, timer: Timer) -> tuple[FloatArray | None, str, bool
 def _admit(program: Program, slack: RowSlack, alone: BoolArray) -> IntArray:
     """Let every job wait that can, then admit those that fit, the shortest first.
 
-    Columns that are not `alone`, which can only be taken together with others, are not taken.
-
-    Returns
-    -------
-    int array, shape (n_groups,)
-        The smallest configuration of each job: fewest GPUs, then least energy.
+    Columns that are not `alone`, which can only be taken together with others, are not taken. Returns the
+    smallest configuration of each job: fewest GPUs, then least energy.
     """
     gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
     runs = gpus > 0
@@ -89,23 +84,15 @@ class _Upgrades:
     """Upgrades of the jobs under the rows of a program.
 
     Columns are looked at a few at a time, thousands of times: on lists, as arrays are slow for that.
-
-    Parameters
-    ----------
-    alone : bool array, shape (n_choices,)
-        Columns that can be taken without others.
     """
 
     def __init__(self, program: Program, slack: RowSlack, alone: BoolArray) -> None:
         gpus, completion_s, energy_j = (program.attributes[name][: program.n_choices] for name in ATTRIBUTES)
         self._counts_gpus = _rows_in_gpus(slack, gpus).tolist()
         self._possible = (alone & (gpus > 0)).tolist()
-        self._gpus, self._completion_s, self._energy_j = (
-            gpus.tolist(),
-            completion_s.tolist(),
-            energy_j.tolist(),
-        )
-        self._start, self._chosen = slack.group_start.tolist(), slack.chosen.tolist()
+        self._gpus = gpus.tolist()
+        self._completion_s, self._energy_j = completion_s.tolist(), energy_j.tolist()
+        self._start, self.chosen = slack.group_start.tolist(), slack.chosen.tolist()
         self._first = slack.uses.indptr.tolist()
         self._entries = list(zip(slack.uses.indices.tolist(), slack.uses.data.tolist(), strict=True))
         self._activity: list[float] = slack.activity.tolist()
@@ -128,18 +115,14 @@ class _Upgrades:
             else:
                 for row, more in change.items():
                     self._activity[row] += more
-                self._chosen[job] = target
+                self.chosen[job] = target
             if (entry := self._best(job)) is not None:
                 heapq.heappush(heap, entry)
         return True
 
-    def chosen(self) -> IntArray:
-        """Column of every group."""
-        return np.array(self._chosen, dtype=np.int64)
-
     def _best(self, job: int) -> tuple[float, int, int] | None:
         """Heap entry of the job's best upgrade: highest ratio first, then the first job."""
-        gpus, now = self._gpus, self._chosen[job]
+        gpus, now = self._gpus, self.chosen[job]
         columns = [c for c in self._columns(job) if self._possible[c] and gpus[c] >= gpus[now]]
         most = min((gpus[c] for c in columns if gpus[c] > gpus[now]), default=np.inf)
         now_s, now_j = self._completion_s[now] or 1.0, max(self._energy_j[now], 1e-300)
@@ -164,7 +147,7 @@ class _Upgrades:
     def _change(self, job: int, target: int) -> dict[int, float]:
         """Return the change in the use of each row when a job takes a column."""
         change = dict(self._uses(target))
-        for row, use in self._uses(self._chosen[job]):
+        for row, use in self._uses(self.chosen[job]):
             change[row] = change.get(row, 0.0) - use
         return change
 

@@ -5,7 +5,7 @@ r"""`price`: row prices first, then small MIPs over the columns that the prices 
 3. Otherwise a *kernel*: the columns whose reduced cost is least above the least of their group. HiGHS solves
    it with all other columns at zero; a small one is often enough.
 4. A decision along the efficient frontiers under these prices (`greedy`), bettered by a few groups at a time
-   where there are many rows (`neighbourhoods`), and larger kernels.
+   where there are many rows (neighbourhoods, in `kernels`), and larger kernels.
 5. Reduced-cost fixing: with an incumbent of cost :math:`U`, a column whose reduced cost is more than
    :math:`U - L(y)` above its group's least is in no better decision. Once few columns are left, branch and
    bound over the choice groups closes the gap. Every node has an LP relaxation of its own (`kernels`), and
@@ -25,18 +25,19 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FRACTIONAL
-from wattsched.solvers import core, greedy, highs, neighbourhoods, thresholds
+from wattsched.solvers import core, greedy, highs, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.branching import halves
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.kernels import Kernel, cheapest, kernel, relaxed
+from wattsched.solvers.kernels import Kernel, cheapest, improved, kernel, relaxed
 from wattsched.solvers.points import feasible
 from wattsched.solvers.rows import linked_choices, with_row
 from wattsched.solvers.solution import (
@@ -105,126 +106,145 @@ def solve(
     """
     if (bottleneck := bottleneck_of(program)) is not None:
         return thresholds.solve(bottleneck, limits, start)
-    if program.n_columns <= (LINKED if _linked(program) else SMALL):
+    # Linked choices, or other integers, are more to decide than a column of every group.
+    linked = linked_choices(program).any() or program.integer[program.n_choices :].any()
+    if program.n_columns <= (LINKED if linked else SMALL):
         return highs.solve(program, limits, start)
     timer = Timer(limits.time_s)
     start = start or Start()
-    enough = np.inf
-    if start.x is not None and feasible(program, start.x):
-        cost = program.objective(start.x)
-        enough = cost - limits.gap * abs(cost)
+    search = _Search(program, limits, timer, target)
+    search.offer(start.x)
     tolerance = min(max(_DUAL_SHARE * limits.gap, _DUAL_TOLERANCE[0]), _DUAL_TOLERANCE[1])
-    prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, enough)
+    prices, bound = dual_prices(program, timer.remaining_s(), tolerance, start.prices, search.bound_asked())
     if bound == np.inf:
         return infeasible(prices, "the LP relaxation is infeasible")
-    search = _Search(program, limits, timer, prices, bound, target)
-    search.offer(start.x)
+    search.take_prices(prices, bound)
+    announce(bound, prices, search.x, None if search.x is None else search.objective)
     for step in steps:
         getattr(search, step)()
     return search.conclude()
 
 
-def _linked(program: Program) -> bool:
-    """True if prices leave more to decide than a column of every group: linked choices, or other integers."""
-    return bool(linked_choices(program).any() or program.integer[program.n_choices :].any())
+class Incumbent:
+    """The best point and the best bound of a program, by kind or not, while they approach each other.
 
-
-class _Search:
-    """The best point and the best bound while they approach each other."""
+    Points that cost more than the target are of no use.
+    """
 
     def __init__(
-        self,
-        program: Program,
-        limits: Limits,
-        timer: Timer,
-        prices: FloatArray,
-        bound: float,
-        target: float = np.inf,
+        self, program: Program | KindProgram, limits: Limits, timer: Timer, target: float = np.inf
     ) -> None:
-        self._program = program
-        self.limits = limits
-        self.timer = timer
-        self.target = target
-        self._prices = prices
-        # What the prices prove, and what is proven by and by.
-        self._priced = self._bound = bound
-        self._above = program.above_least(prices)
-        self._x: FloatArray | None = None
+        self._whole, self.limits, self.timer, self.target = program, limits, timer, target
+        self.x: Any = None
         self.objective = np.inf
-        self._failure = ""
+        self.prices = np.zeros(program.n_rows)
+        # What the prices prove, and what is proven by and by.
+        self.priced = self.bound = -np.inf
+        self.failure = ""
 
-    def offer(self, x: FloatArray | None) -> None:
+    def offer(self, x: Any) -> None:
         """Take a point if it is feasible and better."""
-        if x is not None and feasible(self._program, x):
-            objective = self._program.objective(x)
+        if x is not None and feasible(self._whole, x):
+            objective = self._whole.objective(x)
             if objective < self.objective:
-                self._x, self.objective = x, objective
-                announce(self._bound, self._prices, x, objective)
+                self.x, self.objective = x, objective
+                announce(self.bound, self.prices, x, objective)
+
+    def take_prices(self, prices: FloatArray, bound: float) -> None:
+        """Take prices, and the bound that they prove."""
+        self.prices, self.priced = prices, bound
+        self.bound = max(self.bound, bound)
+
+    def raise_bound(self, proven: float) -> None:
+        """Take a bound on all points better than the best one."""
+        self.bound = max(self.bound, min(self.objective, proven))
+
+    def enough(self, bound: float) -> float:
+        """Cost of a point that closes the gap to a bound."""
+        return bound + self.limits.gap * abs(bound)
+
+    def bound_asked(self) -> float:
+        """Bound that closes the gap of the best point; infinite without one."""
+        return np.inf if self.x is None else self.objective - self.limits.gap * abs(self.objective)
+
+    def margin(self, priced: float) -> float:
+        """Reduced cost above its group's least that no column of a better point exceeds.
+
+        The prices of the reduced costs prove the bound `priced`.
+        """
+        return self.objective - priced + rounding(self._whole, self.objective)
+
+    def done(self) -> bool:
+        """True if the gap is closed or cannot be, a kernel has failed, or time is up."""
+        closed = self.x is not None and relative_gap(self.objective, self.bound) <= self.limits.gap
+        hopeless = self.bound == np.inf or self.bound > self.target
+        return closed or hopeless or bool(self.failure) or self.timer.over()
+
+    def conclude(self) -> Solution:
+        """Solution as it stands."""
+        if self.bound == np.inf:
+            return infeasible(self.prices, "no decision satisfies the rows")
+        if self.failure and self.x is None:
+            return unsupported(self.failure)
+        limit: Limit | None = "time" if self.timer.over() else None
+        return conclude(self._whole, self.limits, self.x, self.bound, self.prices, limit)
+
+
+class _Search(Incumbent):
+    """Steps that look for points among columns of little reduced cost, and raise the bound."""
+
+    def __init__(self, program: Program, limits: Limits, timer: Timer, target: float) -> None:
+        super().__init__(program, limits, timer, target)
+        self._program = program
+
+    def take_prices(self, prices: FloatArray, bound: float) -> None:
+        """Take prices, the bound that they prove, and the reduced costs."""
+        super().take_prices(prices, bound)
+        self._above = self._program.above_least(prices)
 
     def glance(self) -> None:
         """Look for a point near the LP relaxation's optimum, and in the first kernel."""
-        if not self._done() and core.fits(self._program) and (lp := self._relax()) is not None:
-            self.offer(core.search(self._program, lp, self.enough(self._bound)))
-        if not self._done():
+        if not self.done() and core.fits(self._program) and (lp := self._relax()) is not None:
+            self.offer(core.search(self._program, lp, self.enough(self.bound)))
+        if not self.done():
             # Very few columns are often enough, and cost next to nothing.
             size = max(KERNELS[0], self._program.n_groups // 10)
             self._improve(self._cheapest(size), nodes=_FIRST_NODES, gap=_FIRST_GAP)
 
     def grow(self) -> None:
         """Improve the best point by kernels until few columns are open."""
-        few_fail = self._x is None
-        if not self._done() and self._open_columns() > _MOST_COLUMNS:
-            self.offer(greedy.ascend(self._program, self._prices, self.timer))
+        few_fail = self.x is None
+        if not self.done() and self._open_columns() > _MOST_COLUMNS:
+            self.offer(greedy.ascend(self._program, self.prices, self.timer))
             if not core.fits(self._program):  # with few rows kernels are enough, and sooner
                 self._search_neighbourhoods()
         for size in KERNELS if few_fail else KERNELS[1:]:
-            if self._done() or self._open_columns() <= _MOST_COLUMNS:
+            if self.done() or self._open_columns() <= _MOST_COLUMNS:
                 break
             self._improve(self._cheapest(size), nodes=_KERNEL_NODES)
 
     def finish(self) -> None:
         """Branch, and solve what is open."""
-        if not self._done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
+        if not self.done() and (self._open_columns() > FEW_COLUMNS or core.fits(self._program)):
             rest = kernel(self._program, self._open())
-            self._raise_bound(_Branching(self, rest).branch(self._bound, self._prices))
-        if not self._done():
+            self.raise_bound(_Branching(self, rest).branch(self.bound, self.prices))
+        if not self.done():
             self._improve(self._open())
 
     def _search_neighbourhoods(self) -> None:
         """Better the best point by a few groups at a time."""
-        if self._x is not None and not self._done():
-            timer, target = self.timer.share(_NEIGHBOURHOODS_SHARE), self.enough(self._bound)
-            for x in neighbourhoods.improve(self._program, self._prices, self._x, target, timer):
+        if self.x is not None and not self.done():
+            timer, target = self.timer.share(_NEIGHBOURHOODS_SHARE), self.enough(self.bound)
+            for x in improved(self._program, self.prices, self.x, target, timer):
                 self.offer(x)
 
     def _relax(self) -> Solution | None:
         """Optimum of the LP relaxation, whose prices are taken; None where there was no time for it."""
-        lp = relaxed(self._program, self._prices, self.timer)
+        lp = relaxed(self._program, self.prices, self.timer)
         if lp.x is None or lp.prices is None:
             return None
-        self._prices, self._priced = lp.prices, lp.bound
-        self._above = self._program.above_least(lp.prices)
-        self._raise_bound(lp.bound)
+        self.take_prices(lp.prices, lp.bound)
         return lp
-
-    def enough(self, bound: float) -> float:
-        """Cost of a point that closes the gap."""
-        return bound + self.limits.gap * abs(bound)
-
-    def conclude(self) -> Solution:
-        """Solution as it stands."""
-        if self._bound == np.inf:
-            return infeasible(self._prices, "no decision satisfies the rows")
-        if self._failure and self._x is None:
-            return unsupported(self._failure)
-        limit: Limit | None = "time" if self.timer.over() else None
-        return conclude(self._program, self.limits, self._x, self._bound, self._prices, limit)
-
-    def _done(self) -> bool:
-        """True if the gap is closed or cannot be, a kernel has failed, or time is up."""
-        closed = self._x is not None and relative_gap(self.objective, self._bound) <= self.limits.gap
-        hopeless = self._bound == np.inf or self._bound > self.target
-        return closed or hopeless or bool(self._failure) or self.timer.over()
 
     def _cheapest(self, size: int) -> BoolArray:
         """Every group's cheapest column, about `size` others, and those of the best point."""
@@ -235,23 +255,13 @@ class _Search:
 
         The reduced costs are those of the prices, so what they alone prove is what counts.
         """
-        return self._with_best(self._above <= self.margin(self._priced))
-
-    def margin(self, priced: float) -> float:
-        """Reduced cost above its group's least that no column of a better point exceeds.
-
-        Parameters
-        ----------
-        priced : float
-            Bound that the prices of the reduced costs prove.
-        """
-        return self.objective - priced + rounding(self._program, self.objective)
+        return self._with_best(self._above <= self.margin(self.priced))
 
     def _open_columns(self) -> int:
         return int(np.count_nonzero(self._open())) - self._program.n_groups
 
     def _with_best(self, keep: BoolArray) -> BoolArray:
-        return keep if self._x is None else keep | (self._x[: len(keep)] > 0.5)
+        return keep if self.x is None else keep | (self.x[: len(keep)] > 0.5)
 
     def _improve(self, keep: BoolArray, nodes: int | None = None, gap: float = 0.0) -> None:
         """Let HiGHS look for a better point among some columns.
@@ -262,18 +272,14 @@ class _Search:
         gap = max(gap, self.limits.gap * (1.0 if complete else _KERNEL_GAP))
         timer = self.timer if complete else self.timer.share(_KERNEL_SHARE)
         limits = replace(self.limits, gap=gap, time_s=timer.remaining_s(), nodes=nodes)
-        target = self._bound + self.limits.gap * abs(self._bound)
-        answer = kernel(self._program, keep).by_highs(limits, self._x, target, part=not complete)
+        target = self.enough(self.bound)
+        answer = kernel(self._program, keep).by_highs(limits, self.x, target, part=not complete)
         self.offer(answer.x)
         if complete and answer.termination.reason == "error":
-            self._failure = answer.termination.detail
+            self.failure = answer.termination.detail
         elif complete:
             # An infeasible rest: nothing is better than the best point, or there is nothing at all.
-            self._raise_bound(answer.bound)
-
-    def _raise_bound(self, proven: float) -> None:
-        """Take a bound on all points better than the best one."""
-        self._bound = max(self._bound, min(self.objective, proven))
+            self.raise_bound(answer.bound)
 
 
 class _Branching:
@@ -289,15 +295,8 @@ class _Branching:
     def branch(self, bound: float, prices: FloatArray) -> float:
         """Look at nodes until the gap is closed, time is up, or there were enough of them.
 
-        Parameters
-        ----------
-        bound, prices : float, float array
-            What is proven of all of them, and by what prices.
-
-        Returns
-        -------
-        float
-            Lower bound on the cost of every point that is better than all known ones; inf when none exists.
+        The bound is what the prices prove of all of them. Returns a lower bound on the cost of every point
+        that is better than all known ones; inf when none exists.
         """
         everything = np.ones(self._part.program.n_choices, dtype=bool)
         root = self._bounded(self._part.program, everything, bound, prices)
@@ -346,16 +345,17 @@ class _Branching:
         if lp.x is None or lp.prices is None:  # time ran out
             self._finished = min(self._finished, node.bound)
             return
-        sides = _halves(small, node.keep, lp.x, lp.prices)
-        if sides is None:
+        everything = np.ones(small.program.n_choices, dtype=bool)
+        if (sides := halves(small.program, everything, lp.x, lp.prices)) is None:
             # The relaxation is a decision, and nothing in the node is better.
             self._search.offer(self._part.lift(small.lift(lp.x)))
             self._finished = min(self._finished, node.bound)
             return
         closed = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
         children = []
-        for keep in sides:
-            keep[small.columns[: len(closed)][closed]] = False
+        for others in reversed(sides):
+            keep = node.keep.copy()
+            keep[small.columns[others]] = keep[small.columns[: len(closed)][closed]] = False
             if np.all(np.logical_or.reduceat(keep, self._part.program.group_start[:-1])):
                 children.append(self._bounded(node.program, keep, node.bound, lp.prices))
         raised = min((child.bound for child in children), default=np.inf) - node.bound
@@ -371,10 +371,7 @@ class _Branching:
     def _decide(self, small: Kernel, lp: Solution, bound: float) -> float:
         """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it.
 
-        Returns
-        -------
-        float
-            The bound, or that of the MIP where no other column is open.
+        Returns the bound, or that of the MIP where no other column is open.
         """
         inner, search = small.program, self._search
         assert lp.prices is not None
@@ -408,17 +405,3 @@ class _Node:
     keep: BoolArray = field(compare=False)
     small: Kernel = field(compare=False)
     lp: Solution = field(compare=False)
-
-
-def _halves(
-    small: Kernel, keep: BoolArray, x: FloatArray, prices: FloatArray
-) -> tuple[BoolArray, BoolArray] | None:
-    """Return the columns left on both sides of `branching.halves`; None when the point is integral."""
-    inner = small.program
-    sides = halves(inner, np.ones(inner.n_choices, dtype=bool), x, prices)
-    if sides is None:
-        return None
-    first, second = keep.copy(), keep.copy()
-    first[small.columns[sides[1]]] = False
-    second[small.columns[sides[0]]] = False
-    return first, second

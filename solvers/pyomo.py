@@ -22,18 +22,19 @@ from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import VIOLATION
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.log import Say, log
 from wattsched.solvers.lp import ScaledModel, scaled
 from wattsched.solvers.points import Answer, announce_point, solve_as_written
 from wattsched.solvers.rows import allowance
 from wattsched.solvers.solution import (
     Limit,
     Limits,
+    Say,
     Solution,
     Start,
     Termination,
     announce,
     infeasible,
+    log,
     relative_gap,
     unsupported,
 )
@@ -123,7 +124,9 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
                 gap = tighter
                 if answer.x is not None:  # the next run may be killed, with what is known here
                     announce_point(program, answer.x, bound, {})
-                answer = _both(program, answer, once(model, gap))
+                second = once(model, gap)
+                x = min((a.x for a in (answer, second) if a.x is not None), key=program.objective)
+                answer = replace(second, x=x, bound=max(answer.bound, second.bound), verdict=None)
             return answer
 
         return solve_as_written(program, limits, ask, timer, relaxed=relaxed)
@@ -149,12 +152,6 @@ def _tighter(program: Program, answer: Answer, gap: float, relaxed: float) -> fl
     if relative_gap(objective, min(objective, max(answer.bound, relaxed))) <= gap:
         return np.inf
     return 0.5 * gap * abs(objective) / _magnitude(program, answer.x, relaxed)
-
-
-def _both(program: Program, first: Answer, second: Answer) -> Answer:
-    """Return the outcome of the second of two runs, with the better point and bound of the two."""
-    x = min((a.x for a in (first, second) if a.x is not None), key=program.objective)
-    return replace(second, x=x, bound=max(first.bound, second.bound), verdict=None)
 
 
 def _empty_row_fails(program: Program) -> bool:
@@ -252,8 +249,8 @@ class _Interface:
             threads: limits.threads if limits.threads > 1 or self._family != "cbc" else None,
             seed: limits.seed,
         }
-        asked = {key: value for key, value in values.items() if key is not None and value is not None}
-        return {**asked, **_ALWAYS.get(self._family, {})}
+        told = {key: value for key, value in values.items() if key is not None and value is not None}
+        return told | _ALWAYS.get(self._family, {})
 
     def _guarded(self, written: Any, options: dict[str, Any], time_s: float | None) -> _Ran:
         timer = Timer(time_s)
@@ -271,7 +268,7 @@ class _Interface:
             time_s = max(1, int(time_s / _GLPK_PHASES))
         take, told = log(), dict[str, Any]()
         if take is not None and self._newer:
-            told["tee"] = _Said(take)
+            told["tee"] = _LogStream(take)
         results = self._solver.solve(written, load_solutions=False, timelimit=time_s, options=options, **told)
         if take is not None and not self._newer:
             take(f"{getattr(self._solver, '_log', '')}\n")  # older interfaces tell it afterwards
@@ -288,15 +285,14 @@ class _Interface:
         return _Ran(ending, None if None in values else np.array(values, dtype=float), bound)
 
 
-class _Said(io.TextIOBase):
-    """Stream of what a solver says."""
+class _LogStream(io.TextIOBase):
+    """Stream of a solver's log."""
 
     def __init__(self, take: Say) -> None:
         super().__init__()
         self._take = take
 
     def write(self, text: str) -> int:
-        """Take it."""
         self._take(text)
         return len(text)
 

@@ -48,8 +48,6 @@ class Solver:
         Is made for choices alone, and leaves columns that supply rows for later (`solvers.supply`).
     rounding : float
         What its tolerances may add to a bound, relative to the terms of the cost.
-    labels : bool
-        Tries `solvers.labels` where it is asked `at_once`.
     """
 
     name: str
@@ -60,7 +58,6 @@ class Solver:
     by_kind: str = ""
     chooses_first: bool = False
     rounding: float = 1e-7
-    labels: bool = False
 
     def __call__(
         self, program: Program | KindProgram, limits: Limits, start: Start | None = None
@@ -91,7 +88,7 @@ class Solver:
 
     def at_once(self, program: Program | KindProgram, limits: Limits) -> Solution | None:
         """Solve a program that takes a moment, and need not be watched meanwhile; None for all others."""
-        if not self.labels or not isinstance(program, Program):
+        if self.name != "auto" or not isinstance(program, Program):
             return None
         from wattsched.solvers import labels
 
@@ -107,7 +104,6 @@ _SOLVERS = (
         relaxes=True,
         by_kind="solve",
         chooses_first=True,
-        labels=True,
     ),
     Solver(
         "price",

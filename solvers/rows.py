@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
-from wattsched.formulations.kinds import KindProgram
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.tolerances import CANCELLATION, OVERDRAFT, VIOLATION
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -58,12 +57,7 @@ def linking_rows(program: Program) -> BoolArray:
 
 
 def linked_choices(program: Program) -> BoolArray:
-    """Choice columns that cannot be taken without others, such as those of jobs that share GPUs.
-
-    Returns
-    -------
-    bool array, shape (n_choices,)
-    """
+    """Choice columns that cannot be taken without others, as of jobs that share GPUs; shape (n_choices,)."""
     linked = np.zeros(program.n_columns, dtype=bool)
     rows = linking_rows(program)
     if rows.any():
@@ -132,10 +126,8 @@ def _lost(program: Program, decided: csc_array, values: FloatArray) -> FloatArra
     return np.where(broken, CANCELLATION * size, 0.0)
 
 
-def cost_range(program: Program | KindProgram) -> float:
+def cost_range(program: Program) -> float:
     """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
-    if isinstance(program, KindProgram):
-        return program.cost_range()
     start, cost = program.group_start[:-1], program.cost[: program.n_choices]
     spread = np.maximum.reduceat(cost, start) - np.minimum.reduceat(cost, start)
     return float(spread.sum()) or 1.0
@@ -204,21 +196,15 @@ class RowSlack:
     Attributes
     ----------
     uses : csr_array, shape (n_choices, n_limits)
-        Use of every choice column.
-    limits : float array, shape (n_limits,)
+    limits, activity, reach : float arrays, shape (n_limits,)
+        Limits, what the chosen columns use, and the most that may be used: rounding is allowed for.
     size : float array, shape (n_limits,)
         Magnitude of a row, to compare rows of different units.
-    rows : int array, shape (n_limits,)
-        The program's row of every limit.
-    sign : float array, shape (n_limits,)
-        1 for an upper bound of the row, -1 for a lower one.
+    rows, sign : arrays, shape (n_limits,)
+        The program's row of every limit; 1 for its upper bound, -1 for its lower one.
     group : int array, shape (n_choices,)
     chosen : int array, shape (n_groups,)
         Column of every group; at first the first one.
-    activity : float array, shape (n_limits,)
-        Use of the chosen columns.
-    reach : float array, shape (n_limits,)
-        Most that may be used: the limits, and what rounding is allowed.
     """
 
     def __init__(self, program: Program) -> None:
@@ -265,17 +251,9 @@ class RowSlack:
         return bool(np.all(self.activity <= self.reach))
 
     def swap_in_order(self, groups: IntArray, targets: IntArray, sources: IntArray | None = None) -> int:
-        """Give groups new columns one after the other, as long as each keeps all limits.
+        """Give groups new columns one after the other, as long as each keeps all limits; the number of swaps.
 
-        Parameters
-        ----------
-        sources : int array, optional
-            A swap is passed over when its group does not hold this column at that moment.
-
-        Returns
-        -------
-        int
-            Number of swaps made.
+        A swap is passed over when its group does not hold the column of `sources` at that moment.
         """
         sources = self.chosen[groups] if sources is None else sources
         first, rows, changes = self._differences(sources, targets)

@@ -86,9 +86,8 @@ class Dual:
 
     Attributes
     ----------
-    prices : float array, shape (n_rows,)
     bound : float
-        What they prove; infinite when the LP relaxation is infeasible.
+        What the prices prove; infinite when the LP relaxation is infeasible.
     ceiling : float
         No prices prove more, as far as is known.
     cuts : list of Cut
@@ -157,10 +156,12 @@ class Solution:
 
 
 Listener = Callable[[Solution], None]
+Say = Callable[[str], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_say: ContextVar[Say | None] = ContextVar("say", default=None)
 
 
-def wanted() -> bool:
+def has_listener() -> bool:
     """True if a listener is set; otherwise building an announcement can be saved."""
     return _listener.get() is not None
 
@@ -193,6 +194,39 @@ def listening(listener: Listener | None) -> Iterator[None]:
 
 
 @contextmanager
+def read_by(say: Say | None) -> Iterator[None]:
+    """Pass the lines that solvers print in this block to a callback; None drops them."""
+    before = _say.set(say)
+    try:
+        yield
+    finally:
+        _say.reset(before)
+
+
+def log() -> Say | None:
+    """Return what takes a library's output, in any pieces and from any thread; None where nobody reads it."""
+    say, rest = _say.get(), ""
+    if say is None:
+        return None
+    read = say
+
+    def take(text: str) -> None:
+        nonlocal rest
+        *lines, rest = f"{rest}{text}".split("\n")
+        for line in lines:
+            read(line.rstrip())
+
+    return take
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Neither announce nor log what runs in this block, as it solves another program than the caller's."""
+    with listening(None), read_by(None):
+        yield
+
+
+@contextmanager
 def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = None) -> Iterator[None]:
     """Let what runs here announce points alone: its bounds are of another program than the one asked about.
 
@@ -205,24 +239,24 @@ def announcing_under(bound: float, lift: Callable[[FloatArray], Any] | None = No
     """
     listener = _listener.get()
 
-    def tell(found: Solution) -> None:
+    def announce_lifted(found: Solution) -> None:
         if listener is not None:
             x = found.x if lift is None or found.x is None else lift(found.x)
             listener(replace(found, bound=bound, x=x))
 
-    with listening(None if listener is None else tell):
+    with listening(None if listener is None else announce_lifted):
         yield
 
 
-def heard(callback: Callable[..., None]) -> Callable[..., None]:
+def with_listener(callback: Callable[..., None]) -> Callable[..., None]:
     """Callback for a library that calls it from threads of its own, where nobody would listen."""
     listener = _listener.get()
 
-    def told(*arguments: Any) -> None:
+    def announcing(*arguments: Any) -> None:
         with listening(listener):
             callback(*arguments)
 
-    return told
+    return announcing
 
 
 def certified(program: Program | KindProgram, prices: FloatArray | None) -> tuple[FloatArray, float]:
@@ -316,15 +350,8 @@ def conclude(
     if closed and limit is not None:
         # It came too late to matter, and so did the solver's words for it.
         limit, detail = None, ""
-    reason: Reason = "optimal" if closed else "feasible"
-    return Solution(
-        Termination(reason, limit, detail),
-        x=x,
-        objective=objective,
-        bound=bound,
-        prices=prices,
-        starts=starts or {},
-    )
+    termination = Termination("optimal" if closed else "feasible", limit, detail)
+    return Solution(termination, x, objective, bound, prices, starts or {})
 
 
 def without_columns(program: Program, limits: Limits) -> Solution:
@@ -345,15 +372,15 @@ def combined(program: Program | KindProgram, known: Sequence[Solution]) -> Solut
 
 
 def with_announced(
-    program: Program | KindProgram, limits: Limits, final: Solution, heard: Sequence[Solution]
+    program: Program | KindProgram, limits: Limits, final: Solution, announced: Sequence[Solution]
 ) -> Solution:
     """A solver's last word, or what it had announced before where that is better."""
     if final.termination.reason == "infeasible":
         return final
-    least = min((one.objective for one in heard if one.objective is not None), default=np.inf)
+    least = min((one.objective for one in announced if one.objective is not None), default=np.inf)
     if final.objective is not None and final.objective <= least:
         return final
-    best = combined(program, [final, *heard])
+    best = combined(program, [final, *announced])
     if best.x is None:
         failed = final.termination.reason == "error"
         return final if failed else replace(final, bound=best.bound, prices=best.prices)

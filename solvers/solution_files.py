@@ -127,10 +127,8 @@ def _highs(lines: list[str], columns: Sequence[str]) -> SolutionFile:
     at = next((i for i, line in enumerate(lines) if line.startswith("# Primal solution")), len(lines))
     if _is_none(status) or at + 1 >= len(lines) or lines[at + 1] != "Feasible":
         raise _no_solution(status)
-    objective, number = (
-        _after("Objective", lines[at + 2 : at + 3]),
-        _after("# Columns", lines[at + 3 : at + 4]),
-    )
+    objective = _after("Objective", lines[at + 2 : at + 3])
+    number = _after("# Columns", lines[at + 3 : at + 4])
     if number is None:
         raise ValueError("the line '# Columns' is missing after '# Primal solution values'")
     rest = lines[at + 4 :]

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
+from scipy.sparse import csc_array, csr_array, vstack
 
-from wattsched.formulations.program import Block, Program
+from wattsched.formulations.program import Block, Program, ProgramBuilder
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import FEASIBILITY, VIOLATION
 from wattsched.solvers import highs
@@ -52,7 +52,7 @@ def solve_without(
     timer, parts = Timer(limits.time_s), _Parts.of(program)
     priced = parts.known(start)
     begun = None if start is None else parts.start(start, len(priced))
-    with listening(_unheard):  # points of smaller programs are none of this one
+    with listening(None):  # points of smaller programs are none of this one
         while True:
             small, left = parts.under(priced), replace(limits, time_s=timer.share(_SHARE).remaining_s())
             found = solver(small, left, begun)
@@ -73,22 +73,9 @@ def solve_without(
     return replace(lifted, x=None, objective=None, termination=Termination("no_solution", detail=told))
 
 
-def _unheard(solution: Solution) -> None:
-    """Let an announcement pass."""
-
-
 @dataclass(frozen=True)
 class _Parts:
-    """A program, its choices, and the columns that supply some of its rows.
-
-    Attributes
-    ----------
-    program : Program
-    n : int
-        Columns before those that supply rows.
-    rows : bool array, shape (n_rows,)
-        Rows that none of these is in.
-    """
+    """A program, the number of columns before those that supply rows, and the rows without any of these."""
 
     program: Program
     n: int
@@ -157,20 +144,13 @@ class _Parts:
         """Prices of rows that say that nothing supplies them, shape (n_rows,); None where fractions do."""
         program, n, own = self.program, self.n, ~self.rows
         left = program.row_upper[own] - (program.matrix[:, :n] @ x)[own]
-        supply = program.matrix[:, n:].tocsr()[own]
-        n_rows, k = supply.shape[0], program.supply
-        elastic = Program(
-            cost=np.append(np.zeros(k), np.ones(n_rows)),
-            matrix=csc_array(hstack([supply, -eye_array(n_rows)])),
-            row_lower=np.full(n_rows, -np.inf),
-            row_upper=left,
-            lower=np.zeros(k + n_rows),
-            upper=np.append(program.upper[n:], np.full(n_rows, np.inf)),
-            integer=np.zeros(k + n_rows, dtype=bool),
-            group_start=np.zeros(1, dtype=np.int64),
-            rows=(Block("row", n_rows),),
-            columns=(Block("column", k + n_rows),),
-        )
+        supply, builder = program.matrix[:, n:].tocsr()[own].tocoo(), ProgramBuilder()
+        rows = builder.rows(Block("row", len(left)), upper=left)
+        columns = builder.columns(Block("supply", program.supply), upper=program.upper[n:], integer=False)
+        lacks = builder.columns(Block("lack", len(left)), cost=1.0, upper=np.inf, integer=False)
+        builder.add(rows[supply.row], columns[supply.col], supply.data)
+        builder.add(rows, lacks, -1.0)
+        elastic = builder.program()
         found = solve_lp(elastic, Limits(time_s=timer.remaining_s()))
         if found.x is None or found.prices is None or elastic.objective(found.x) <= FEASIBILITY:
             return None

@@ -14,9 +14,8 @@ from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, highs
 from wattsched.solvers.bottleneck import Bottleneck
 from wattsched.solvers.dual import dual_prices
-from wattsched.solvers.log import read_by
 from wattsched.solvers.points import feasible_point
-from wattsched.solvers.solution import Limits, Solution, Start, announce, conclude, infeasible, listening
+from wattsched.solvers.solution import Limits, Solution, Start, announce, conclude, infeasible, unheard
 from wattsched.topology.arrays import FloatArray
 
 
@@ -88,8 +87,7 @@ class _Search:
     def _ask(self, place: int) -> Solution:
         """Let HiGHS find any choice of the columns that reach a level, as a point of the program."""
         reached, columns = self._bottleneck.at(place)
-        # What it announces are points of another program.
-        with listening(None), read_by(None):
+        with unheard():
             limits = replace(self._limits, time_s=self._timer.remaining_s())
             asked = highs.solve(reached, limits, target=np.inf)
         return asked if asked.x is None else replace(asked, x=self._bottleneck.point(columns, asked.x))

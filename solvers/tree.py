@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from wattsched.formulations.counts import Counts
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.bottleneck import Bottleneck
-from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Choices, Split
+from wattsched.solvers.branching import Branching, ByChoices, ByCounts, Case, Choices, Split
 from wattsched.topology.arrays import FloatArray
 
 MOST_NODES = 2_000
@@ -70,7 +69,7 @@ class _Open:
 
     bound: float
     number: int
-    case: Any = field(compare=False)
+    case: Case = field(compare=False)
     prices: FloatArray = field(compare=False)
 
 
@@ -96,7 +95,7 @@ def prove(
     counts : Counts, optional
         What is split where it is not choice groups; of the same program.
     """
-    branching: Branching[Any] = ByChoices(program) if counts is None else ByCounts(counts)
+    branching = ByChoices(program) if counts is None else ByCounts(counts)
     y = np.zeros(program.n_rows) if prices is None else prices
     left = [_Open(program.lagrangian_bound(y), 0, branching.root(), y)]
     grown, proven = [Node(y)], np.inf
@@ -108,7 +107,7 @@ def prove(
             break
         if solved.bound > node.bound:
             node.prices, node.bound = solved.prices, solved.bound
-            _tell(branching, grown[node.number], node)
+            grown[node.number] = _written(branching, node)
         split = None if solved.bound >= value else branching.split(node.case, solved, node.number, value)
         if split is None:
             proven = min(proven, node.bound)
@@ -116,9 +115,10 @@ def prove(
         above = grown[node.number]
         above.split, above.inside, above.outside = split[0], len(grown), len(grown) + 1
         for case in split[1:]:
-            heapq.heappush(left, child := _child(branching, node, case, len(grown)))
-            grown.append(Node(above.prices))
-            _tell(branching, grown[-1], child)
+            inherited = branching.inherited(node.prices)
+            bound = branching.program(case).lagrangian_bound(inherited)
+            heapq.heappush(left, child := _Open(bound, len(grown), case, inherited))
+            grown.append(_written(branching, child))
     return Tree(grown, min([proven, *(node.bound for node in left)]))
 
 
@@ -127,13 +127,9 @@ def prove_threshold(
 ) -> Tree | None:
     """Prove that no point of a bottleneck's program costs less: the columns that do leave no choice.
 
-    None where that is not proven. Every leaf has prices of the program's rows whose surrogate bound, of the
-    columns that are left there, is at least the value.
-
-    Parameters
-    ----------
-    value : float
-        Infinite to prove that there is no point at all.
+    None where that is not proven; an infinite value is proven where there is no point at all. Every leaf has
+    prices of the program's rows whose surrogate bound, of the columns that are left there, is at least the
+    value.
     """
     place = bottleneck.place(value)
     if place == 0:
@@ -154,14 +150,6 @@ def prove_threshold(
     return Tree(grown.nodes, bottleneck.cost(place))
 
 
-def _child(branching: Branching[Any], node: _Open, case: Any, number: int) -> _Open:
-    """A child begins with the prices of the node above."""
-    prices = branching.inherited(node.prices)
-    return _Open(branching.program(case).lagrangian_bound(prices), number, case, prices)
-
-
-def _tell(branching: Branching[Any], told: Node, known: _Open) -> None:
-    """Write the prices of a node down."""
-    n = branching.whole.n_rows
-    told.prices = known.prices[:n]
-    told.of_splits = branching.split_prices(known.case, known.prices)
+def _written(branching: Branching, node: _Open) -> Node:
+    """The node of the tree, with the prices of its case."""
+    return Node(node.prices[: branching.whole.n_rows], branching.split_prices(node.case, node.prices))

@@ -33,7 +33,6 @@ from wattsched.formulations.program import Block, Program
 from wattsched.formulations.threads import begin
 from wattsched.formulations.timer import Timer, stop_event
 from wattsched.solvers import registry
-from wattsched.solvers.log import log, read_by
 from wattsched.solvers.solution import (
     Limit,
     Limits,
@@ -43,6 +42,8 @@ from wattsched.solvers.solution import (
     announce,
     combined,
     listening,
+    log,
+    read_by,
     unsupported,
     with_announced,
 )
@@ -63,12 +64,7 @@ _ERRORS = "stderr.txt"
 
 
 class Worker:
-    """A solver process, good for one program after another until it dies or is closed.
-
-    Attributes
-    ----------
-    pid : int
-    """
+    """A solver process, good for one program after another until it dies or is closed."""
 
     def __init__(self) -> None:
         # Ours: a killed solver, or a program that it started, cannot clear up.
@@ -291,10 +287,7 @@ def serve() -> None:
 
 
 def _take_in(pipe: Connection, jobs: queue.SimpleQueue[Any], folder: str) -> None:
-    """Read jobs; the end of the pipe means that the caller is gone, so nobody needs an answer.
-
-    Nor does anybody else remove our temporary files then.
-    """
+    """Read jobs; at the end of the pipe the caller is gone: nobody needs an answer, or removes our files."""
     try:
         while True:
             jobs.put(pipe.recv())

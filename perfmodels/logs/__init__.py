@@ -26,7 +26,8 @@ class Log:
     recognises : callable
         Whether a text is such a log.
     read : callable
-        Samples of a text; takes the file's name, too, for messages.
+        Samples of a text; takes the file's name, too, for messages. What is malformed is a ValueError, with
+        its line.
     """
 
     name: str

@@ -34,13 +34,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, name: str) -> Iterator[Sample]:
-    """Samples of ``dcgmi dmon``, in the order of its lines.
-
-    Raises
-    ------
-    ValueError
-        Where the field POWER (155) is missing, or a cell is malformed, with its line.
-    """
+    """Samples of ``dcgmi dmon``, in the order of its lines."""
     columns: list[str] = []
     for line, text_line in enumerate(lines_of(text), start=1):
         if HEADER.match(text_line):
@@ -80,13 +74,7 @@ class Point(NamedTuple):
 
 
 def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
-    """Samples of points: those of a GPU, a job and a moment are one.
-
-    Raises
-    ------
-    ValueError
-        For parts of GPUs (MIG), of which nobody knows the watts, and metrics of no GPU.
-    """
+    """Samples of points: those of a GPU, a job and a moment are one."""
     found: dict[tuple[str, str, float], tuple[float, dict[str, float]]] = {}
     for point in points:
         column, _ = METRICS[point.metric]

@@ -34,17 +34,14 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """Power, utilisation and clock of a job's GPUs at one setting, from logs.
+    """Power, utilisation and clock of a job's GPUs at one setting, from logs; nan where no log tells.
 
     Attributes
     ----------
-    job : str
-        As the table names it.
-    gpus : int
     power_w, utilisation, frequency_mhz, power_limit_w : float
-        Of one GPU: mean watts, mean utilisation (0 to 1), median clock, limit; nan where no log tells.
+        Of one GPU: mean watts, mean utilisation (0 to 1), median clock, limit.
     window_s : float
-        Mean seconds of a window of Zeus; nan in other logs.
+        Mean seconds of a window of Zeus.
     locked : bool
         Whether the clock stayed the same.
     samples, read : int
@@ -155,7 +152,8 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
             raise ValueError(f"{place}, column 'job': {told}; name one")
         if jobs:
             chosen &= samples.job == jobs[0]
-    for column, ends, sign in (("start", samples.time_s, 1), ("end", _ends(samples), -1)):
+    ends_s = samples.time_s + np.nan_to_num(samples.duration_s)
+    for column, ends, sign in (("start", samples.time_s, 1), ("end", ends_s, -1)):
         if not (cell := row.get(column, "")):
             continue
         moment = seconds_of(cell, f"{place}, column '{column}'")
@@ -168,22 +166,15 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
     return chosen
 
 
-def _ends(samples: Samples) -> FloatArray:
-    return np.asarray(samples.time_s + np.nan_to_num(samples.duration_s))
-
-
 def _alike(names: Texts, asked: str) -> BoolArray:
     """Names that are, or whose part after the namespace is, what was asked for; ``*`` stands for anything."""
 
     def meant(name: str) -> bool:
-        return any(fnmatchcase(one, asked) if "*" in asked else one == asked for one in (name, _pod(name)))
+        of_pod = name.rpartition("/")[2]
+        return any(fnmatchcase(one, asked) if "*" in asked else one == asked for one in (name, of_pod))
 
     same = {name: bool(name) and meant(name) for name in {*names.tolist()}}
     return np.fromiter((same[name] for name in names.tolist()), dtype=bool, count=len(names))
-
-
-def _pod(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:

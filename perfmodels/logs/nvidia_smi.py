@@ -17,7 +17,7 @@ from wattsched.perfmodels.logs.samples import (
     MOST_W,
     Sample,
     cells_of,
-    lines_of,
+    csv_rows,
     reading,
     seconds_of,
 )
@@ -26,14 +26,11 @@ NAME = "nvidia-smi"
 VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? (W|MHz|%)")
 """Cells that show a row of such a log: a timestamp, a UUID, a value with its unit."""
 POWER = ("power.draw.average", "power.draw", "power.draw.instant")
+CLOCK = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
 COLUMNS = {
     "power_w": (POWER, "W", MOST_W),
     "utilisation": (("utilization.gpu",), "%", MOST_PERCENT),
-    "frequency_mhz": (
-        ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr"),
-        "MHz",
-        MOST_MHZ,
-    ),
+    "frequency_mhz": (CLOCK, "MHz", MOST_MHZ),
     "power_limit_w": (("enforced.power.limit", "power.limit"), "W", MOST_W),
 }
 """Accepted names of each column of a sample, the first found counts; its unit and its largest value."""
@@ -47,15 +44,9 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, name: str) -> Iterator[Sample]:
-    """Samples of a log.
-
-    Raises
-    ------
-    ValueError
-        For a log without a header or without ``power.draw``, and a malformed cell, with its line.
-    """
-    rows = enumerate(lines_of(text), start=1)
-    first, header = next((line, cells_of(row)) for line, row in rows if row.strip())
+    """Samples of a log."""
+    rows = csv_rows(text, name)
+    first, header = next(rows)
     queries = {query.partition(" [")[0]: place for place, query in enumerate(header)}
     if not any(query in queries for query in POWER):
         unknown = any(map(VALUE.fullmatch, header))
@@ -68,14 +59,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
     }
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
-    for line, row in rows:
-        cells = cells_of(row)
-        if not any(cells) or cells == header:
-            continue
-        if len(cells) != len(header):
-            if not text.endswith("\n") and line > text.count("\n"):
-                return  # nvidia-smi was ended while it wrote
-            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
+    for line, cells in rows:
         values = {
             column: reading(cells[place], f"{name}, line {line}, column {echo(header[place])}", most, unit)
             for column, (place, unit, most) in found.items()

@@ -35,13 +35,7 @@ def recognises_text(text: str) -> bool:
 
 
 def read_text(text: str, name: str) -> Iterator[Sample]:
-    """Samples of scrapes.
-
-    Raises
-    ------
-    ValueError
-        For a malformed line of one of the metrics that are used.
-    """
+    """Samples of scrapes."""
     return joined(_scraped(text, name), name)
 
 
@@ -76,13 +70,7 @@ def recognises_answer(text: str) -> bool:
 
 
 def read_answer(text: str, name: str) -> Iterator[Sample]:
-    """Samples of the answer to a range query.
-
-    Raises
-    ------
-    ValueError
-        For another answer, a query that lost the names of the metrics, and a malformed value.
-    """
+    """Samples of the answer to a range query."""
     try:
         data = json_in(text).get("data")
     except ValueError as error:

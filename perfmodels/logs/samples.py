@@ -54,15 +54,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples(Table):
-    """Samples by column, those of a log in the order of their times.
+    """Samples by column, as of `Sample`, those of a log in the order of their times; limits in whole watts.
 
-    Attributes
-    ----------
-    log : ndarray of object, shape (n,)
-        Name of the file without its endings.
-    job, gpu : ndarray of object, shape (n,)
-    time_s, duration_s, power_w, utilisation, frequency_mhz, power_limit_w : ndarray of float64, shape (n,)
-        As of `Sample`; limits in whole watts.
+    `log` is the name of the file without its endings.
     """
 
     log: Texts
@@ -77,14 +71,9 @@ class Samples(Table):
 
     @classmethod
     def of(cls, path: str | Path, read: Iterable[Sample]) -> Samples:
-        """Collect the samples of a file that tell watts.
+        """Collect the samples of a file that tell watts; none is a ValueError.
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
         """
         texts: dict[str, list[str]] = {"job": [], "gpu": []}
         numbers = {name: array("d") for name in Sample._fields if name not in texts}
@@ -132,13 +121,28 @@ def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(",")]
 
 
-def reading(text: str, place: str, most: float, unit: str = "") -> float:
-    """Number of a cell, with or without its unit; nan where it says that there is none.
+def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Lines and cells of a CSV log, its header first, without a line in which its writer was ended.
 
-    Raises
-    ------
-    ValueError
-        For what is no number, has another unit, is negative, or above `most`.
+    Rows have as many cells as the header, or a ValueError tells of it; with `commas` they may have more.
+    """
+    header: list[str] = []
+    for line, row in enumerate(lines_of(text), start=1):
+        cells = cells_of(row)
+        if not any(cells) or cells == header:
+            continue
+        header = header or cells
+        if len(cells) < len(header) or (len(cells) > len(header) and not commas):
+            if not text.endswith("\n") and line > text.count("\n"):
+                return
+            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
+        yield line, cells
+
+
+def reading(text: str, place: str, most: float, unit: str = "") -> float:
+    """Number of a cell, with or without its unit, 0 to `most`; nan where it says that there is none.
+
+    Anything else is a ValueError that names the place.
     """
     told = text.strip()
     if told.lower() in BLANK or (told.startswith("[") and told.endswith("]")):
@@ -158,10 +162,7 @@ def reading(text: str, place: str, most: float, unit: str = "") -> float:
 def seconds_of(text: str, place: str) -> float:
     """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; no zone means UTC.
 
-    Raises
-    ------
-    ValueError
-        If it is none of these.
+    Anything else is a ValueError that names the place.
     """
     try:
         seconds = number_in(text)

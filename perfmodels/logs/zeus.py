@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from wattsched.inputs import echo, json_in, listed
-from wattsched.perfmodels.logs.samples import MOST_W, Sample, cells_of, lines_of, reading
+from wattsched.perfmodels.logs.samples import MOST_W, Sample, cells_of, csv_rows, reading
 
 WINDOWS = "Zeus (CSV of windows)"
 PROFILE = "Zeus (JSON of power limits)"
@@ -29,28 +29,14 @@ def recognises_windows(text: str) -> bool:
 
 
 def read_windows(text: str, name: str) -> Iterator[Sample]:
-    """Samples of windows: of each, its mean watts on each GPU.
-
-    Raises
-    ------
-    ValueError
-        For a log without energies, and a malformed cell, with its line.
-    """
-    rows = enumerate(lines_of(text), start=1)
-    first, header = next((line, cells_of(row)) for line, row in rows if row.strip())
+    """Samples of windows: of each, its mean watts on each GPU."""
+    rows = csv_rows(text, name, commas=True)  # in names of windows, which Zeus writes as they are
+    first, header = next(rows)
     gpus = [found[1] for cell in header[3:] if (found := ENERGY.fullmatch(cell))]
     if not gpus or len(gpus) + len(HEADER) != len(header):
         told = f"no columns of energies such as gpu0_energy, found {listed(header)}"
         raise ValueError(f"{name}, line {first}: {told}")
-    for line, row in rows:
-        cells = cells_of(row)
-        if not any(cells) or cells == header:
-            continue
-        if len(cells) < len(header):
-            if not text.endswith("\n") and line > text.count("\n"):
-                return  # the process was ended while it wrote
-            raise ValueError(f"{name}, line {line}: {len(cells)} cells, the header has {len(header)} columns")
-        # Names of windows may have commas, which Zeus writes as they are.
+    for line, cells in rows:
         start, window, elapsed = cells[0], ",".join(cells[1 : -1 - len(gpus)]), cells[-1 - len(gpus)]
         place = f"{name}, line {line}, column"
         start_s = reading(start, f"{place} 'start_time'", MOST_S)
@@ -70,13 +56,7 @@ def recognises_profile(text: str) -> bool:
 
 
 def read_profile(text: str, name: str) -> Iterator[Sample]:
-    """Samples of a profile, each of all GPUs together.
-
-    Raises
-    ------
-    ValueError
-        For what is no such profile.
-    """
+    """Samples of a profile, each of all GPUs together."""
     try:
         measured = json_in(text).get("measurements")
     except ValueError as error:

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.perfmodels.measurements import Measurements, read_measurements
@@ -48,16 +46,6 @@ def test_defaults_are_configurations(profile):
 
 
 @BY_NAME
-def test_no_option_of_todays_types_is_above_its_limit_or_below_idle(profile):
-    if profile.gpu_type not in TODAY:
-        return
-    for gpus_per_node in (1, 4, 8):
-        c = profile.configurations(gpus_per_node, gpu_counts=profile.gpu_counts)
-        assert (c.power_w <= c.gpus * c.power_limit_w * (1 + 1e-12)).all()
-        assert (c.power_w >= c.gpus * GPU_TYPES[profile.gpu_type].idle_power_w).all()
-
-
-@BY_NAME
 def test_more_clock_or_power_is_faster_and_draws_more(profile):
     c = profile.configurations(8)
     knob = c.frequency_mhz if profile.frequency is not None else c.power_limit_w
@@ -68,23 +56,19 @@ def test_more_clock_or_power_is_faster_and_draws_more(profile):
 
 
 @BY_NAME
-def test_no_option_is_above_the_limit_of_its_board(profile):
+def test_no_option_is_above_the_limit_of_its_board_or_below_idle(profile):
     most_w, counts = GPU_TYPES[profile.gpu_type].max_power_w, profile.gpu_counts
     free = profile.configurations(8, gpu_counts=counts)
     held = profile.configurations(8, gpu_counts=counts, max_power_w=most_w)
     assert (free.power_w <= free.gpus * most_w).all()
+    if profile.gpu_type in TODAY:
+        assert (free.power_w <= free.gpus * free.power_limit_w * (1 + 1e-12)).all()
+        assert (free.power_w >= free.gpus * GPU_TYPES[profile.gpu_type].idle_power_w).all()
     np.testing.assert_array_equal(held.rate, free.rate)
     assert profile.power_error is not None
     # Watts are either measured on this GPU, or their uncertainty is stated.
     measured = profile.fit_error is not None and profile.fit_error.power_mean is not None
     assert measured == (profile.power_uncertainty is None)
-
-
-@given(st.sampled_from(PROFILES), st.integers(1, 64), st.integers(1, 8))
-def test_scaling_is_at_most_linear(profile, gpus, gpus_per_node):
-    batch = profile.default_batch
-    one, many = profile.rate([1, gpus], batch, None, None, gpus_per_node)
-    assert many <= gpus * one * (1 + 1e-9)
 
 
 def source_measurements(script, data, profile) -> Measurements:
@@ -117,15 +101,6 @@ def test_predictions_are_within_the_stated_error_of_the_data(catalogue_script, d
         power = np.abs(iteration.gpu_power_w / m.power_w - 1)
         assert power.max() <= error.power_max + 1e-4
         assert power.mean() <= error.power_mean + 1e-4 < 0.06
-
-
-def test_rate_is_the_measured_throughput_times_efficiency(data_dir):
-    path = data_dir / "elasticflow-profiles" / "throughputs_A100" / "resnet50.csv"
-    m = read_measurements(path)
-    profile = find("resnet50", "A100")
-    batch = m.gpus * m.local_batch
-    rate = profile.rate(m.gpus, batch, None, None, 8)
-    np.testing.assert_allclose(rate, batch * profile.efficiency.of(batch) / m.step_time_s, rtol=0.06)
 
 
 def test_the_zeus_trade_off_of_resnet50_on_v100():

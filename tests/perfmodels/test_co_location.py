@@ -1,7 +1,5 @@
 """EaCO's measurements, and how well the laws for unmeasured sets follow them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +9,6 @@ from wattsched.perfmodels.co_location import (
     ALONE,
     EACO_SLOWDOWN,
     SHARED,
-    Run,
     SlowdownLaw,
     fit_slowdown,
     measured_slowdown,
@@ -19,18 +16,12 @@ from wattsched.perfmodels.co_location import (
 )
 
 
-@pytest.mark.parametrize("run", [*ALONE.values(), *list(SHARED.values())[:-1]])
-def test_energy_is_power_times_time(run: Run) -> None:
-    assert run.power_w * run.jct_h / 1000 == pytest.approx(run.energy_kwh, rel=2e-3)
-
-
-def test_energy_of_the_set_of_four_is_not() -> None:
-    run = list(SHARED.values())[-1]
-    assert run.energy_kwh / run.power_w * 1000 == pytest.approx(48.18, abs=0.01)
-    assert run.jct_h == 44.21
-
-
-def test_slowdowns_are_relative_to_the_time_alone() -> None:
+def test_the_published_runs() -> None:
+    """Their energy is power times time, but that of the set of four; slowdowns are of the time alone."""
+    *runs, four = [*ALONE.values(), *SHARED.values()]
+    for run in runs:
+        assert run.power_w * run.jct_h / 1000 == pytest.approx(run.energy_kwh, rel=2e-3)
+    assert (four.energy_kwh / four.power_w * 1000, four.jct_h) == (pytest.approx(48.18, abs=0.01), 44.21)
     factors = [round(measured_slowdown(members), 3) for members in SHARED]
     assert factors == [1.035, 1.030, 1.039, 1.084, 1.083, 1.245]
 

@@ -1,7 +1,5 @@
 """Power of nodes: worked by hand, and the totals of the cluster that PWR was measured on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

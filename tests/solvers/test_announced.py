@@ -1,7 +1,5 @@
 """What solvers announce on their way counts, whatever becomes of them, and for no more than it is."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,18 +15,20 @@ from wattsched.solvers.solution import (
     Solution,
     Termination,
     announce,
+    has_listener,
     infeasible,
     listening,
     unsupported,
-    wanted,
     with_announced,
 )
+
+from .programs import knapsack
 
 NOTHING = Solution(Termination("no_solution", "time", "the time was over"))
 
 
 @pytest.fixture
-def program(knapsack):
+def program():
     return knapsack(5, 4)
 
 
@@ -69,7 +69,7 @@ def test_bounds_of_tighter_rows_are_not_announced_as_the_programs(program, best)
     assert program.violation(too_much) > 0
 
     def ask(current: object) -> Answer:
-        runs.append(wanted())
+        runs.append(has_listener())
         announce(-5.0 if current is program else 1e9, x=best.x, objective=best.objective)
         return Answer(x=too_much if current is program else best.x, bound=-5.0)
 
@@ -119,6 +119,8 @@ def test_a_race_keeps_what_every_rival_has_found(program, best, monkeypatch, tim
 
 
 def test_a_rival_that_finds_no_point_where_another_has_one_is_not_believed(program, best):
-    answer = auto._merged(program, Limits(), [infeasible(), best])
+    failed = unsupported("broken")
+    assert auto._merged(program, Limits(), [failed]).termination.detail == "broken"
+    answer = auto._merged(program, Limits(), [failed, infeasible(), best])
     assert (answer.objective, answer.termination.reason) == (best.objective, "feasible")
     assert "contradicts" in answer.termination.detail

@@ -1,17 +1,13 @@
 """Bottleneck objectives: what prices prove holds, and the search between thresholds ends at the optimum."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_array
 
 from tests.strategies.effort import examples
-from wattsched.formulations.program import Block
 from wattsched.formulations.timer import Timer
 from wattsched.solvers import greedy, price, thresholds
 from wattsched.solvers.bottleneck import bottleneck_of, bottleneck_values
@@ -19,12 +15,14 @@ from wattsched.solvers.dual import dual_prices
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, Start, proven_bound, relative_gap
 
+from .programs import bottlenecks, knapsack, program_of, truth, worst_of
+
 MANY = settings(max_examples=examples(200), deadline=None)
 
 
 @MANY
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
-def test_whatever_the_prices_are_no_point_beats_their_bound(data, seed, bottlenecks, truth):
+def test_whatever_the_prices_are_no_point_beats_their_bound(data, seed):
     program = data.draw(bottlenecks)
     rng = np.random.default_rng(seed)
     prices = rng.normal(size=program.n_rows) * rng.integers(0, 2, program.n_rows)
@@ -39,9 +37,8 @@ def test_whatever_the_prices_are_no_point_beats_their_bound(data, seed, bottlene
 
 
 @MANY
-@given(data=st.data())
-def test_prices_prove_what_linear_relaxations_can(data, bottlenecks, truth):
-    program = data.draw(bottlenecks)
+@given(program=bottlenecks)
+def test_prices_prove_what_linear_relaxations_can(program):
     best = truth(program)
     prices, bound = dual_prices(program)
     assert bound == proven_bound(program, prices)
@@ -55,14 +52,9 @@ def test_prices_prove_what_linear_relaxations_can(data, bottlenecks, truth):
         assert solve_lp(reached, Limits()).termination.reason == "optimal"
 
 
-def test_levels_that_differ_by_last_digits_are_searched_through(knapsack, worst_of):
+def test_levels_that_differ_by_last_digits_are_searched_through():
     """Half of the first column and half of the second fit, but neither alone; nor does the third."""
-    fits = knapsack(1, 4)
-    uses = np.array([[0.0, 2.0, 2.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
-    upper = np.array([1.0, 1.0])
-    fits = dataclasses.replace(
-        fits, matrix=csc_array(uses), row_lower=-upper * np.inf, row_upper=upper, rows=(Block("row", 2),)
-    )
+    fits = program_of(np.zeros(4), [[0, 2, 2, 0], [2, 0, 2, 0]], [1.0, 1.0], [0, 4])
     values = 1.0 + np.spacing(1.0) * np.array([0, 0, 2, 4])
     program = worst_of(fits, values, alone=True)
     answer = thresholds.solve(bottleneck_of(program), Limits(gap=0.0))
@@ -83,7 +75,7 @@ def almost_equal(program, seed):
 
 @MANY
 @given(data=st.data(), known=st.booleans(), seed=st.none() | st.integers(0, 99))
-def test_the_search_ends_at_the_optimum(data, known, seed, bottlenecks, truth):
+def test_the_search_ends_at_the_optimum(data, known, seed):
     program = data.draw(bottlenecks)
     program = program if seed is None else almost_equal(program, seed)
     best = truth(program)
@@ -99,7 +91,7 @@ def test_the_search_ends_at_the_optimum(data, known, seed, bottlenecks, truth):
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-4])
-def test_the_search_goes_on_where_no_rule_finds_a_point(gap, monkeypatch, knapsack, worst_of):
+def test_the_search_goes_on_where_no_rule_finds_a_point(gap, monkeypatch):
     """It ended there with the bound alone, as long as some gap was asked for."""
     monkeypatch.setattr(greedy, "ascend", lambda *_: None)
     program = knapsack(20, 10, pools=2, seed=5)
@@ -110,7 +102,7 @@ def test_the_search_goes_on_where_no_rule_finds_a_point(gap, monkeypatch, knapsa
 
 
 @pytest.mark.parametrize("jobs", [40, 400])
-def test_large_rounds_are_proven_by_prices_alone(jobs, knapsack, worst_of):
+def test_large_rounds_are_proven_by_prices_alone(jobs):
     program = knapsack(jobs, 60, pools=2, seed=3)
     # Speed relative to the best, as `max-min` has it.
     best = np.repeat(np.minimum.reduceat(program.cost, program.group_start[:-1]), 60)
@@ -120,7 +112,7 @@ def test_large_rounds_are_proven_by_prices_alone(jobs, knapsack, worst_of):
     assert relative_gap(answer.objective, proven_bound(program, answer.prices)) <= 1e-4
 
 
-def test_a_limit_leaves_the_best_point_and_bound(knapsack, worst_of):
+def test_a_limit_leaves_the_best_point_and_bound():
     program = knapsack(400, 60, pools=2, seed=4)
     program = worst_of(program, program.cost, alone=True)
     answer = thresholds.solve(bottleneck_of(program), Limits(time_s=1e-6))
@@ -129,14 +121,14 @@ def test_a_limit_leaves_the_best_point_and_bound(knapsack, worst_of):
     assert answer.objective is None or answer.bound <= answer.objective
 
 
-def test_columns_that_are_not_in_their_row_are_worth_nothing(knapsack, worst_of):
+def test_columns_that_are_not_in_their_row_are_worth_nothing():
     """A value of 0 leaves no entry in a matrix."""
     program = worst_of(knapsack(3, 2), np.array([-2.0, 0.0, 0.0, -1.0, 0.0, -3.0]), alone=True)
     assert program.matrix.nnz < program.matrix.shape[1] * 4
     assert bottleneck_values(program).tolist() == [-2.0, 0.0, 0.0, -1.0, 0.0, -3.0]
 
 
-def test_other_objectives_are_no_bottlenecks(knapsack, worst_of):
+def test_other_objectives_are_no_bottlenecks():
     plain = knapsack(3, 2)
     assert bottleneck_of(plain) is None
     assert bottleneck_of(worst_of(plain, plain.cost)) is None

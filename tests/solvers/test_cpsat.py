@@ -1,7 +1,5 @@
 """CP-SAT finds what others find; placed intervals are aligned, disjoint and as good as can be."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 
@@ -12,16 +10,18 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from tests.strategies.effort import examples
-from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.formulations.program import Intervals, Line
 from wattsched.solvers import cpsat
 from wattsched.solvers.cpsat import free_places
 from wattsched.solvers.solution import Limits
+
+from .programs import knapsack, program_of, programs, truth, with_column
 
 
 @pytest.mark.filterwarnings("error")
 @settings(max_examples=examples(30))
 @given(data=st.data(), exponent=st.integers(-250, 30))
-def test_costs_of_any_size_have_the_same_optimum_and_gap(programs, data, exponent):
+def test_costs_of_any_size_have_the_same_optimum_and_gap(data, exponent):
     """CP-SAT counts costs in integers, and takes gaps for relative to one at least."""
     plain = data.draw(programs)
     plain = dataclasses.replace(plain, cost=np.abs(plain.cost) + 1.0, offset=0.0)  # no optimum near zero
@@ -36,7 +36,7 @@ def test_costs_of_any_size_have_the_same_optimum_and_gap(programs, data, exponen
 
 
 @pytest.mark.filterwarnings("error")
-def test_entries_that_cancel_count_as_absent(programs, truth):
+def test_entries_that_cancel_count_as_absent():
     plain = find(programs, lambda program: not program.integer.all() and truth(program) is not None)
     stored = csc_array(np.ones((plain.n_rows, plain.n_columns)))
     stored.data[:] = plain.matrix.toarray().ravel(order="F")
@@ -46,18 +46,10 @@ def test_entries_that_cancel_count_as_absent(programs, truth):
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_fixed_at_nothing_may_cost_anything(knapsack):
+def test_what_is_fixed_at_nothing_may_cost_anything():
     program = knapsack(2, 2)
-    matrix = np.hstack([program.matrix.toarray(), np.full((program.n_rows, 1), 1e30)])
-    fixed = {
-        "cost": np.append(program.cost, 1e200),
-        "matrix": csc_array(matrix),
-        "lower": np.append(program.lower, 0.0),
-        "upper": np.append(program.upper, 0.0),
-        "integer": np.append(program.integer, False),
-        "columns": (*program.columns, Block("fixed", 1)),
-    }
-    found = [cpsat.solve(p, Limits(gap=1e-6)) for p in (program, Program(**{**vars(program), **fixed}))]
+    fixed = with_column(program, 1e200, 0.0, uses=1e30)
+    found = [cpsat.solve(p, Limits(gap=1e-6)) for p in (program, fixed)]
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
 
 
@@ -66,18 +58,8 @@ def test_presolve_does_not_lose_the_optimum():
     matrix = np.zeros((2, 13))
     matrix[0, [8, 12]] = 1.0
     matrix[1, [2, 3, 9, 11, 12]] = [0.1, 0.4, 0.1 * 3, 0.5, 0.1]
-    program = Program(
-        cost=np.eye(13)[9],
-        matrix=csc_array(matrix),
-        row_lower=np.array([-np.inf, 0.5]),
-        row_upper=np.array([1.0, np.inf]),
-        lower=np.zeros(13),
-        upper=np.ones(13),
-        integer=np.ones(13, dtype=bool),
-        group_start=np.array([0, 4, 8, 10, 13]),
-        rows=(Block("row", 2),),
-        columns=(Block("x", 13),),
-    )
+    lower = {"row_lower": np.array([-np.inf, 0.5])}
+    program = program_of(np.eye(13)[9], matrix, [1.0, np.inf], [0, 4, 8, 10, 13], **lower)
     assert cpsat.solve(program, Limits(gap=0.0)).objective == 0.0
 
 
@@ -91,20 +73,8 @@ def interval_program(rng, jobs):
     line = rng.integers(0, 2, (jobs, 3))
     sizes[:, 0], line[:, 0] = 0, -1
     cost = rng.integers(0, 20, (jobs, 3)) + np.array([30, 0, 0])
-    n = 3 * jobs
-    return Program(
-        cost=cost.ravel().astype(float),
-        matrix=csc_array((0, n)),
-        row_lower=np.zeros(0),
-        row_upper=np.zeros(0),
-        lower=np.zeros(n),
-        upper=np.ones(n),
-        integer=np.ones(n, dtype=bool),
-        group_start=np.arange(0, n + 1, 3),
-        rows=(),
-        columns=(Block("x", n),),
-        intervals=Intervals(lines, line.ravel(), sizes.ravel()),
-    )
+    intervals, n = Intervals(lines, line.ravel(), sizes.ravel()), 3 * jobs
+    return program_of(cost.ravel(), np.zeros((0, n)), [], np.arange(0, n + 1, 3), intervals=intervals)
 
 
 def placeable(intervals, columns):
@@ -154,7 +124,7 @@ def test_intervals_are_placed_at_least_cost(seed):
         taken |= cells
 
 
-def test_a_limit_before_the_first_point_proves_nothing(knapsack):
+def test_a_limit_before_the_first_point_proves_nothing():
     """CP-SAT then reports a bound of 0, which for negative costs is above every point."""
     program = knapsack(300, 40, pools=3)
     negative = dataclasses.replace(program, cost=program.cost - 2.0 * program.cost.max())

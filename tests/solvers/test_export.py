@@ -1,7 +1,5 @@
 """HiGHS, CBC and GLPK read the files alike, with the optimum of the program."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil
@@ -12,13 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_array
 
 from tests.strategies.effort import examples
-from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.formulations.program import Block, Intervals, Line
 from wattsched.solvers import highs
 from wattsched.solvers.export import to_lp, to_mps
 from wattsched.solvers.solution import Limits
+
+from .programs import knapsack, program_of, programs, truth
 
 WRITERS = {"mps": to_mps, "lp": to_lp}
 
@@ -78,7 +77,7 @@ def reader(request):
 @pytest.mark.parametrize("kind", WRITERS)
 @settings(max_examples=examples(25))
 @given(data=st.data())
-def test_optimum_is_that_of_the_program(programs, truth, tmp_path_factory, reader, kind, data):
+def test_optimum_is_that_of_the_program(tmp_path_factory, reader, kind, data):
     program = data.draw(programs)
     path = tmp_path_factory.mktemp("export") / f"model.{kind}"
     path.write_text(WRITERS[kind](program))
@@ -103,19 +102,11 @@ def test_all_kinds_of_bounds_rows_and_names(tmp_path, reader, kind):
     rows[3] = 5  # no limits
     rows[4, [5, 6]] = [1, -1]  # an equality
     names = ["e1", "3 GPUs: a/b", "3 GPUs; a/b", "free", "ä", "end", "x" * 300, "x" * 300, "inf"]
-    program = Program(
-        cost=cost,
-        matrix=csc_array(rows),
-        row_lower=np.array([-20.25, -6.5, -inf, -inf, 1.0]),
-        row_upper=np.array([-5.125, inf, 100.0, inf, 1.0]),
-        lower=lower,
-        upper=upper,
-        integer=integer,
-        group_start=np.array([0, 2]),
-        rows=(Block("range", 1), Block("st", 2), Block("free", 1), Block("cost", 1)),
-        columns=(Block("x", 9, names.__getitem__),),
-        offset=-12.75,
-    )
+    least, most = np.array([-20.25, -6.5, -inf, -inf, 1.0]), [-5.125, inf, 100.0, inf, 1.0]
+    ends = {"row_lower": least, "lower": lower, "upper": upper, "integer": integer, "offset": -12.75}
+    blocks = (Block("range", 1), Block("st", 2), Block("free", 1), Block("cost", 1))
+    named = (Block("x", 9, names.__getitem__),)
+    program = program_of(cost, rows, most, [0, 2], rows=blocks, columns=named, **ends)
     path = tmp_path / f"model.{kind}"
     path.write_text(WRITERS[kind](program))
     best = highs.solve(program, Limits(gap=0.0))
@@ -124,17 +115,11 @@ def test_all_kinds_of_bounds_rows_and_names(tmp_path, reader, kind):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_large_programs_are_written_in_full(knapsack, kind):
-    program = knapsack(500, 100)
-    text = WRITERS[kind](program)
-    assert len(text) > 50_000
-    assert repr(float(program.cost[7])) in text
-    assert text.isascii()
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_what_no_file_can_hold_is_refused(knapsack, kind):
+def test_numbers_are_written_in_full_and_what_no_file_can_hold_is_refused(kind):
     program = knapsack(2, 2)
+    text = WRITERS[kind](program)
+    assert repr(float(program.cost[1])) in text
+    assert text.isascii()
     with pytest.raises(ValueError, match="zip"):
         WRITERS[kind](dataclasses.replace(program, upper=program.upper[:-1]))
     line = Line("pool", np.array([[0, 8]]), np.zeros(0, dtype=np.int64))

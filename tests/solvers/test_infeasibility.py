@@ -1,22 +1,20 @@
 """Rows are short exactly when a program is infeasible, and granting what is short makes it feasible."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
 from wattsched.formulations.program import Block
 from wattsched.solvers.infeasibility import short_rows
 
+from .programs import knapsack, program_of, programs, truth
+
 
 @settings(max_examples=examples(50))
-@given(data=st.data())
-def test_short_exactly_when_infeasible(programs, truth, data):
-    program = data.draw(programs)
+@given(program=programs)
+def test_short_exactly_when_infeasible(program):
     names = [f"row {i}" for i in range(program.n_rows)]
     program = dataclasses.replace(program, rows=(Block("row", program.n_rows, names.__getitem__),))
     short = short_rows(program)
@@ -38,7 +36,7 @@ def test_short_exactly_when_infeasible(programs, truth, data):
     assert truth(program) is not None
 
 
-def test_one_row_is_named_with_its_numbers(knapsack):
+def test_one_row_is_named_with_its_numbers():
     program = knapsack(4, 3)
     capacity = program.row_upper.copy()
     least = np.minimum.reduceat(program.attributes["energy_j"], program.group_start[:-1]).sum()
@@ -50,17 +48,9 @@ def test_one_row_is_named_with_its_numbers(knapsack):
     assert short.row == "energy_j"
 
 
-def test_rows_that_only_together_are_short(knapsack):
-    program = knapsack(2, 2)
+def test_rows_that_only_together_are_short():
     # Two jobs, either of which uses 3 of one row or 3 of the other; 2 of each there are.
-    both = dataclasses.replace(
-        program,
-        matrix=type(program.matrix)(np.array([[3.0, 0.0, 3.0, 0.0], [0.0, 3.0, 0.0, 3.0]])),
-        row_lower=np.full(2, -np.inf),
-        row_upper=np.full(2, 2.0),
-        rows=(Block("a", 1), Block("b", 1)),
-    )
-    short = short_rows(both)
+    short = short_rows(program_of(np.zeros(4), [[3, 0, 3, 0], [0, 3, 0, 3]], [2.0, 2.0], [0, 2, 4]))
     assert short
     assert not any(item.alone for item in short)
     assert sum(item.short_by for item in short) >= 2.0 - 1e-6

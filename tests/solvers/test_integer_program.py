@@ -1,24 +1,21 @@
 """Rounding a program to integers only relaxes it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_array
 
 from tests.strategies.effort import examples
-from wattsched.formulations.program import Block, Program
 from wattsched.solvers import cpsat, highs
 from wattsched.solvers.integer_program import UnboundedError, integer_relaxation
 from wattsched.solvers.solution import Limits
 
+from .programs import knapsack, program_of, programs, with_column
+
 
 @settings(max_examples=examples(80))
-@given(data=st.data())
-def test_every_feasible_point_stays_feasible_at_no_higher_cost(programs, data):
-    program = data.draw(programs)
+@given(program=programs)
+def test_every_feasible_point_stays_feasible_at_no_higher_cost(program):
     integers = integer_relaxation(program)
     best = highs.solve(program, Limits(gap=0.0))
     if best.x is None:
@@ -53,37 +50,16 @@ def test_columns_that_take_what_integers_leave_are_integers(data):
     rows[2 * n, 2 * n] = rows[2 * n + 1, 2 * n + 1] = rows[2 * n + 2, 2 * n] = 1.0
     rows[2 * n + 2, 0] = -6.0
     upper = np.concatenate([room, np.full(n, 5.0), np.zeros(3)])
-    program = Program(
-        cost=np.concatenate([price, np.zeros(n), -np.array(gain)]),
-        group_start=np.zeros(1, dtype=int),
-        matrix=csc_array(rows),
-        row_lower=np.full(len(rows), -np.inf),
-        row_upper=upper,
-        lower=np.zeros(2 * n + 2),
-        upper=np.concatenate([np.ones(n), np.full(n + 2, 9.0 * n)]),
-        integer=np.arange(2 * n + 2) < n,
-        rows=(Block("row", len(rows)),),
-        columns=(Block("column", 2 * n + 2),),
-    )
+    cost, most = np.concatenate([price, np.zeros(n), -np.array(gain)]), np.repeat([1.0, 9.0 * n], [n, n + 2])
+    program = program_of(cost, rows, upper, [0], upper=most, integer=np.arange(2 * n + 2) < n)
     assert (integer_relaxation(program).unit == 1.0).all() == (factor == 1.0)
     best, found = highs.solve(program, Limits(gap=0.0)), cpsat.solve(program, Limits(gap=0.0))
     assert found.objective == pytest.approx(best.objective, abs=1e-9)
     assert best.objective - 1e-6 <= found.bound <= best.objective + 1e-9
 
 
-def test_unbounded_column_is_declined(knapsack):
-    program = knapsack(2, 2)
-    wide = Program(
-        **{
-            **vars(program),
-            "cost": np.append(program.cost, -1.0),
-            "matrix": csc_array(np.hstack([program.matrix.toarray(), np.zeros((program.n_rows, 1))])),
-            "lower": np.append(program.lower, 0.0),
-            "upper": np.append(program.upper, np.inf),
-            "integer": np.append(program.integer, True),
-            "columns": (*program.columns, Block("free", 1)),
-        }
-    )
+def test_unbounded_column_is_declined():
+    wide = with_column(knapsack(2, 2), -1.0, integer=True)
     with pytest.raises(UnboundedError, match="free"):
         integer_relaxation(wide)
     assert "free" in cpsat.solve(wide, Limits()).termination.detail

@@ -1,23 +1,24 @@
 """Every solver of the registry runs the same cases against the enumerated truth."""
 
-from __future__ import annotations
-
 import dataclasses
+import os
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csc_array
 
 from tests.strategies.effort import examples
-from wattsched.formulations.program import Block, Intervals, Line, Program
+from wattsched.formulations.program import Intervals, Line
 from wattsched.solvers import registry
-from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution import Limits, listening
+
+from .programs import knapsack, program_of, programs, truth
 
 SOLVERS = [*registry.names(), "pyomo:highs", "pyomo:cbc", "pyomo:glpk"]
 EXACT = Limits(gap=0.0, time_s=20.0)
@@ -40,11 +41,15 @@ def close(a, b):
 
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data):
-    program = data.draw(programs)
+def test_objective_optimum_and_bound_are_in_order(solver, data):
+    program, heard = data.draw(programs), []
     best = truth(program)
-    solution = solver(program, EXACT)
+    with listening(heard.append):
+        solution = solver(program, EXACT)
     reason = solution.termination.reason
+    announced = [one for one in heard if one.x is not None]
+    assert all(program.violation(one.x) <= 1e-9 for one in announced)
+    assert all(one.objective == program.objective(one.x) for one in announced)
     if best is None:
         assert solution.x is None
         assert reason == "infeasible" if solver.exact else reason in ("infeasible", "no_solution", "error")
@@ -70,7 +75,7 @@ def test_objective_optimum_and_bound_are_in_order(solver, programs, truth, data)
         assert program.lagrangian_bound(solution.prices) <= solution.bound + 1e-9 * max(1.0, abs(best))
 
 
-def test_same_answer_twice(solver, knapsack):
+def test_same_answer_twice(solver):
     program = knapsack(12, 6, seed=3)
     first, second = (solver(program, Limits(gap=1e-3, time_s=20.0, seed=5)) for _ in range(2))
     assert first.termination == second.termination
@@ -79,7 +84,7 @@ def test_same_answer_twice(solver, knapsack):
 
 
 @pytest.mark.slow
-def test_time_limit_is_honoured(solver, knapsack):
+def test_time_limit_is_honoured(solver):
     program = knapsack(400, 30, pools=3, seed=1)
     before = time.monotonic()
     solution = solver(program, Limits(gap=0.0, time_s=1.0))
@@ -92,20 +97,10 @@ def test_time_limit_is_honoured(solver, knapsack):
 
 def small(columns=3):
     """One group, or none, and no rows."""
-    return Program(
-        cost=np.arange(columns, dtype=float) + 2.0,
-        matrix=csc_array((0, columns)),
-        row_lower=np.zeros(0),
-        row_upper=np.zeros(0),
-        lower=np.zeros(columns),
-        upper=np.ones(columns),
-        integer=np.ones(columns, dtype=bool),
-        group_start=np.array([0, columns][: 1 + (columns > 0)]),
-        rows=(),
-        columns=(Block("x", columns),),
-        offset=1.5,
-        attributes={key: np.ones(columns) for key in ("gpus", "completion_s", "energy_j")},
-    )
+    start = [0, columns][: 1 + (columns > 0)]
+    attributes = {key: np.ones(columns) for key in ("gpus", "completion_s", "energy_j")}
+    cost = np.arange(columns) + 2.0
+    return program_of(cost, np.zeros((0, columns)), [], start, offset=1.5, attributes=attributes)
 
 
 def test_no_columns_and_no_rows(solver):
@@ -116,7 +111,7 @@ def test_no_columns_and_no_rows(solver):
     assert choice.objective == 3.5 or not solver.exact
 
 
-def test_intervals_are_declined_by_those_that_cannot_place_them(solver, knapsack):
+def test_intervals_are_declined_by_those_that_cannot_place_them(solver):
     program = knapsack(2, 2)
     intervals = Intervals(
         lines=(Line("pool", np.array([[0, 8]]), np.zeros(0, dtype=np.int64)),),
@@ -139,56 +134,50 @@ def test_solver_that_is_not_installed_is_an_error():
 
 
 def run_python(code):
-    """Run code in a fresh interpreter; fd 1 as it was written."""
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60, check=False)
+    """Run code in a fresh interpreter that finds the tests; standard output as it was written."""
+    search_path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": search_path},
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 
 
-def test_solvers_write_nothing_to_standard_output():
-    code = f"""
-import numpy as np
-from scipy.sparse import csc_array
-from wattsched.formulations.program import Block, Program
+PREPARED = f"""
+import os, signal, time
+from tests.solvers.programs import knapsack
 from wattsched.solvers import registry
 from wattsched.solvers.solution import Limits
-rng = np.random.default_rng(0)
-n = 60 * 20
-program = Program(
-    cost=rng.uniform(1, 1000, n), matrix=csc_array(rng.uniform(1, 1000, (2, n))),
-    row_lower=np.full(2, -np.inf), row_upper=np.full(2, 60 * 350.0), lower=np.zeros(n), upper=np.ones(n),
-    integer=np.ones(n, dtype=bool), group_start=np.arange(0, n + 1, 20),
-    rows=(Block("r", 2),), columns=(Block("x", n),),
-)
-for name in {SOLVERS!r}:
-    registry.get(name)(program, Limits(gap=0.0, time_s=0.5))
+solvers = [registry.get(name) for name in {SOLVERS!r}]
 """
-    assert run_python(code) == b""
+
+
+def test_solvers_write_nothing_to_standard_output():
+    code = """
+program = knapsack(60, 20)
+for solver in solvers:
+    solver(program, Limits(gap=0.0, time_s=0.5))
+"""
+    assert run_python(PREPARED + code) == b""
 
 
 def test_interrupt_still_reaches_python_after_every_solver():
-    code = f"""
-import os, signal, time
-import numpy as np
-from scipy.sparse import csc_array
-from wattsched.formulations.program import Block, Program
-from wattsched.solvers import registry
-from wattsched.solvers.solution import Limits
+    code = """
 signal.signal(signal.SIGINT, signal.default_int_handler)
-program = Program(
-    cost=np.array([3.0, 1.0]), matrix=csc_array(np.array([[0.5, 2.0]])), row_lower=np.array([-np.inf]),
-    row_upper=np.array([1.0]), lower=np.zeros(2), upper=np.ones(2), integer=np.ones(2, dtype=bool),
-    group_start=np.array([0, 2]), rows=(Block("r", 1),), columns=(Block("x", 2),),
-)
-for name in {SOLVERS!r}:
-    registry.get(name)(program, Limits(gap=0.0))
+program = knapsack(1, 2)
+for solver in solvers:
+    solver(program, Limits(gap=0.0))
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
     except KeyboardInterrupt:
-        print(name)
+        print(solver.name)
 """
-    assert run_python(code).decode().split() == SOLVERS
+    assert run_python(PREPARED + code).decode().split() == SOLVERS
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Programs in which rounding is what decides, and bounds must not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,7 @@ from wattsched.solvers.points import feasible
 from wattsched.solvers.rows import restricted
 from wattsched.solvers.solution import Limits, Start
 
-from .test_price import program_of
+from .programs import program_of
 
 SMALL_JOBS = 500
 

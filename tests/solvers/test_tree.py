@@ -1,7 +1,5 @@
 """Trees that are grown for the sake of proof reach the optimum, and never go beyond it."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

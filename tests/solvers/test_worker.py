@@ -1,7 +1,5 @@
 """A solver process that is killed, dies or prints costs its answer, never the caller."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -10,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -20,6 +19,8 @@ from wattsched.solvers import highs
 from wattsched.solvers import worker as worker_module
 from wattsched.solvers.solution import Limits
 from wattsched.solvers.worker import Worker
+
+from .programs import knapsack
 
 
 def alive(pid):
@@ -37,12 +38,12 @@ def gone(pid, within_s=5.0):
 
 
 @pytest.fixture
-def hard(knapsack):
+def hard():
     """Program that no exact solver finishes in the time of a test."""
     return knapsack(1500, 60, pools=3, seed=1)
 
 
-def test_answers_are_those_of_the_solver_one_after_the_other(knapsack):
+def test_answers_are_those_of_the_solver_one_after_the_other():
     labelled = knapsack(8, 5, seed=3)
     labelled = dataclasses.replace(labelled, columns=(Block("x", 40, lambda i: f"column {i}"),))
     with Worker() as worker:
@@ -79,7 +80,7 @@ def test_killed_in_the_middle_of_a_solve_keeps_what_was_announced(hard, monkeypa
         assert "died" in again.termination.detail
 
 
-def test_a_process_that_ends_says_why(knapsack, monkeypatch):
+def test_a_process_that_ends_says_why(monkeypatch):
     monkeypatch.setattr(worker_module, "_COMMAND", "raise SystemExit('no licence')")
     with Worker() as worker:
         solution = worker.solve("highs", knapsack(8, 5, seed=3), Limits(time_s=10))
@@ -97,7 +98,7 @@ def test_overrun_is_killed(hard):
         assert gone(worker.pid)
 
 
-def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
+def test_program_larger_than_any_pipe_and_a_process_that_never_reads():
     program = knapsack(2000, 100)
     with Worker() as worker:
         os.kill(worker.pid, signal.SIGSTOP)
@@ -110,29 +111,18 @@ def test_program_larger_than_any_pipe_and_a_process_that_never_reads(knapsack):
 
 def test_dies_with_its_caller_and_leaves_no_files(tmp_path):
     code = """
-import os, sys, time
-sys.path[:0] = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-import numpy as np
-from scipy.sparse import csc_array
-from wattsched.formulations.program import Block, Program
+from tests.solvers.programs import knapsack
 from wattsched.solvers.solution import Limits
 from wattsched.solvers.worker import Worker
-rng = np.random.default_rng(0)
-n = 400 * 30
-program = Program(
-    cost=rng.uniform(1, 1000, n), matrix=csc_array(rng.uniform(1, 1000, (4, n))),
-    row_lower=np.full(4, -np.inf), row_upper=np.full(4, 400 * 350.0), lower=np.zeros(n), upper=np.ones(n),
-    integer=np.ones(n, dtype=bool), group_start=np.arange(0, n + 1, 30),
-    rows=(Block("r", 4),), columns=(Block("x", n),),
-)
 worker = Worker()
 print(worker.pid, flush=True)
-print(worker.solve("highs", program, Limits(gap=0.0)), flush=True)
+print(worker.solve("highs", knapsack(1500, 60, pools=3, seed=1), Limits(gap=0.0)), flush=True)
 """
+    search_path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     caller = subprocess.Popen(
         [sys.executable, "-P", "-c", code],
         stdout=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": search_path},
     )
     pid = int(caller.stdout.readline())
     time.sleep(2.0)
@@ -154,7 +144,7 @@ def test_interrupt_kills_the_process(hard):
         assert gone(worker.pid)
 
 
-def test_a_process_stands_by_for_the_next_call_unless_it_was_killed(knapsack, hard, monkeypatch):
+def test_a_process_stands_by_for_the_next_call_unless_it_was_killed(hard, monkeypatch):
     monkeypatch.setattr(worker_module, "_standing", [])
     with worker_module.borrowed() as first:
         first.solve("greedy", knapsack(8, 5), Limits())

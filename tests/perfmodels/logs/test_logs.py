@@ -1,7 +1,5 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,8 +26,9 @@ from tests.strategies import profiles
 from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
 from wattsched.perfmodels.logs import read_log
-from wattsched.perfmodels.measurements import read_logged, read_measurements
-from wattsched.perfmodels.profile import Configurations, Profile
+from wattsched.perfmodels.logs.jobs import LoggedJobs
+from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
+from wattsched.perfmodels.profile import Configurations
 
 FORMS: dict[str, Callable[[list[Read]], str]] = {
     "nvidia-smi": smi,
@@ -49,8 +48,13 @@ def written(folder: Path, text: str, name: str = "17.log") -> Path:
     return path
 
 
-def table(folder: Path, rows: str, name: str = "jobs.csv") -> Path:
-    return written(folder, rows, name)
+def table(folder: Path, rows: str) -> Path:
+    return written(folder, rows, "jobs.csv")
+
+
+def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:
+    """Read a log and the table of its jobs."""
+    return read_logged([written(folder, log, name)], table(folder, rows))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -63,27 +67,15 @@ def table(folder: Path, rows: str, name: str = "jobs.csv") -> Path:
     idle=st.tuples(st.integers(0, 60), st.integers(0, 60)),
     seed=st.integers(0, 10**6),
 )
-def test_watts_come_back_within_the_noise(
-    tmp_path_factory: pytest.TempPathFactory,
-    form: str,
-    gpus: int,
-    power_w: float,
-    noise: float,
-    busy: int,
-    idle: tuple[int, int],
-    seed: int,
-) -> None:
+def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w, noise, busy, idle, seed):
     folder = tmp_path_factory.mktemp("log")
-    jobs = [Job("17", gpus, power_w), Job("17", gpus, power_w)]
-    log = written(folder, FORMS[form](readings(jobs[0], seed, noise=noise, busy=busy, idle=idle)))
-    rows = table(folder, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
-    m, found = read_logged([log], rows)
+    log = FORMS[form](readings(Job("17", gpus, power_w), seed, noise=noise, busy=busy, idle=idle))
+    m, found = logged(folder, log, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
     run = found.runs[0]
     assert (run.gpus, found.notes) == (gpus, ())
     assert run.read == gpus * (busy + sum(idle))
     assert run.samples == gpus * (busy - busy // 10)
     # Five standard deviations of the mean, and the digits that are written.
-    assert m.power_w is not None
     assert m.power_w[0] == pytest.approx(power_w, rel=5 * noise / np.sqrt(run.samples) + 1e-4)
     assert (m.power_limit_w, m.frequency_mhz) == (None, None), "nothing was varied"
     assert np.isnan(run.frequency_mhz) or run.frequency_mhz == 1410
@@ -124,7 +116,7 @@ EXPORTS = ("dcgm-exporter", "Prometheus in Kubernetes")
     + [(form, CLOCKED) for form in EXPORTS],
     ids=lambda part: part if isinstance(part, str) else "power limit" if part is LIMITED else "clock",
 )
-def test_a_profile_comes_back_from_logs_of_its_jobs(tmp_path: Path, form: str, profile: Profile) -> None:
+def test_a_profile_comes_back_from_logs_of_its_jobs(tmp_path, form, profile):
     true = profile.configurations(8)
     jobs, rows = jobs_of(true)
     reads = {job.name: readings(job, n, noise=0.02) for n, job in enumerate(jobs)}
@@ -142,15 +134,13 @@ def test_a_profile_comes_back_from_logs_of_its_jobs(tmp_path: Path, form: str, p
         np.testing.assert_array_equal(getattr(found, name), getattr(true, name))
 
 
-def test_windows_of_zeus_tell_watts_and_step_times_at_every_limit(tmp_path: Path) -> None:
+def test_windows_of_zeus_tell_watts_and_step_times_at_every_limit(tmp_path):
     windows = [
         (f"__GlobalPowerLimitOptimizer_{limit}", 40 * 0.5 * (400 - limit) / 100, [limit * 20.0, limit * 22.0])
         for limit in (300, 250, 200)
     ]
-    log = written(tmp_path, zeus([("warm up", 3.0, [1.0, 1.0]), *windows]), "sweep.csv")
-    m, found = read_logged([log], table(tmp_path, "job,batch_size,steps\n__Global*,64,40\n"))
-    assert m.power_limit_w is not None
-    assert m.power_w is not None
+    log = zeus([("warm up", 3.0, [1.0, 1.0]), *windows])
+    m, found = logged(tmp_path, log, "job,batch_size,steps\n__Global*,64,40\n")
     assert m.power_limit_w.tolist() == [200, 250, 300]
     np.testing.assert_allclose(m.step_time_s, [1.0, 0.75, 0.5])
     np.testing.assert_allclose(m.power_w, [200 * 21 / 40, 250 * 21 / 30, 300 * 21 / 20])
@@ -159,75 +149,65 @@ def test_windows_of_zeus_tell_watts_and_step_times_at_every_limit(tmp_path: Path
     assert found.notes == (f"not used: 'warm up' of the logs, which {name} does not name",)
 
 
-def test_the_first_tenth_of_the_windows_of_zeus_is_warm_up(tmp_path: Path) -> None:
+def test_the_first_tenth_of_the_windows_of_zeus_is_warm_up(tmp_path):
     steps = [("step", 1.0, [100.0])] * 2 + [("step", 0.5, [100.0])] * 18
-    log = written(tmp_path, zeus([*steps, ("epoch", 11.0, [2000.0])]), "z.csv")
-    m, _ = read_logged([log], table(tmp_path, "job,local_batch,steps\nstep,8,1\nepoch,8,22\n"))
+    log = zeus([*steps, ("epoch", 11.0, [2000.0])])
+    m, _ = logged(tmp_path, log, "job,local_batch,steps\nstep,8,1\nepoch,8,22\n")
     np.testing.assert_allclose(m.step_time_s, [0.5, 0.5])
-    assert m.power_w is not None
     np.testing.assert_allclose(m.power_w, [200.0, 2000.0 / 11.0])
 
 
-def test_a_profile_of_zeus_is_of_all_gpus_together(tmp_path: Path) -> None:
+def test_a_profile_of_zeus_is_of_all_gpus_together(tmp_path):
     text = '{"measurements": [{"power_limit": 300, "energy": 8000, "time": 10}, '
     text += '{"power_limit": 200, "energy": 7000.0, "time": 12.5}]}'
-    log = written(tmp_path, text, "r50.json")
-    m, _ = read_logged([log], table(tmp_path, "job,batch_size,steps,gpus\nr50,256,40,4\n"))
-    assert m.power_w is not None
+    m, _ = logged(tmp_path, text, "job,batch_size,steps,gpus\nr50,256,40,4\n", "r50.json")
     np.testing.assert_allclose(m.power_w, [140.0, 200.0])
     np.testing.assert_allclose(m.step_time_s, [12.5 / 40, 10 / 40])
     with pytest.raises(ValueError, match="the energy of all GPUs together; give gpus"):
-        read_logged([log], table(tmp_path, "job,batch_size,steps\nr50,256,40\n"))
+        logged(tmp_path, text, "job,batch_size,steps\nr50,256,40\n", "r50.json")
 
 
-def test_public_profiles_of_zeus(data_dir: Path, tmp_path: Path) -> None:
+def test_public_profiles_of_zeus(data_dir, tmp_path):
     folder = data_dir / "zeus-2023" / "power-limit-profiles"
     # Their batches are not told; a fit wants two.
     rows = "job,local_batch,steps\nV100+resnet50+gpu0,128,40\nV100+resnet50+gpu0,1,2\n"
     log = folder / "V100+resnet50+gpu0.csv"
     m, _ = read_logged([log], table(tmp_path, rows))
-    assert m.power_limit_w is not None
-    assert m.power_w is not None
     assert sorted(set(m.power_limit_w.tolist())) == [100, 125, 150, 175, 200, 225, 250]
     assert (m.power_w <= 1.03 * m.power_limit_w).all()
     report = fit_profile([log], "resnet50", "V100", jobs=table(tmp_path, rows))
-    assert report.profile.power_limits is not None
     assert report.profile.power_limits.limit_w[0] == 100
     four = folder / "A40+resnet50+gpu0,1,2,3.csv"
     m, _ = read_logged([four], table(tmp_path, "job,local_batch,steps\nA40*,128,40\n"))
     assert set(m.gpus.tolist()) == {4}
 
 
-def test_times_tell_the_runs_of_one_log_apart(tmp_path: Path) -> None:
+def test_times_tell_the_runs_of_one_log_apart(tmp_path):
     small, large = Job("x", 2, 200.0), Job("x", 2, 300.0, begin_s=BEGIN_S + 90)
     text = smi([*readings(small), *readings(large)])
     rows = "job,batch_size,step_time_s,start,end\nnode1,8,0.1,,{0}\nnode1,16,0.2,{0},\n"
     for moment in ("2026/09/21 14:14:50.000", "2026-09-21T14:14:50", f"{BEGIN_S + 90}"):
-        m, _ = read_logged([written(tmp_path, text, "node1.csv")], table(tmp_path, rows.format(moment)))
-        assert m.power_w is not None
+        m, _ = logged(tmp_path, text, rows.format(moment), "node1.csv")
         np.testing.assert_allclose(m.power_w, [200, 300])
     with pytest.raises(ValueError, match=r"line 2, column 'end': the log of 'node1' tells no times"):
-        read_logged([written(tmp_path, dmon(readings(small)), "node1")], table(tmp_path, rows.format(5)))
+        logged(tmp_path, dmon(readings(small)), rows.format(5), "node1")
 
 
-def test_idle_gpus_of_a_node_are_not_those_of_the_job(tmp_path: Path) -> None:
+def test_idle_gpus_of_a_node_are_not_those_of_the_job(tmp_path):
     idle = [Read("", gpu, r.time_s, IDLE_W, 0, 210, 400.0) for gpu in (2, 3) for r in readings(Job("", 1, 1))]
     for form in ("nvidia-smi", "nvidia-smi without utilisation", "dcgmi dmon"):
-        log = written(tmp_path, FORMS[form]([*readings(Job("", 2, 300.0)), *idle]), "a.log")
-        rows = table(tmp_path, "job,batch_size,step_time_s\na,8,0.1\na,16,0.1\n")
-        m, _ = read_logged([log], rows)
-        assert m.power_w is not None
+        log = FORMS[form]([*readings(Job("", 2, 300.0)), *idle])
+        m, _ = logged(tmp_path, log, "job,batch_size,step_time_s\na,8,0.1\na,16,0.1\n", "a.log")
         assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [300, 300])
 
 
-def test_a_job_of_several_files_and_pods(tmp_path: Path) -> None:
+def test_a_job_of_several_files_and_pods(tmp_path):
     def node(n: int) -> list[Read]:
         return readings(Job(f"train-{n}", 2, 200.0 + 100 * n))
 
     logs = [written(tmp_path, smi(node(n)), f"train-{n}.csv") for n in (0, 1)]
     rows = table(tmp_path, "job,batch_size,step_time_s\ntrain-*,8,0.1\ntrain-0,8,0.2\n")
     m, _ = read_logged(logs, rows)
-    assert m.power_w is not None
     assert (m.gpus.tolist(), m.power_w.tolist()) == ([4, 2], [250, 200])
     # Exports of two days name the same GPUs, by their UUIDs.
     days = [written(tmp_path, prometheus(node(0), pod), f"day{n}.json") for n in (0, 1)]
@@ -235,7 +215,7 @@ def test_a_job_of_several_files_and_pods(tmp_path: Path) -> None:
     assert m.gpus.tolist() == [2, 2]
 
 
-def test_a_clock_that_wanders_is_no_setting(tmp_path: Path) -> None:
+def test_a_clock_that_wanders_is_no_setting(tmp_path):
     def log(name: str, clocks: tuple[int, int]) -> Path:
         reads = readings(Job(name, 1, 300.0, clocks[0])), readings(Job(name, 1, 300.0, clocks[1]))
         mixed = [one if n % 2 else other for n, (one, other) in enumerate(zip(*reads, strict=True))]
@@ -245,31 +225,24 @@ def test_a_clock_that_wanders_is_no_setting(tmp_path: Path) -> None:
     m, _ = read_logged([log("a", (1410, 1410)), log("b", (1100, 1300))], rows)
     assert m.frequency_mhz is None
     m, _ = read_logged([log("a", (1410, 1395)), log("b", (1110, 1110))], rows)
-    assert m.frequency_mhz is not None
     assert m.frequency_mhz.tolist()[1] == 1110
     told = table(tmp_path, "job,batch_size,step_time_s,frequency_mhz\na,8,0.1,1410\nb,16,0.2,1200\n")
     m, _ = read_logged([log("a", (1410, 1410)), log("b", (1100, 1300))], told)
-    assert m.frequency_mhz is not None
     assert m.frequency_mhz.tolist() == [1410, 1200]
 
 
-def test_power_limits_that_changed_need_a_row_each(tmp_path: Path) -> None:
+def test_power_limits_that_changed_need_a_row_each(tmp_path):
     low, high = Job("s", 1, 150.0, power_limit_w=150.0), Job("s", 1, 240.0, power_limit_w=250.0)
-    log = written(tmp_path, smi([*readings(low), *readings(high)]), "s.csv")
+    log = smi([*readings(low), *readings(high)])
     with pytest.raises(ValueError, match=r"line 2: 's' ran at the power limits 150, 250 W; give each a row"):
-        read_logged([log], table(tmp_path, "job,batch_size,step_time_s\ns,8,0.1\n"))
+        logged(tmp_path, log, "job,batch_size,step_time_s\ns,8,0.1\n", "s.csv")
     rows = "job,batch_size,step_time_s,power_limit_w\ns,8,0.2,150\ns,8,0.1,250\n"
-    m, _ = read_logged([log], table(tmp_path, rows))
-    assert m.power_w is not None
+    m, _ = logged(tmp_path, log, rows, "s.csv")
     np.testing.assert_allclose(m.power_w, [150, 240])
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    jobs = [
-        *readings(Job("1", 1, 200.0)),
-        *readings(Job("2", 1, 300.0), busy=3),
-        *readings(Job("3", 1, 90.0)),
-    ]
+def test_what_is_left_out_is_said(tmp_path):
+    jobs = readings(Job("1", 1, 200.0)) + readings(Job("2", 1, 300.0), busy=3) + readings(Job("3", 1, 90.0))
     log = written(tmp_path, exporter(jobs))
     rows = "job,batch_size,step_time_s\n1,8,0.1\n1,16,0.2\n2,8,0.1\n9,8,0.1\n"
     m, found = read_logged([log], table(tmp_path, rows))
@@ -294,10 +267,7 @@ BAD = {
     "negative": (SMI.replace("55.00 W", "-5 W", 1), "-5 W must be between"),
     "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
     "no time": (SMI.replace("2026/", "20x6/", 1), "column 'timestamp': '20x6/09/21"),
-    "short row": (
-        SMI.replace(", 0, NVIDIA", ", NVIDIA", 1),
-        "line 2: 6 cells, the header has 7 columns",
-    ),
+    "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 1), "line 2: 6 cells, the header has 7 columns"),
     "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
     "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 1), "line 3: 3 values of the 4 columns"),
     "broken series": (exporter(R).replace("} 55.000000", " 55", 1), "is no series of DCGM_FI_DEV_"),
@@ -308,10 +278,7 @@ BAD = {
         "neither of the labels UUID and gpu",
     ),
     "an instant": ('{"data": {"resultType": "vector", "result": []}}', "'vector', not matrix; ask /api/"),
-    "no name": (
-        prometheus(R).replace("__name__", "name"),
-        "none of DCGM's metrics, but 'one without a name'; rate",
-    ),
+    "no name": (prometheus(R).replace("__name__", "name"), "metrics, but 'one without a name'; rate"),
     "no pairs": (prometheus(R).replace('"values": [[', '"values": [["x", '), "is no pair of seconds and"),
     "broken JSON": (prometheus(R)[:-3], "17.log: is not valid JSON"),
     "no energy": (zeus([("a", 1.0, [2.0])]).replace("gpu0_energy", "joules"), "no columns of energies"),
@@ -324,7 +291,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_logs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
+def test_bad_logs_are_refused_in_a_sentence(tmp_path, case):
     text, words = BAD[case]
     with pytest.raises(ValueError, match=words) as error:
         read_log(written(tmp_path, text))
@@ -351,30 +318,27 @@ TABLES = {
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_bad_tables_of_jobs_are_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
+def test_bad_tables_of_jobs_are_refused_in_a_sentence(tmp_path, case):
     text, words = TABLES[case]
     with pytest.raises(ValueError, match=words) as error:
-        read_logged([written(tmp_path, exporter(R))], table(tmp_path, text))
+        logged(tmp_path, exporter(R), text)
     assert str(error.value).startswith(str(tmp_path / "jobs.csv"))
 
 
-def test_a_log_of_several_jobs_is_not_named_as_one(tmp_path: Path) -> None:
-    log = written(tmp_path, exporter([*R, *readings(Job("18", 1, 200.0))]), "node.prom")
+def test_a_log_of_several_jobs_is_not_named_as_one(tmp_path):
+    log = exporter([*R, *readings(Job("18", 1, 200.0))])
     with pytest.raises(ValueError, match=r"'node' has several jobs or windows \('17', '18'\); name one"):
-        read_logged([log], table(tmp_path, "job,batch_size,step_time_s\nnode,8,1\n"))
+        logged(tmp_path, log, "job,batch_size,step_time_s\nnode,8,1\n", "node.prom")
 
 
-def test_values_that_could_not_be_read_are_left_out(tmp_path: Path) -> None:
+def test_values_that_could_not_be_read_are_left_out(tmp_path):
     text = SMI.replace("97 %", "[N/A]", 3).replace("200.00 W", "[Unknown Error]", 2)
-    m, found = read_logged(
-        [written(tmp_path, text + SMI[: SMI.index("\n", 200) - 20])],
-        table(tmp_path, "job,batch_size,step_time_s\n17,8,1\n17,16,1\n"),
-    )
+    cut = text + SMI[: SMI.index("\n", 200) - 20]
+    _, found = logged(tmp_path, cut, "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
     assert found.runs[0].power_w == pytest.approx(200.0)
-    assert m.power_w is not None
 
 
-def test_logs_without_a_table_say_that_they_need_one(tmp_path: Path) -> None:
+def test_logs_without_a_table_say_that_they_need_one(tmp_path):
     for form, write in FORMS.items():
         path = written(tmp_path, write(R))
         with pytest.raises(ValueError, match=f"17.log is a log of {form.split(' ')[0]}.*give `jobs`"):

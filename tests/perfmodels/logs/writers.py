@@ -1,7 +1,5 @@
 """What jobs do on GPUs at known watts, and how nvidia-smi, DCGM, Prometheus and Zeus write it down."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,14 +1,12 @@
 """Small random programs, and the truth about them by enumeration."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from scipy.sparse import csc_array
 
 from wattsched.formulations.program import Block, Program
@@ -36,30 +34,28 @@ def small_programs(draw: st.DrawFn) -> Program:
             upper[row] = anchor + (0 if kind == "=" else room)
         if kind in (">=", "range", "="):
             lower[row] = anchor - (0 if kind == "=" else room)
-    program = Program(
-        cost=cost * draw(st.sampled_from([1.0, 0.01, 1234.5])),
-        matrix=csc_array(matrix * units[:, None]),
+    program = program_of(
+        cost * draw(st.sampled_from([1.0, 0.01, 1234.5])),
+        matrix * units[:, None],
+        upper * units,
+        start,
         row_lower=lower * units,
-        row_upper=upper * units,
-        lower=np.zeros(n),
-        upper=np.ones(n),
-        integer=np.ones(n, dtype=bool),
-        group_start=start,
         rows=(Block("budget", m),),
-        columns=(Block("x", n),),
         offset=float(draw(st.integers(-5, 5))),
         sense=draw(st.sampled_from(["min", "max"])),
     )
     free = draw(st.sampled_from(["none", "none", "bottleneck", "worst", "continuous", "integer"]))
     if free in ("bottleneck", "worst"):
         values = np.array(draw(st.lists(st.integers(0, 30), min_size=n, max_size=n)), dtype=float)
-        return with_bottleneck(program, values * 0.7, alone=free == "worst")
+        return worst_of(program, values * 0.7, alone=free == "worst")
     if free == "none":
         return program
-    return with_free_column(program, integer=free == "integer")
+    # It buys some of the first row's budget.
+    bought = -np.eye(1, program.n_rows)[0]
+    return with_column(program, 3.0, 3.0, integer=free == "integer", uses=bought)
 
 
-def with_bottleneck(program: Program, values: FloatArray, *, alone: bool = False) -> Program:
+def worst_of(program: Program, values: FloatArray, *, alone: bool = False) -> Program:
     """Add a column t with t >= value of every group's choice, and its cost; alone nothing else costs."""
     k, n = program.n_groups, program.n_choices
     limits = np.zeros((k, n + 1))
@@ -87,7 +83,7 @@ def worst_values(draw: st.DrawFn) -> Program:
     program = draw(small_programs().filter(lambda p: p.n_columns == p.n_choices))
     n = program.n_choices
     values = np.array(draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=float)
-    program = with_bottleneck(program, values * 0.3 - draw(st.sampled_from([0.0, 1.5])), alone=True)
+    program = worst_of(program, values * 0.3 - draw(st.sampled_from([0.0, 1.5])), alone=True)
     lower = draw(st.sampled_from([-100.0, 0.0, 0.6]))
     upper = draw(st.sampled_from([np.inf, 1.2, 100.0]))
     cost = np.append(np.zeros(n), draw(st.sampled_from([1.0, 0.01, 250.0])))
@@ -95,34 +91,64 @@ def worst_values(draw: st.DrawFn) -> Program:
     return dataclasses.replace(program, cost=cost, lower=ends[0], upper=ends[1])
 
 
-def with_free_column(program: Program, *, integer: bool) -> Program:
-    """Add a column that buys some of the first row's budget."""
-    column = np.zeros((program.n_rows, 1))
-    column[0] = -1.0
+def with_column(
+    program: Program,
+    cost: float,
+    upper: float = np.inf,
+    *,
+    integer: bool = False,
+    uses: float | FloatArray = 0.0,
+) -> Program:
+    """Add a free column, and what it uses of every row."""
+    column = np.broadcast_to(uses, program.n_rows)[:, None]
     return dataclasses.replace(
         program,
-        cost=np.append(program.cost, 3.0),
+        cost=np.append(program.cost, cost),
         matrix=csc_array(np.hstack([program.matrix.toarray(), column])),
         lower=np.append(program.lower, 0.0),
-        upper=np.append(program.upper, 3.0),
+        upper=np.append(program.upper, upper),
         integer=np.append(program.integer, integer),
-        columns=(*program.columns, Block("bought", 1)),
+        columns=(*program.columns, Block("free", 1)),
     )
 
 
-def optimum(program: Program) -> float | None:
-    """Least cost over all choices, by enumeration; None when nothing is feasible."""
-    start = program.group_start
-    groups = [range(start[k], start[k + 1]) for k in range(program.n_groups)]
-    best: float | None = None
-    for choice in itertools.product(*groups):
+def program_of(
+    cost: ArrayLike, uses: ArrayLike, capacity: ArrayLike, start: ArrayLike, **fields: Any
+) -> Program:
+    """Program of choices, with <= rows only; other fields are as given."""
+    cost, capacity = np.asarray(cost, dtype=float), np.asarray(capacity, dtype=float)
+    n, m = len(cost), len(capacity)
+    made = {
+        "cost": cost,
+        "matrix": csc_array(np.asarray(uses, dtype=float)),
+        "row_lower": np.full(m, -np.inf),
+        "row_upper": capacity,
+        "lower": np.zeros(n),
+        "upper": np.ones(n),
+        "integer": np.ones(n, dtype=bool),
+        "group_start": np.asarray(start, dtype=np.int64),
+        "rows": (Block("row", m),),
+        "columns": (Block("x", n),),
+    }
+    return Program(**{**made, **fields})
+
+
+def points(program: Program) -> list[FloatArray]:
+    """All feasible points, of a free column those that can be optimal."""
+    found = []
+    for choice in itertools.product(*(range(a, b) for a, b in itertools.pairwise(program.group_start))):
         x = np.zeros(program.n_columns)
         x[list(choice)] = 1.0
         for value in _free_values(program, x):
             x[program.n_choices :] = value
-            if program.violation(x) <= 1e-9 and (best is None or program.objective(x) < best):
-                best = program.objective(x)
-    return best
+            if program.violation(x) <= 1e-9:
+                found.append(x.copy())
+    return found
+
+
+def truth(program: Program) -> float | None:
+    """Least cost over all choices, by enumeration; None when nothing is feasible."""
+    return min(map(program.objective, points(program)), default=None)
 
 
 def _free_values(program: Program, x: FloatArray) -> list[float]:
@@ -140,37 +166,10 @@ def _free_values(program: Program, x: FloatArray) -> list[float]:
     return [float(v) for v in values if np.isfinite(v)]
 
 
-@pytest.fixture(scope="session")
-def programs() -> st.SearchStrategy[Program]:
-    """Strategy for small programs."""
-    return small_programs()
+programs, bottlenecks = small_programs(), worst_values()
 
 
-@pytest.fixture(scope="session")
-def bottlenecks() -> st.SearchStrategy[Program]:
-    """Strategy for small programs whose objective is their bottleneck."""
-    return worst_values()
-
-
-@pytest.fixture(scope="session")
-def worst_of() -> Callable[..., Program]:
-    """Adds a bottleneck to a program."""
-    return with_bottleneck
-
-
-@pytest.fixture(scope="session")
-def truth() -> Callable[[Program], float | None]:
-    """Optimum by enumeration."""
-    return optimum
-
-
-@pytest.fixture(scope="session")
-def knapsack() -> Callable[..., Program]:
-    """Builds multiple-choice knapsacks of any size that look like scheduling rounds."""
-    return scheduling_knapsack
-
-
-def scheduling_knapsack(jobs: int, options: int, pools: int = 1, seed: int = 0) -> Program:
+def knapsack(jobs: int, options: int, pools: int = 1, seed: int = 0) -> Program:
     """Jobs with a waiting column and GPU-frequency options under GPU, power and energy rows."""
     rng = np.random.default_rng(seed)
     work = rng.lognormal(8, 1.2, (jobs, 1))
@@ -185,17 +184,11 @@ def scheduling_knapsack(jobs: int, options: int, pools: int = 1, seed: int = 0) 
     pool = rng.integers(0, pools, (jobs, options))
     rows = [np.where(pool == p, gpus, 0).ravel() for p in range(pools)] + [power.ravel(), energy.ravel()]
     caps = [float(jobs // pools)] * pools + [220.0 * jobs, 1.2 * energy.min(axis=1).sum()]
-    n = jobs * options
-    return Program(
-        cost=completion.ravel(),
-        matrix=csc_array(np.array(rows)),
-        row_lower=np.full(len(caps), -np.inf),
-        row_upper=np.array(caps),
-        lower=np.zeros(n),
-        upper=np.ones(n),
-        integer=np.ones(n, dtype=bool),
-        group_start=np.arange(0, n + 1, options),
+    return program_of(
+        completion.ravel(),
+        rows,
+        caps,
+        np.arange(0, jobs * options + 1, options),
         rows=(Block("gpus", pools), Block("power_w", 1), Block("energy_j", 1)),
-        columns=(Block("x", n),),
         attributes={"gpus": gpus.ravel(), "completion_s": completion.ravel(), "energy_j": energy.ravel()},
     )
