@@ -32,9 +32,6 @@ PROVEN = ("optimal", "infeasible")
 PHASES = ("expand", "build", "reference", "spread", "safety", "solve", "decode", "check", "prove", "total")
 """Phases of a call whose seconds are counted."""
 
-SAME_BOUND = CLAIM_TOLERANCE
-"""Rounding of proofs: how far a bound may be beyond the proven one, relative to that."""
-
 # Versions before said nothing of bounds that were beyond the proof by less: they are on the solver's word.
 _SAID_BEFORE = 1e-8
 
@@ -88,7 +85,7 @@ def beyond_proof(
     if proven is None:
         return reason == "infeasible" or bound is not None
     beyond = 0.0 if bound is None else bound - proven if sense == "min" else proven - bound
-    return beyond > max(SAME_BOUND * abs(proven), least)
+    return beyond > max(CLAIM_TOLERANCE * abs(proven), least)
 
 
 def is_older(result: Mapping[str, Any]) -> bool:

@@ -98,6 +98,14 @@ def test_exported_topology_comes_back_as_a_cluster(run, write, tmp_path, name):
     assert {group["name"] for group in made["cluster"]["groups"]} == {"site", "rack-a", "rack-b"}
 
 
+def test_size_may_go_with_a_cluster_that_does_not_tell_it(run, write, tmp_path):
+    conf = tmp_path / "topology.conf"
+    run("export", DEMO, "--topology", "-o", conf, code=0)
+    arguments = ["import", "itp", write(ITP, "cluster.csv"), "--at", 1500, "--cluster", conf]
+    run(*arguments, "--gpus-per-node", 4, code=0)
+    refused(run(*arguments, "--nodes", 4), "--nodes does not go with --cluster")
+
+
 @pytest.mark.slow
 def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path, monkeypatch):
     names = ("round.json", "model.mps", "answer.sol", "result.json")

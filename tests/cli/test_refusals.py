@@ -236,6 +236,7 @@ replay --carbon 400 --zone DE | --zone is a column of a file of intensities
 replay --carbon 400 --start 2022-03-01 | --start is a time in a file, but neither --carbon
 replay --tables '' | '--tables': the file name is empty
 replay --cluster '' | '--cluster': the file name is empty
+replay '' | the file name is empty
 replay --cluster missing.json | missing.json:
 replay --cluster c.json --nodes 2 | --nodes does not go with --cluster
 replay --profiles missing.json | missing.json: no such file

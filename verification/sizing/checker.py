@@ -63,7 +63,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     kept = np.append(jobs.fixed, False)[assigned.job]
     waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
     faults = list(left_out_faults(of, decision))
-    faults += pairing_faults(whole.by_column().place, assigned.names, decision.waiting)
+    every = whole.by_column().place if of.left_out else numbers
+    faults += pairing_faults(every, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(len(jobs), assigned.job, waits)
     outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
