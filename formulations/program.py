@@ -218,10 +218,15 @@ class Program(ProgramRows):
         return float(np.max(np.abs(self.cost), initial=0.0))
 
     def violation(self, x: FloatArray) -> float:
-        """Largest violation of a row, bound, group or integrality; rows relative to max(1, |bound|)."""
+        """Largest violation of a row, bound, group or integrality.
+
+        Rows count relative to their bound, which is one at least, or the largest entry where all are less.
+        """
         activity = self.matrix @ x
-        scale_up = np.maximum(1.0, np.where(np.isfinite(self.row_upper), np.abs(self.row_upper), 1.0))
-        scale_low = np.maximum(1.0, np.where(np.isfinite(self.row_lower), np.abs(self.row_lower), 1.0))
+        scale_up, scale_low = (
+            np.maximum(self._row_size, np.where(np.isfinite(bound), np.abs(bound), 0.0))
+            for bound in (self.row_upper, self.row_lower)
+        )
         worst = [0.0]
         if self.n_rows:
             worst.append(float(np.max((activity - self.row_upper) / scale_up)))
@@ -234,6 +239,13 @@ class Program(ProgramRows):
             sums = np.add.reduceat(x[: self.n_choices], self.group_start[:-1])
             worst.append(float(np.max(np.abs(sums - 1.0))))
         return max(worst)
+
+    @cached_property
+    def _row_size(self) -> FloatArray:
+        """Size of the largest entry of every row, one at most; one without entries."""
+        size = np.zeros(self.n_rows)
+        np.maximum.at(size, self.matrix.indices, np.abs(self.matrix.data))
+        return np.where(size == 0.0, 1.0, np.minimum(size, 1.0))
 
     def lagrangian_bound(self, prices: FloatArray) -> float:
         r"""Lower bound on the optimal cost that row prices prove.

@@ -42,7 +42,7 @@ def reached(
     """
     smallest, largest = float(use.min(initial=np.inf)), float(use.max(initial=0.0))
     rounded = -capacity <= FEASIBILITY * limit and capacity <= 0.0
-    little = abs(capacity) < TINY and (smallest < TINY or least)
+    little = abs(capacity) < TINY and (smallest < TINY or least or capacity < 0.0)
     much = not least and VIOLATION * largest > FEASIBILITY * limit
     if rounded or smallest < 0.0 or not (little or much):
         return None

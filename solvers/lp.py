@@ -96,14 +96,17 @@ class ScaledModel:
         return value / self.cost_factor
 
 
-def scaled(program: Program, least: float = _LEAST_ENTRY) -> ScaledModel:
+def scaled(program: Program, least: float | None = None) -> ScaledModel:
     """Scale rows by their integer columns, then the continuous columns, then the costs.
 
     Parameters
     ----------
-    least : float
-        Smaller coefficients are nothing to the solver.
+    least : float, optional
+        Smaller coefficients are nothing to the solver; by default what HiGHS takes for nothing, and where
+        all columns are continuous, and may be small, what its tolerances do.
     """
+    if least is None:
+        least = _LEAST_ENTRY if program.integer.any() else VIOLATION
     explicit = with_choice_rows(program)
     matrix, n_rows = explicit.matrix, explicit.n_rows
     size = np.abs(matrix.data)

@@ -25,7 +25,7 @@ import numpy as np
 
 from wattsched.formulations.model import Model
 from wattsched.formulations.program import Block, Program, ProgramBuilder, Quantities
-from wattsched.formulations.reach import in_units
+from wattsched.formulations.reach import in_reach, in_units
 from wattsched.formulations.sizing import by_kind
 from wattsched.formulations.sizing.budgets import BudgetRow
 from wattsched.formulations.sizing.columns import Choices, choices, worst_range
@@ -77,7 +77,7 @@ def written_out(known: RoundJobs, objective: str) -> Model[Decision]:
     cuttings, parts = cuttings_of(columns), parts_of(options.of, objective)
     program = assemble(columns, rows, cuttings, parts)
     units = {row.name: row.unit for row in columns.budgets if row.unit is not None}
-    return Model(
+    model = Model(
         program=program,
         decode=lambda x, starts: place(options, columns.chosen(x), slots=slots_of(cuttings, x)),
         encode=lambda decision: _encoded(columns, cuttings, parts, decision),
@@ -89,6 +89,10 @@ def written_out(known: RoundJobs, objective: str) -> Model[Decision]:
         options=len(options),
         dropped=columns.dropped,
     )
+    # Watts of woken nodes are added to the budgets, which only then are whole.
+    limits = {row.name: row.limit for row in columns.budgets if parts and not row.least}
+    reach = in_reach(model, limits) if limits else model
+    return replace(reach, lagrangian=model.lagrangian and not reach.units)
 
 
 def _encoded(
