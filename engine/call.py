@@ -16,6 +16,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.timer import Timer
 from wattsched.problems import Problem
+from wattsched.problems import problem as find_problem
 from wattsched.result import Certificate, Result, TerminationReport
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.solution import (
@@ -344,14 +345,16 @@ class Call:
         if isinstance(known, str | os.PathLike):
             detail = ended.detail.replace("no decision was checked", "the instance was not read")
             ended = ended.model_copy(update={"detail": detail})
+        problem, objective = getattr(known, "problem", "sizing"), self.names[2]
+        objective = str(objective or getattr(known, "objective", ""))
         return Result(
             instance=getattr(known, "name", None) or Path(str(known)).name,
             digest="",
-            problem=getattr(known, "problem", "sizing"),
+            problem=problem,
             formulation=self.formulation,
             solver=self.solver,
-            objective_name=str(self.names[2] or getattr(known, "objective", "")),
-            sense="min",
+            objective_name=objective,
+            sense=find_problem(problem).objectives.get(objective, "min"),
             termination=ended,
             proven_gap=None,
             gap_asked=self.limits.gap,

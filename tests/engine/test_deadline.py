@@ -255,7 +255,9 @@ def test_what_is_stopped_before_it_begins_says_so(
     instance, stop = generate("uniform", jobs=300, seed=1), threading.Event()
     write_json(tmp_path / "round.json", instance)
     stop.set()
-    result = wattsched.solve(tmp_path / "round.json" if read else instance, stop=stop, time_limit=time_limit)
+    given = tmp_path / "round.json" if read else instance
+    result = wattsched.solve(given, objective="goodput", stop=stop, time_limit=time_limit)
+    assert result.sense == "max"
     ended = result.termination
     assert (ended.reason, ended.limit) == ("no_solution", "stopped")
     assert ended.detail.endswith(" before the call was stopped")
