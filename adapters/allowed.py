@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from wattsched.inputs import listed
 from wattsched.instances.errors import InputError, shown
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, by_column
+from wattsched.reading.inputs import listed
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
 
 MOST_CHARACTERS = 65_536

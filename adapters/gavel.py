@@ -14,7 +14,7 @@ import numpy as np
 
 from wattsched.formulations.time_shares import TIES, Ties
 from wattsched.instances.errors import require_known
-from wattsched.shares import TimeShares, time_shares
+from wattsched.solving.shares import TimeShares, time_shares
 from wattsched.topology.arrays import FloatArray
 
 Throughputs = Mapping[Any, Mapping[str, float]]

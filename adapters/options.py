@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 
 from wattsched.adapters.allowed import Allow, JobOptions
 from wattsched.adapters.quarantine import Clock
-from wattsched.inputs import meant
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.io import read_json
@@ -23,6 +22,7 @@ from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.sizing.option_rows import SETTINGS
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile, models
+from wattsched.reading.inputs import meant
 from wattsched.topology.cluster import Cluster, GpuType, PowerDomain
 from wattsched.topology.fields import Count, Name, NonNegative, Positive, Standing, Strict
 from wattsched.topology.pools import pools_of

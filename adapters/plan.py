@@ -9,11 +9,11 @@ from typing import Any
 from wattsched.adapters.options import StatedOptions
 from wattsched.adapters.quarantine import Clock
 from wattsched.adapters.rounds import Plan
-from wattsched.inputs import listed
 from wattsched.instances.sizing.tenants import Tenant, cohorts_of
 from wattsched.instances.units import J_PER_KWH
+from wattsched.reading.inputs import listed
 from wattsched.report.wording import count
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session_decision import SessionDecision
 
 _LEAST = 1e-3
 """Watts, joules and grams that are left of a quota that is used up: quotas are positive."""

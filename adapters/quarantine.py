@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
+from wattsched.reading.inputs import echo
 
 NameT = TypeVar("NameT", bound=Hashable)
 

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wattsched.instances.errors import require, require_range
-from wattsched.session import Session
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session import Session
+from wattsched.sessions.session_decision import SessionDecision
 from wattsched.topology.arrays import FloatArray, IntArray
 
 GPU = "nvidia.com/gpu"

@@ -22,7 +22,7 @@ import numpy as np
 import wattsched
 from benchmarks.harness import Asked, in_processes, machine, run, say, table
 from wattsched.instances.generators import generate
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 
 FAMILIES = {
     "uniform": (10, 20_000),

@@ -34,8 +34,8 @@ from benchmarks.harness import (
     sections,
     table,
 )
-from wattsched.documents import write_document
 from wattsched.formulations.timer import Timer
+from wattsched.results.documents import write_document
 
 SIZES = (1_000, 10_000, 20_000, 100_000, 300_000, 1_000_000)
 GROWTH = 10_000

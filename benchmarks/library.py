@@ -32,8 +32,6 @@ from benchmarks.library_families import Draft, drafts
 from benchmarks.library_page import content, plot
 from wattsched.comparisons.compare import Comparison, compare, write_report
 from wattsched.comparisons.run import Run, Settings
-from wattsched.dask_clusters import dask_executor
-from wattsched.executors import ClusterError, Executor, SerialExecutor
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import write_atomically, write_json
@@ -52,8 +50,10 @@ from wattsched.library.records import (
     result_of_record,
     shipped,
 )
-from wattsched.problems import problem
-from wattsched.result import Result
+from wattsched.results.problems import problem
+from wattsched.results.result import Result
+from wattsched.running.dask_clusters import dask_executor
+from wattsched.running.executors import ClusterError, Executor, SerialExecutor
 
 ROOM = Path(__file__).resolve().parent.parent / "library"
 VERSION = "1"

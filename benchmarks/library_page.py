@@ -11,9 +11,9 @@ from benchmarks.harness import machine, say, sections, table
 from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run
 from wattsched.comparisons.statistics import SHIFT_S, shifted_geometric_mean
+from wattsched.environment.version import __version__
 from wattsched.library.entries import Entry
 from wattsched.library.records import Record
-from wattsched.version import __version__
 
 HARDEST = 20
 SIZES = ("jobs", "tasks", "slots", "gpus")

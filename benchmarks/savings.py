@@ -16,10 +16,10 @@ from typing import Any
 
 from benchmarks.harness import Asked, data, in_processes, machine, run, table
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.job_sources import JobSource
-from wattsched.replay_settings import ReplaySettings
-from wattsched.saved import Interval, PolicySavings, Savings
-from wattsched.savings import savings as savings_of
+from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.replay_settings import ReplaySettings
+from wattsched.replaying.savings import savings as savings_of
+from wattsched.report.saved import Interval, PolicySavings, Savings
 
 POLICIES = ("powerflow", "sizing")
 SETTINGS = ReplaySettings(gap=1e-2, period_s=6 * 3600.0)

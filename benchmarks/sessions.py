@@ -22,11 +22,11 @@ import numpy as np
 import wattsched
 from benchmarks.harness import Asked, machine, mean_and_worst, run, sections, table, timed
 from wattsched import Session
-from wattsched.engine import model_of
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
 from wattsched.solvers.lp import loaded, scaled
 from wattsched.solvers.solution import Limits
+from wattsched.solving.engine import model_of
 
 FIRST, GAP = 401, 1e-4
 SIZES = ((20, 64), (200, 2_048))

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import wattsched
 from benchmarks.harness import Asked, in_new_process, machine, resident_mib, run, table, timed
-from wattsched.dask_workers import DaskExecutor
-from wattsched.documents import verdict_on
-from wattsched.executors import Kept
+from wattsched.results.documents import verdict_on
+from wattsched.running.dask_workers import DaskExecutor
+from wattsched.running.executors import Kept
 
 JOBS = (1_000_000, 10_000_000)
 CLUSTER, GAP, MACHINES = "local:2", 1e-6, 16

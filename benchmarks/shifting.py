@@ -16,7 +16,7 @@ from wattsched.formulations.shifting.heuristics import carbon_blind
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
-from wattsched.result import Result
+from wattsched.results.result import Result
 from wattsched.verification.shifting.checker import check
 
 EIA = "carbon-eia-us-2022/{}_2022_hourly.csv.gz"

@@ -21,7 +21,7 @@ from benchmarks.harness import Asked, machine, run, say, table
 from wattsched.formulations.sizing.sleeping import ENERGY
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance, JobSet
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 
 FIRST = 5_000
 JOBS = (2, 12)

@@ -21,7 +21,7 @@ from benchmarks.harness import say, timed
 from benchmarks.peers import TOLERANCE, missing, solver_of
 from wattsched.formulations.program import Program
 from wattsched.formulations.timer import Timer
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 from wattsched.solvers.solution import Limits, relative_gap
 
 GAP = 1e-4

@@ -25,7 +25,7 @@ from wattsched.cli.failures import (
     telling_notices,
 )
 from wattsched.cli.outputs import GIVEN
-from wattsched.inputs import meant
+from wattsched.reading.inputs import meant
 
 COMPLETION = "_WATTSCHED_COMPLETE"
 """Environment variable by which a shell asks how a line may be completed."""

@@ -16,7 +16,7 @@ from wattsched.cli.parameters import Number
 
 if TYPE_CHECKING:
     from wattsched.report.wording import Goal
-    from wattsched.tradeoffs import ParetoResult
+    from wattsched.solving.tradeoffs import ParetoResult
     from wattsched.verification.verdict import Verdict
 
 
@@ -58,9 +58,9 @@ def _check(
     instance_file: str, result_file: str, require_gap: float | None, dask: str | None
 ) -> tuple[Verdict, Iterable[str]]:
     """Check a result, a frontier or a bare decision: the verdict, and lines on what is decided and proven."""
-    from wattsched.documents import answer_of, verdict_on
     from wattsched.report.views import view
-    from wattsched.tradeoffs import is_pareto, pareto_of, verdict_on_pareto
+    from wattsched.results.documents import answer_of, verdict_on
+    from wattsched.solving.tradeoffs import is_pareto, pareto_of, verdict_on_pareto
 
     instance, document, source = read_instance(instance_file), read_document(result_file), shown(result_file)
     if is_pareto(document):
@@ -88,7 +88,7 @@ def _check(
 
 def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:
     """Check a bound on the schedules of a trace, which needs no other file."""
-    from wattsched.replay_bounds import is_replay_bound, replay_bound_of
+    from wattsched.replaying.replay_bounds import is_replay_bound, replay_bound_of
     from wattsched.report.wording import count, duration
     from wattsched.verification.clairvoyant import faults_of
     from wattsched.verification.report import Proof

@@ -21,8 +21,8 @@ from wattsched.cli.completion import named
 from wattsched.cli.failures import NO_SOLUTION, BadInput, reason
 from wattsched.cli.outputs import Output, require_extra
 from wattsched.cli.parameters import JOURNAL_QUOTA, FileName, Number, option_name
-from wattsched.inputs import printable
-from wattsched.interrupts import ending_soon
+from wattsched.environment.interrupts import ending_soon
+from wattsched.reading.inputs import printable
 
 if TYPE_CHECKING:
     from socket import socket

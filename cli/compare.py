@@ -19,7 +19,7 @@ from wattsched.cli.files import counting, stray_output_to_stderr, write
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
 from wattsched.cli.parameters import Described, Limits, Listed, limit_options, names_of_problems
 from wattsched.comparisons.statistics import SHIFT_S
-from wattsched.extras import late, missing
+from wattsched.environment.extras import late, missing
 from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
 from wattsched.report.wording import LONGEST, count, listed, printable
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from wattsched.cli.outputs import FC
-from wattsched.extras import late
+from wattsched.environment.extras import late
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -45,7 +45,7 @@ def objectives() -> list[str]:
 
 
 def _of_problems(names: Callable[[Any], Iterable[str]]) -> list[str]:
-    from wattsched.problems import PROBLEMS, problem
+    from wattsched.results.problems import PROBLEMS, problem
 
     return list(dict.fromkeys(name for known in map(problem, PROBLEMS) for name in names(known)))
 

@@ -33,7 +33,7 @@ def command(file: str, form: str | None, output: str) -> None:
     """
     if form is not None and output.endswith(PARQUET):
         raise BadInput(f"--by {form}: is of JSON, '{output}' is Parquet, which is by column")
-    from wattsched.documents import instance_of, is_result, result_of
+    from wattsched.results.documents import instance_of, is_result, result_of
 
     document = read_document(file)
     source = shown(file)

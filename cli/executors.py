@@ -13,9 +13,9 @@ import click
 from wattsched.cli.failures import DEBUG, BadInput, refusing
 from wattsched.cli.files import stray_output_to_stderr
 from wattsched.cli.outputs import FC, ParamType
-from wattsched.dask_clusters import LOCAL, dask_executor, require_address
-from wattsched.dask_workers import DaskExecutor
-from wattsched.executors import ClusterError
+from wattsched.running.dask_clusters import LOCAL, dask_executor, require_address
+from wattsched.running.dask_workers import DaskExecutor
+from wattsched.running.executors import ClusterError
 
 
 class Address(ParamType):

@@ -31,9 +31,9 @@ TOPOLOGIES = (".json", ".conf")
 )
 def command(file: str, formulation: str | None, objective: str | None, topology: bool, output: str) -> None:
     """Write the program of FILE for other solvers, or its topology for other schedulers."""
-    from wattsched.engine import require_names
-    from wattsched.exchange import export_program, export_topology
+    from wattsched.files.exchange import export_program, export_topology
     from wattsched.instances.errors import sourced
+    from wattsched.solving.engine import require_names
 
     endings = TOPOLOGIES if topology else PROGRAMS
     if output == STANDARD or not output.endswith(endings):

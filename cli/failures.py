@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from wattsched.inputs import echo
-from wattsched.interrupts import interrupted
+from wattsched.environment.interrupts import interrupted
+from wattsched.reading.inputs import echo
 from wattsched.report.wording import printable
 
 CHECK_FAILED = 1
@@ -133,7 +133,7 @@ def require_room() -> None:
 
 def leave_at_once(code: int) -> None:
     """End the process now if a thread that was given up still runs: it would not let the interpreter end."""
-    deadline = sys.modules.get("wattsched.deadline")
+    deadline = sys.modules.get("wattsched.solving.deadline")
     if deadline is not None and deadline.left():
         with suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wattsched.cli.failures import BadInput, reason
-from wattsched.extras import late
-from wattsched.inputs import MOST_MB_VARIABLE, most_mb
+from wattsched.environment.extras import late
+from wattsched.reading.inputs import MOST_MB_VARIABLE, most_mb
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pydantic import BaseModel
 
-    from wattsched.result import Result
-    from wattsched.tradeoffs import ParetoResult
+    from wattsched.results.result import Result
+    from wattsched.solving.tradeoffs import ParetoResult
 
 progress = late("report.terminal:progress")
-problem = late("problems:problem")
+problem = late("results.problems:problem")
 
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
@@ -79,13 +79,13 @@ def read_document(name: str) -> Any:
         As `documents.read_document`.
     """
     with named_input(name) as path:
-        return late("documents:read_document")(path)
+        return late("results.documents:read_document")(path)
 
 
 def read_instance(name: str) -> Any:
     """Read an instance of any problem from a file or standard input."""
     with named_input(name) as path:
-        return late("documents:read_instance")(path)
+        return late("results.documents:read_instance")(path)
 
 
 class _Copy(PosixPath):

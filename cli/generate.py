@@ -10,7 +10,7 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import DOCUMENT_SUFFIXES, content_of, progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import Family, Whole, descriptions, option_name, parameter_option
-from wattsched.extras import late
+from wattsched.environment.extras import late
 
 GPUS = "GPUs of the cluster (default: half of the demand)."
 """Help of ``--gpus`` where the family says nothing of its own."""

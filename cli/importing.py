@@ -28,7 +28,7 @@ from wattsched.cli.parameters import (
 from wattsched.report.wording import count
 
 if TYPE_CHECKING:
-    from wattsched.exchange import File
+    from wattsched.files.exchange import File
     from wattsched.topology.cluster import Cluster
 
 MOST_NODES = 1_000_000
@@ -73,7 +73,7 @@ class ClusterOptions:
 
     def read(self) -> Cluster:
         """Read the cluster, or make it."""
-        from wattsched.exchange import read_cluster
+        from wattsched.files.exchange import read_cluster
         from wattsched.instances.clusters import homogeneous_cluster
         from wattsched.instances.gpu_names import stated_gpu_type
 
@@ -145,7 +145,7 @@ def _known() -> Any:
 def _command(name: str) -> click.Command:
     """Command of a scheduler or solver, or of a format, made from the parameters of its reader."""
     from wattsched.cli.importing_sources import Source
-    from wattsched.exchange import reading_of
+    from wattsched.files.exchange import reading_of
 
     form = _known()[name]
     if isinstance(form, Source):
@@ -172,7 +172,7 @@ def _import(name: str, own: list[str]) -> Any:
     def callback(
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
-        from wattsched.exchange import import_trace
+        from wattsched.files.exchange import import_trace
 
         if values.get("window") is not None:
             refuse_given(own, "does not go with --window")

@@ -25,7 +25,7 @@ from wattsched.cli.files import (
 )
 from wattsched.cli.outputs import Command, ParamType, folder_option, json_option, output_option
 from wattsched.cli.parameters import Number, refuse_given
-from wattsched.inputs import require_once
+from wattsched.reading.inputs import require_once
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Zone(ParamType):
         """Find it."""
         from zoneinfo import ZoneInfo
 
-        from wattsched.inputs import echo
+        from wattsched.reading.inputs import echo
 
         try:
             return ZoneInfo(str(value))
@@ -132,7 +132,7 @@ def slurm(
     """
     from wattsched.adapters.slurm.snapshot import SlurmError
     from wattsched.adapters.slurm.trace import Said, ask_slurm, recorded
-    from wattsched.inputs import read_text
+    from wattsched.reading.inputs import read_text
 
     replaced = _stand_ins(stand_ins)
     if files:
@@ -216,9 +216,9 @@ def solution(
     placed and checked, and proven as far as row prices do. Exit code 1 if it breaks rows, which are named
     as in the exported file, or the check fails.
     """
+    from wattsched.files.solutions import RefusedSolutionError, import_solution
     from wattsched.report.summary import print_result
     from wattsched.report.terminal import console
-    from wattsched.solutions import RefusedSolutionError, import_solution
     from wattsched.verification.verdict import Verdict
 
     if instance_file == solution_file == STANDARD:

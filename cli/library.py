@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wattsched.library.entries import Entry
     from wattsched.library.proofs import Verified
     from wattsched.library.records import Record
-    from wattsched.result import Result
+    from wattsched.results.result import Result
 
 
 @click.group("library")
@@ -123,7 +123,7 @@ def getting(names: tuple[str, ...], mps: bool, output: str | None, **having: Any
     Those of public traces need WATTSCHED_DATA, and are left out with a note without it; exit code 2 if
     nothing is left.
     """
-    from wattsched.exchange import export_program
+    from wattsched.files.exchange import export_program
     from wattsched.instances.io import document_text
     from wattsched.library.records import best_known, result_of_record
 
@@ -187,8 +187,8 @@ def running(
     A plus marks an objective, and the gap of a bound, better than what is known: 'submit' keeps these.
     Instances that the solver does not take are skipped. Exit code 2 if there is nothing to show.
     """
-    from wattsched.engine import solve
     from wattsched.library.records import best_known, disproof
+    from wattsched.solving.engine import solve
 
     chosen, known = _selected(names, **having), best_known(best)
     rows: list[list[Cell]] = []
@@ -306,9 +306,9 @@ def submitting(result_file: str, best: str) -> int:
     does not hold.
     """
     from wattsched.cli.check import print_verdict
-    from wattsched.documents import result_of
     from wattsched.library.proofs import RefusedResultError, submit
     from wattsched.library.recipes import MissingDataError
+    from wattsched.results.documents import result_of
     from wattsched.verification.verdict import Verdict
 
     if best == STANDARD or not best.endswith(".json"):
@@ -337,7 +337,7 @@ def submitting(result_file: str, best: str) -> int:
 @output_option(".json", help="The schema file (default: standard output).")
 def schemas(document: str, output: str | None) -> None:
     """Print the JSON Schema of the library's list of instances, or of what is best known of them."""
-    from wattsched.exchange import schema_of
+    from wattsched.files.exchange import schema_of
     from wattsched.library.entries import Library
     from wattsched.library.records import BestKnown
 

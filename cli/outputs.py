@@ -15,8 +15,8 @@ import click
 
 from wattsched.cli.failures import BadInput
 from wattsched.cli.files import STANDARD, shown, write
-from wattsched.extras import missing
-from wattsched.inputs import COMPANIONS, beside
+from wattsched.environment.extras import missing
+from wattsched.reading.inputs import COMPANIONS, beside
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:

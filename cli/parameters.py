@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
 from wattsched.cli.outputs import FC, Command, ParamType
-from wattsched.inputs import meant
+from wattsched.reading.inputs import meant
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -420,7 +420,7 @@ prove_option = click.option(
 
 def names_of_problems() -> dict[str, Any]:
     """Names that the options of commands for all problems take, from the registries."""
-    from wattsched.problems import PROBLEMS, problem
+    from wattsched.results.problems import PROBLEMS, problem
     from wattsched.solvers.registry import descriptions as solvers
 
     told: dict[str, Any] = {"Solvers, besides the heuristics of the problem": list(solvers().items())}

@@ -23,7 +23,7 @@ from wattsched.cli.parameters import (
     refuse_given,
     seeds_option,
 )
-from wattsched.extras import late
+from wattsched.environment.extras import late
 from wattsched.replay.placement.curves import Curves, saving_pct
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
@@ -31,9 +31,9 @@ from wattsched.report.wording import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.placements import PlacementTrial
     from wattsched.replay.placement.bounds import Distances
     from wattsched.replay.placement.stream import Experiment
+    from wattsched.replaying.placements import PlacementTrial
     from wattsched.topology.arrays import FloatArray
 
 
@@ -108,7 +108,7 @@ def command(
     Each task goes at once to a node and GPUs of it, and stays, or fails. For every seed the list is shuffled
     and inflated until it asks for X times the GPUs; the curves are means over the seeds.
     """
-    from wattsched.placements import place_tasks, read_experiment
+    from wattsched.replaying.placements import place_tasks, read_experiment
 
     if not bound:
         refuse_given(("bound_gap",), "changes nothing with --no-bound")

@@ -47,12 +47,12 @@ from wattsched.cli.replay_options import (
     require_learner,
     source_options,
 )
-from wattsched.extras import late
-from wattsched.job_sources import JobSource
+from wattsched.environment.extras import late
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay.jobs.policies import PRICED, base_of, shares
-from wattsched.replay_settings import ReplaySettings
-from wattsched.replays import SUMMARY, Journal, replay_jobs
+from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.replay_settings import ReplaySettings
+from wattsched.replaying.replays import SUMMARY, Journal, replay_jobs
 from wattsched.report.replays import GIVES_WAY, about, bound_tables, tables_of
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count, duration, listed, printable
@@ -144,7 +144,7 @@ def command(
     first job.
     """
     from wattsched.replay.jobs.outcome import summary
-    from wattsched.replay_bounds import require_boundable
+    from wattsched.replaying.replay_bounds import require_boundable
 
     proves, folder = bound or energy_bound, None if output is None else Path(output)
     _require_sense(settings, policies, folder, proves=proves)
@@ -276,7 +276,7 @@ def _bounds_of(
     source: str,
 ) -> dict[int, ClairvoyantBound]:
     """Bounds on every schedule of each seed, and with `energy` on that at the mean of each policy."""
-    from wattsched.replay_bounds import replay_bound
+    from wattsched.replaying.replay_bounds import replay_bound
 
     bounds = {}
     with counting() as show, refusing():
@@ -299,7 +299,7 @@ def _bounds_from(
     folder: Path, traces: Mapping[int, Trace], settings: ReplaySettings
 ) -> dict[int, ClairvoyantBound]:
     """Bounds of each seed that an earlier replay left in a folder; they are proven again."""
-    from wattsched.replay_bounds import read_replay_bound
+    from wattsched.replaying.replay_bounds import read_replay_bound
 
     bounds = {}
     with counting() as show, refusing():

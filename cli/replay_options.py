@@ -13,9 +13,9 @@ from wattsched.cli.failures import BadInput
 from wattsched.cli.outputs import ParamType
 from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
-from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.policies import base_of, names, require_policy
+from wattsched.replaying.job_sources import JobSource
 
 MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
@@ -37,8 +37,8 @@ class PerKwh(ParamType):
             return float(value) if isinstance(value, float) else str(value)
         if not value:
             raise ValueError("is empty; give grams per kWh or a file (.csv)")
-        from wattsched.inputs import echo
         from wattsched.instances.traces.carbon import MOST_G_PER_KWH
+        from wattsched.reading.inputs import echo
 
         try:
             float(value)

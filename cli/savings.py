@@ -24,11 +24,11 @@ from wattsched.cli.replay_options import (
     require_learner,
     source_options,
 )
-from wattsched.extras import late
-from wattsched.job_sources import JobSource
+from wattsched.environment.extras import late
 from wattsched.replay.jobs.budget import PACINGS
 from wattsched.replay.jobs.policies import require_policy
-from wattsched.replay_settings import ReplaySettings
+from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.report.savings import frontier, losers, saved, sensitivity, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from wattsched.replay.jobs.budget import Pacing
     from wattsched.replay.jobs.simulation import Replay
-    from wattsched.saved import Savings
+    from wattsched.report.saved import Savings
 
 
 BUDGETS = ("budget", "pacing", "tariff", "least_price")
@@ -94,7 +94,7 @@ def command(
     TRACE is replayed under the baseline, and under each policy within several budgets. What is saved is told
     with its interval over the seeds, with who would be served later, and with what it hangs on.
     """
-    from wattsched.savings import savings
+    from wattsched.replaying.savings import savings
 
     require_learner(pacing, policies)
     with refusing():

@@ -12,7 +12,7 @@ from wattsched.cli.outputs import Command, output_option
 
 
 def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
-    from wattsched.problems import PROBLEMS
+    from wattsched.results.problems import PROBLEMS
 
     if name is not None and name not in PROBLEMS:
         raise click.BadParameter(f"'{name}' is not one of {', '.join(PROBLEMS)}", ctx, param)
@@ -32,7 +32,7 @@ def _one_of_problems(ctx: click.Context, param: click.Parameter, name: str | Non
 @output_option(".json", help="The schema file (default: standard output).")
 def command(document: Any, problem: str | None, output: str | None) -> None:
     """Print the JSON Schema of an instance (default), a result, a frontier, or a replay's bound."""
-    from wattsched.exchange import json_schema
+    from wattsched.files.exchange import json_schema
 
     with refusing():
         schema = json_schema(document, problem)

@@ -15,8 +15,8 @@ from wattsched.verification.shifting.pareto import TOTALS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattsched.result import Result
-    from wattsched.tradeoffs import ParetoResult
+    from wattsched.results.result import Result
+    from wattsched.solving.tradeoffs import ParetoResult
 
 
 @click.command("show")
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @json_option("the figures of an instance, or all of a result,")
 def command(file: str, as_json: bool) -> None:
     """Describe FILE, an instance, a result, a frontier or a bare decision ('-' is standard input)."""
-    from wattsched.documents import decision_of, instance_of, is_decision, is_result, result_of
     from wattsched.instances.errors import sourced
     from wattsched.report.views import view
-    from wattsched.tradeoffs import is_pareto, pareto_of
+    from wattsched.results.documents import decision_of, instance_of, is_decision, is_result, result_of
+    from wattsched.solving.tradeoffs import is_pareto, pareto_of
 
     document, out = read_document(file), console()
     if is_pareto(document) or is_result(document):
@@ -72,7 +72,7 @@ def _about(instance: Any) -> dict[str, Any]:
 def print_answer(answer: Result | ParetoResult, instance: Any = None) -> None:
     """Print a result, with its instance where it is known, or a frontier."""
     from wattsched.report.summary import print_result
-    from wattsched.tradeoffs import ParetoResult
+    from wattsched.solving.tradeoffs import ParetoResult
 
     if isinstance(answer, ParetoResult):
         print_pareto(console(), answer)

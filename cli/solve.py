@@ -38,13 +38,13 @@ from wattsched.cli.parameters import (
     names_of_problems,
     prove_option,
 )
-from wattsched.extras import late
+from wattsched.environment.extras import late
 from wattsched.formulations.timer import Timer
 
 if TYPE_CHECKING:
-    from wattsched.executors import Executor
-    from wattsched.result import Result
-    from wattsched.tradeoffs import ParetoResult
+    from wattsched.results.result import Result
+    from wattsched.running.executors import Executor
+    from wattsched.solving.tradeoffs import ParetoResult
 
 EXIT_CODES = {
     "optimal": 0,
@@ -157,14 +157,14 @@ def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
 
     Time to write the result is set aside, besides the seconds that are needed anyway.
     """
-    from wattsched.deadline import Uncollected
+    from wattsched.solving.deadline import Uncollected
 
     timer.set_aside(aside_s)
     if (timer.remaining_s() or 0.0) < _LOADING_S:
         return None
     with Uncollected():
         with timer.phase("read"):
-            instance = _in_time(partial(late("documents:read_instance"), path), timer)
+            instance = _in_time(partial(late("results.documents:read_instance"), path), timer)
         timer.set_aside(aside_s + _WRITING * timer.phase_s["read"])
         loaded = instance is not None and _in_time(_load, timer)
     return instance if loaded and _left(timer) > _LEAST_S else None
@@ -172,7 +172,7 @@ def _read(path: str | Path, timer: Timer, aside_s: float) -> Any:
 
 def _in_time(work: Callable[[], Any], timer: Timer) -> Any:
     """Do some work as long as there is time; None where it was given up."""
-    from wattsched.deadline import nothing, on_time
+    from wattsched.solving.deadline import nothing, on_time
 
     return on_time(work, timer.remaining_s(), nothing)
 
@@ -203,8 +203,8 @@ def _solve(
     **requested: Any,
 ) -> Result:
     """Solve, and say in words what is wrong with names and limits."""
-    from wattsched.engine import require_names, solve
     from wattsched.formulations.model import UnsuitableError
+    from wattsched.solving.engine import require_names, solve
 
     rules, solver, objective = problem(instance.problem), requested["solver"], requested["objective"]
     with refusing():
@@ -226,7 +226,7 @@ def _solve(
 
 def _earlier(warm: str, problem: str) -> Any:
     """Read the answer to start from, a result or a decision."""
-    from wattsched.documents import answer_of
+    from wattsched.results.documents import answer_of
 
     answer = answer_of(read_document(warm), problem, shown(warm))
     of = getattr(answer, "problem", problem)
@@ -237,7 +237,7 @@ def _earlier(warm: str, problem: str) -> Any:
 
 def _trace(instance: Any, points: int, timer: Timer, **requested: Any) -> ParetoResult:
     """Trace the Pareto frontier of an instance."""
-    from wattsched.tradeoffs import pareto
+    from wattsched.solving.tradeoffs import pareto
 
     if not problem(instance.problem).traces_pareto:
         raise BadInput(f"--frontier: is for problem 'shifting', the instance is of '{instance.problem}'")

@@ -13,17 +13,17 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from wattsched.arguments import require_types
 from wattsched.comparisons.run import Case, Run, Settings, asked_of, content_of, execute
 from wattsched.comparisons.statistics import Summary, disagreements, summaries
-from wattsched.documents import read_instance
-from wattsched.engine import require_names, sound_instance
-from wattsched.executors import ClusterError, Executor, SerialExecutor
-from wattsched.inputs import read_bytes
+from wattsched.environment.version import __version__
 from wattsched.instances.errors import require, require_range
 from wattsched.instances.io import csv_text_cell, write_atomically, write_json
-from wattsched.problems import problem
-from wattsched.version import __version__
+from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import read_bytes
+from wattsched.results.documents import read_instance
+from wattsched.results.problems import problem
+from wattsched.running.executors import ClusterError, Executor, SerialExecutor
+from wattsched.solving.engine import require_names, sound_instance
 
 FORMAT = "wattsched-comparison/1"
 RUNS = "runs"

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
+from wattsched.environment.version import __version__
 from wattsched.formulations.external import source_of
-from wattsched.problems import problem
 from wattsched.report.wording import printable
-from wattsched.result import SolverAnswer
+from wattsched.results.problems import problem
+from wattsched.results.result import SolverAnswer
 from wattsched.solvers.solution import UNBOUNDED, Limit
-from wattsched.version import __version__
 
 if TYPE_CHECKING:
-    from wattsched.result import Result
+    from wattsched.results.result import Result
 
 Number = TypeVar("Number", int, float)
 Status = Literal["optimal", "feasible", "infeasible", "no_solution", "error", "skipped"]
@@ -194,9 +194,9 @@ def versions() -> dict[str, str]:
 
 def execute(case: Case, instance: Any, formulation: str, solver: str, settings: Settings) -> Run:
     """Solve once; a solver or a user's formulation that fails is an outcome too."""
-    from wattsched.engine import solve
     from wattsched.formulations.model import UnsuitableError
     from wattsched.instances.errors import InputError
+    from wattsched.solving.engine import solve
 
     asked = asked_of(case, formulation, solver, settings)
     options = {name: asked[name] for name in ("formulation", "solver", "threads", "seed")}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattsched.comparisons.run import Run
-from wattsched.problems import PROBLEMS, problem
+from wattsched.results.problems import PROBLEMS, problem
 from wattsched.solvers.registry import get as find_solver
 from wattsched.topology.arrays import FloatArray
 

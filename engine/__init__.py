@@ -12,69 +12,69 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wattsched import plot as plot
     from wattsched.comparisons.compare import compare as compare
-    from wattsched.dask_clusters import dask_executor as dask_executor
-    from wattsched.documents import check as check
-    from wattsched.documents import read_instance as read_instance
-    from wattsched.documents import read_result as read_result
-    from wattsched.documents import write_document as write_document
-    from wattsched.engine import solve as solve
-    from wattsched.exchange import export_program as export_program
-    from wattsched.exchange import export_topology as export_topology
-    from wattsched.exchange import import_trace as import_trace
-    from wattsched.exchange import json_schema as json_schema
-    from wattsched.exchange import read_cluster as read_cluster
+    from wattsched.environment.version import __version__ as __version__
+    from wattsched.files.exchange import export_program as export_program
+    from wattsched.files.exchange import export_topology as export_topology
+    from wattsched.files.exchange import import_trace as import_trace
+    from wattsched.files.exchange import json_schema as json_schema
+    from wattsched.files.exchange import read_cluster as read_cluster
+    from wattsched.files.solutions import import_solution as import_solution
     from wattsched.instances.errors import InputError as InputError
     from wattsched.instances.generators import generate as generate
     from wattsched.instances.sizing.decision import AssignmentColumns as AssignmentColumns
     from wattsched.instances.sizing.decision import Decision as Decision
     from wattsched.instances.sizing.instance import Instance as Instance
     from wattsched.instances.sizing.job_columns import JobColumns as JobColumns
-    from wattsched.job_sources import JobSource as JobSource
     from wattsched.perfmodels.fit import fit_profile as fit_profile
-    from wattsched.placements import place_tasks as place_tasks
-    from wattsched.placements import read_experiment as read_experiment
-    from wattsched.replay_bounds import read_replay_bound as read_replay_bound
-    from wattsched.replay_bounds import replay_bound as replay_bound
-    from wattsched.replay_settings import ReplaySettings as ReplaySettings
-    from wattsched.replays import Journal as Journal
-    from wattsched.replays import replay_jobs as replay_jobs
-    from wattsched.result import Result as Result
-    from wattsched.session import Session as Session
-    from wattsched.session_decision import SessionDecision as SessionDecision
-    from wattsched.shares import TimeShares as TimeShares
-    from wattsched.shares import time_shares as time_shares
-    from wattsched.solutions import import_solution as import_solution
+    from wattsched.replaying.job_sources import JobSource as JobSource
+    from wattsched.replaying.placements import place_tasks as place_tasks
+    from wattsched.replaying.placements import read_experiment as read_experiment
+    from wattsched.replaying.replay_bounds import read_replay_bound as read_replay_bound
+    from wattsched.replaying.replay_bounds import replay_bound as replay_bound
+    from wattsched.replaying.replay_settings import ReplaySettings as ReplaySettings
+    from wattsched.replaying.replays import Journal as Journal
+    from wattsched.replaying.replays import replay_jobs as replay_jobs
+    from wattsched.results.documents import check as check
+    from wattsched.results.documents import read_instance as read_instance
+    from wattsched.results.documents import read_result as read_result
+    from wattsched.results.documents import write_document as write_document
+    from wattsched.results.result import Result as Result
+    from wattsched.running.dask_clusters import dask_executor as dask_executor
+    from wattsched.sessions.session import Session as Session
+    from wattsched.sessions.session_decision import SessionDecision as SessionDecision
+    from wattsched.solving.engine import solve as solve
+    from wattsched.solving.shares import TimeShares as TimeShares
+    from wattsched.solving.shares import time_shares as time_shares
+    from wattsched.solving.tradeoffs import pareto as pareto
     from wattsched.topology.column import Coded as Coded
-    from wattsched.tradeoffs import pareto as pareto
-    from wattsched.version import __version__ as __version__
 
 
 # Loaded on first use, so that `import wattsched` stays quick and quiet.
 _NAMES = {
     "comparisons.compare": ("compare",),
-    "dask_clusters": ("dask_executor",),
-    "documents": ("check", "read_instance", "read_result", "write_document"),
-    "engine": ("solve",),
-    "exchange": ("export_program", "export_topology", "import_trace", "json_schema", "read_cluster"),
+    "running.dask_clusters": ("dask_executor",),
+    "results.documents": ("check", "read_instance", "read_result", "write_document"),
+    "solving.engine": ("solve",),
+    "files.exchange": ("export_program", "export_topology", "import_trace", "json_schema", "read_cluster"),
     "instances.errors": ("InputError",),
     "instances.generators": ("generate",),
     "instances.sizing.decision": ("AssignmentColumns", "Decision"),
     "instances.sizing.instance": ("Instance",),
     "instances.sizing.job_columns": ("JobColumns",),
-    "job_sources": ("JobSource",),
+    "replaying.job_sources": ("JobSource",),
     "perfmodels.fit": ("fit_profile",),
-    "placements": ("place_tasks", "read_experiment"),
-    "replay_bounds": ("read_replay_bound", "replay_bound"),
-    "replay_settings": ("ReplaySettings",),
-    "replays": ("Journal", "replay_jobs"),
-    "result": ("Result",),
-    "session": ("Session",),
-    "session_decision": ("SessionDecision",),
-    "shares": ("TimeShares", "time_shares"),
-    "solutions": ("import_solution",),
+    "replaying.placements": ("place_tasks", "read_experiment"),
+    "replaying.replay_bounds": ("read_replay_bound", "replay_bound"),
+    "replaying.replay_settings": ("ReplaySettings",),
+    "replaying.replays": ("Journal", "replay_jobs"),
+    "results.result": ("Result",),
+    "sessions.session": ("Session",),
+    "sessions.session_decision": ("SessionDecision",),
+    "solving.shares": ("TimeShares", "time_shares"),
+    "files.solutions": ("import_solution",),
     "topology.column": ("Coded",),
-    "tradeoffs": ("pareto",),
-    "version": ("__version__",),
+    "solving.tradeoffs": ("pareto",),
+    "environment.version": ("__version__",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

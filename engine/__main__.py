@@ -3,7 +3,7 @@
 import os
 import signal
 
-from wattsched.interrupts import interrupted, watch_interrupts
+from wattsched.environment.interrupts import interrupted, watch_interrupts
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ Its cells begin with `# %%`: editors, and Jupyter by jupytext, open it as a note
 # %% Twelve jobs over twelve hours of a forecast of carbon intensity.
 import wattsched
 from wattsched import plot
-from wattsched.tradeoffs import verdict_on_pareto
+from wattsched.solving.tradeoffs import verdict_on_pareto
 
 night = wattsched.generate("shifting", jobs=12, slots=12, seed=3, carbon_fraction=None)
 

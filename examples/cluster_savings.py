@@ -14,7 +14,7 @@ from pathlib import Path
 
 import wattsched
 from wattsched import plot
-from wattsched.savings import savings
+from wattsched.replaying.savings import savings
 
 # What is assumed comes as warnings: one line each.
 warnings.formatwarning = lambda message, *_, **__: f"{message}\n"

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError
+from wattsched.reading.inputs import open_file
 
 GROUP = "wattsched.formulations"
 """Entry point group in which installed packages offer formulations."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.inputs import echo, meant
+from wattsched.reading.inputs import echo, meant
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError

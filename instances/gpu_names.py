@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 
-from wattsched.inputs import meant
 from wattsched.instances.clusters import GPU_TYPES, spelt_as_known
 from wattsched.instances.errors import NoticeWarning
+from wattsched.reading.inputs import meant
 from wattsched.topology.cluster import GpuType
 
 BOARD_POWER_W = {

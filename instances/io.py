@@ -20,7 +20,8 @@ from typing import Any, BinaryIO
 import pydantic_core
 from pydantic import BaseModel
 
-from wattsched.inputs import (
+from wattsched.instances.errors import InputError, UnreadableError
+from wattsched.reading.inputs import (
     BYTES_PER_MB,
     NO_ROOM,
     VALUES_PER_MB,
@@ -30,7 +31,6 @@ from wattsched.inputs import (
     read_text,
     text_of,
 )
-from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.topology.columns import RecordColumns
 
 ALWAYS_WRITTEN = ("format", "objective")

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from wattsched.extras import missing
-from wattsched.inputs import BYTES_PER_MB, TooLargeError, echo, most_mb
+from wattsched.environment.extras import missing
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.reading.inputs import BYTES_PER_MB, TooLargeError, echo, most_mb
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.topology.column import NONE, Coded, Column
 from wattsched.topology.columns import RecordColumns

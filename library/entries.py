@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wattsched.inputs import meant
 from wattsched.instances.digest import digest_of
 from wattsched.library.recipes import Recipe
-from wattsched.problems import problem
+from wattsched.reading.inputs import meant
+from wattsched.results.problems import problem
 from wattsched.topology.fields import Name, Strict
 
 FILE = "instances.json"

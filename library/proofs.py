@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wattsched.documents import check
 from wattsched.instances.errors import InputError
 from wattsched.library import OWN
 from wattsched.library.entries import ChangedInstanceError, Entry, entries, entry_of
@@ -24,7 +23,8 @@ from wattsched.library.records import (
     result_of_record,
     write_own,
 )
-from wattsched.result import Result
+from wattsched.results.documents import check
+from wattsched.results.result import Result
 from wattsched.verification.report import ROUNDING
 from wattsched.verification.verdict import Verdict
 

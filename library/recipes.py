@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from wattsched.exchange import import_trace, read_cluster
+from wattsched.files.exchange import import_trace, read_cluster
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.generators import generate
 from wattsched.library.frozen import frozen

@@ -21,11 +21,11 @@ from zipfile import ZipFile
 from pydantic import Field
 
 from wattsched.comparisons.run import versions
-from wattsched.documents import result_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.io import parse_json, read_json, write_json
 from wattsched.library.entries import Class, Entry, entries, library
-from wattsched.result import Result
+from wattsched.results.documents import result_of
+from wattsched.results.result import Result
 from wattsched.solvers.solution import relative_gap
 from wattsched.topology.fields import Name, NonNegative, Strict
 

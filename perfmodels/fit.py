@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wattsched.arguments import require_types
-from wattsched.inputs import listed
 from wattsched.perfmodels.logs.jobs import LoggedRun
 from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
 from wattsched.perfmodels.power import (
@@ -30,6 +28,8 @@ from wattsched.perfmodels.throughput import (
     held_out_error,
     tells_sync,
 )
+from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import listed
 from wattsched.topology.arrays import FloatArray
 
 FOLDS = 4

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from wattsched.inputs import MOST_COLUMNS, csv_lines, echo, listed, number_in, read_text
 from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
+from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, number_in, read_text
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from wattsched.environment.version import __version__
 from wattsched.instances.errors import InputError, sentences_of, shown
 from wattsched.instances.io import document_text, parse_json
 from wattsched.serve import description as schemas
@@ -29,7 +30,6 @@ from wattsched.serve.rounds import MissingRoundError
 from wattsched.serve.service import ConflictError, MissingError, Service
 from wattsched.serve.tokens import Tokens
 from wattsched.serve.workers import BusyError, LateError
-from wattsched.version import __version__
 
 Name = Annotated[str, Path(description="Name of a session")]
 Number = Annotated[int, Path(ge=1, lt=2**63, description="Number of a round")]

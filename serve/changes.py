@@ -11,7 +11,7 @@ from typing import Any
 from wattsched.instances.errors import InputError, repeated, shown, validated
 from wattsched.instances.sizing.decision import AssignmentColumns
 from wattsched.instances.sizing.job import Job
-from wattsched.session import Session
+from wattsched.sessions.session import Session
 from wattsched.topology.columns import table_of
 
 ARGUMENTS = tuple(signature(Session).parameters)

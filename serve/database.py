@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError
+from wattsched.reading.inputs import open_file
 from wattsched.serve.permissions import keep_private, private_file, require_own
 from wattsched.serve.texts import IN_TEXTS, digests_in, split, unpacked
 

@@ -16,9 +16,9 @@ from wattsched.instances.sizing.instance import Budgets
 from wattsched.instances.sizing.job import Job, OptionTable, Placement
 from wattsched.instances.sizing.tenants import Tenant
 from wattsched.perfmodels.profile import Profile
-from wattsched.result import TerminationReport
+from wattsched.results.result import TerminationReport
 from wattsched.serve.rounds import RoundLine
-from wattsched.session_decision import Change
+from wattsched.sessions.session_decision import Change
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import NonNegative, Positive, Strict
 
@@ -305,7 +305,7 @@ def _schemas() -> dict[str, Any]:
 
 def _file(name: str) -> dict[str, Any]:
     """Schema of a file, and of all that is in it, where those of a description are."""
-    from wattsched.exchange import json_schema
+    from wattsched.files.exchange import json_schema
 
     schema = json_schema("instance" if name == "Instance" else "result")
     moved: dict[str, Any] = json.loads(json.dumps(schema).replace("#/$defs/", SCHEMAS))

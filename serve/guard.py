@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wattsched.inputs import printable
+from wattsched.reading.inputs import printable
 from wattsched.serve.limits import Rate
 from wattsched.serve.service import Service
 from wattsched.serve.tokens import Tokens

@@ -10,15 +10,15 @@ from numbers import Integral
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
-from wattsched.engine import limits_of, proof_seconds, seconds_of
 from wattsched.instances.errors import InputError, require
 from wattsched.serve import changes
 from wattsched.serve.actions import RecordedActions
 from wattsched.serve.database import Database, JournalError
 from wattsched.serve.rounds import Contents, Round, RoundLine, Rounds
 from wattsched.serve.texts import packed, unpacked
-from wattsched.session import Session
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session import Session
+from wattsched.sessions.session_decision import SessionDecision
+from wattsched.solving.engine import limits_of, proof_seconds, seconds_of
 
 MOST_EVENTS, LEAST_BYTES = 500, 200_000
 """Events, and compressed bytes of them, after which a state replaces them: opening does not replay more."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wattsched.documents import check
-from wattsched.engine import solve
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.instance import Instance
+from wattsched.results.documents import check
 from wattsched.serve.rounds import Round
-from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.sessions.session_decision import SessionDecision, decision_of
+from wattsched.solving.engine import solve
 
 LIMITS = ("power_w", "energy_j", "carbon_g", "least_goodput")
 PER_KWH = ("carbon_g_per_kwh", "price_per_kwh")

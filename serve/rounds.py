@@ -6,11 +6,11 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from wattsched.documents import instance_of, result_of
 from wattsched.instances.errors import InputError
+from wattsched.results.documents import instance_of, result_of
 from wattsched.serve.database import Database, prune
 from wattsched.serve.texts import packed
-from wattsched.session_decision import SessionDecision, decision_of
+from wattsched.sessions.session_decision import SessionDecision, decision_of
 
 
 class MissingRoundError(InputError):

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from wattsched.interrupts import ending_soon
+from wattsched.environment.interrupts import ending_soon
 from wattsched.serve.permissions import FILE
 from wattsched.serve.service import Service
 

@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Self, get_args
 
-from wattsched.inputs import open_file
 from wattsched.instances.errors import InputError, UnreadableError
 from wattsched.instances.io import write_atomically
+from wattsched.reading.inputs import open_file
 from wattsched.serve.permissions import FILE, keep_private
 
 Access = Literal["read", "write"]

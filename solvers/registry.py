@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wattsched.formulations.program import Program
-from wattsched.inputs import meant
+from wattsched.reading.inputs import meant
 from wattsched.solvers.solution import Solution, unsupported, without_columns
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from itertools import groupby, product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from wattsched.inputs import LONGEST_CELL, echo
+from wattsched.reading.inputs import LONGEST_CELL, echo
 from wattsched.topology.cluster import Cluster, GpuType, Group, Node, loop, top_down
 from wattsched.topology.tree import cluster_from_tree, tree
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from wattsched.adapters.rounds import UnansweredError
-from wattsched.extras import missing
-from wattsched.inputs import echo, open_file
+from wattsched.environment.extras import missing
 from wattsched.instances.errors import InputError
+from wattsched.reading.inputs import echo, open_file
 
 _PAGE = 500
 _UNAUTHORIZED = 401

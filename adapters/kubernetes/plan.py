@@ -28,7 +28,7 @@ from wattsched.adapters.quarantine import Clock, alone, in_turn
 from wattsched.adapters.rounds import Plan
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import SETTINGS
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session_decision import SessionDecision
 
 
 def round_of(load: Load, aside: Mapping[str, str] | None = None, clock: Clock | None = None) -> Round:

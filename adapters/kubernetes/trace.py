@@ -21,10 +21,10 @@ from wattsched.adapters.kubernetes.objects import (
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
-from wattsched.inputs import echo
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
+from wattsched.reading.inputs import echo
 from wattsched.report.wording import count
 
 AMD = "amd.com/gpu"

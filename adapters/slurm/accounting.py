@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from wattsched.adapters.slurm.documents import AccountedRow, AccountedRows, TresRow, document_in, names_in
 from wattsched.adapters.slurm.inventory import gpus_in
-from wattsched.inputs import Cells, Row, echo, listed
 from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.traces.job_lists import LOCAL, ZONED, clock_s, moment_s
+from wattsched.reading.inputs import Cells, Row, echo, listed
 
 FIELDS = (
     *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),

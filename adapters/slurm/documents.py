@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
+from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
 

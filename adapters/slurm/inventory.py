@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError, validated
+from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
 _GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")

@@ -36,7 +36,7 @@ from wattsched.adapters.slurm.options import (
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob
 from wattsched.instances.errors import InputError
 from wattsched.report.wording import count
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session_decision import SessionDecision
 
 _UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
 _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"

@@ -22,8 +22,8 @@ from wattsched.adapters.slurm.documents import (
 )
 from wattsched.adapters.slurm.inventory import Needs, SlurmNode, gpus_in, nodes_in, records, switches_in
 from wattsched.adapters.slurm.snapshot import Snapshot
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
+from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"
 ON_NODES = frozenset(

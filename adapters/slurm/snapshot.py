@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from wattsched.adapters.rounds import UnansweredError
-from wattsched.inputs import echo
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json, write_atomically
+from wattsched.reading.inputs import echo
 
 COMMANDS = {
     "nodes": ("scontrol", "--all", "--json", "show", "node"),

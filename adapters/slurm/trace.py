@@ -14,10 +14,10 @@ from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
-from wattsched.inputs import echo, listed
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
+from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
 

@@ -15,8 +15,7 @@ from benchmarks.studies.sharing_bound import admitted, least_energy, reachable
 from wattsched.instances.generators.sharing import NODE, eaco_classes, eaco_node, eaco_sets
 from wattsched.instances.sharing.instance import Job, SharingInstance
 from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, fifo, fifo_packed
-from wattsched.replay.sharing.sets import Sets
-from wattsched.replay.sharing.stream import Outcome, Policy, replay
+from wattsched.replay.sharing.stream import Outcome, Policy, Sets, replay
 from wattsched.topology.arrays import FloatArray
 
 JOBS, QUICK_JOBS = 5000, 40

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wattsched.arguments import require_types
-from wattsched.documents import answer_of, read_document, read_instance
 from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.placement.decision import PlacementDecision
 from wattsched.instances.placement.instance import PlacementInstance
@@ -20,7 +18,9 @@ from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.plot.blocks import LEAST_PT, TEXT_PT, Blocks, Colouring, points_per_unit
 from wattsched.plot.style import FAINT, LIMIT, NEUTRAL, Axes, axes_for, legend, literal
-from wattsched.result import Result
+from wattsched.reading.arguments import require_types
+from wattsched.results.documents import answer_of, read_document, read_instance
+from wattsched.results.result import Result
 
 SIZE_IN = (7.2, 4.6)
 MARGIN = 0.06

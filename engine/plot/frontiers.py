@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
 from wattsched.instances.units import J_PER_KWH
 from wattsched.plot.style import LIMIT, Axes, Look, Pattern, axes_for, finished, over_seeds, unit_of_time
+from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.outcome import Outcome
-from wattsched.saved import Savings
+from wattsched.report.saved import Savings
+from wattsched.solving.tradeoffs import ParetoResult
 from wattsched.topology.arrays import FloatArray
-from wattsched.tradeoffs import ParetoResult
 from wattsched.verification.shifting.pareto import TOTALS
 
 Points = tuple[FloatArray, FloatArray]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.arguments import require_types
 from wattsched.comparisons.compare import Comparison
 from wattsched.comparisons.run import Run
 from wattsched.comparisons.statistics import LEAST_GAP, MOST_GAP, gaps, times
 from wattsched.comparisons.statistics import performance_profile as profile_of
 from wattsched.instances.errors import require_range
 from wattsched.plot.style import Axes, Look, axes_for, finished, logarithmic, unit_of_time
+from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.report.wording import count
 from wattsched.topology.arrays import FloatArray

@@ -7,11 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
-from wattsched.placements import PlacementTrial
 from wattsched.plot.style import Axes, Figure, Look, axes_for, finished, over_seeds, shared_legend
+from wattsched.reading.arguments import require_types
 from wattsched.replay.placement.curves import Curves, saving_pct
+from wattsched.replaying.placements import PlacementTrial
 from wattsched.topology.arrays import FloatArray
 
 FIGURE_IN = (8.4, 7.0)

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from wattsched.arguments import require_types
 from wattsched.instances.errors import require_known, require_range
 from wattsched.plot.style import Axes, Look, axes_for, label, legend, tidy, unit_of_time
+from wattsched.reading.arguments import require_types
 from wattsched.report.views import view
 from wattsched.report.wording import Goal, scarce, unit_price
-from wattsched.result import Result
-from wattsched.session_decision import SessionDecision
+from wattsched.results.result import Result
+from wattsched.sessions.session_decision import SessionDecision
 
 MOST_ROWS = 8
 """Lines that are drawn where nobody says which: those whose prices are above 0 most often."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.arguments import require_types
 from wattsched.instances.errors import require_range
 from wattsched.plot.style import (
     LIMIT,
@@ -21,6 +20,7 @@ from wattsched.plot.style import (
     shared_legend,
     unit_of_time,
 )
+from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wattsched.arguments import require_types
-from wattsched.extras import missing
-from wattsched.inputs import printable
+from wattsched.environment.extras import missing
 from wattsched.instances.errors import require
 from wattsched.instances.io import write_atomically
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
 from wattsched.report.wording import count, duration, energy, number, percent, quantity
-from wattsched.saved import LATE
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture
-    from wattsched.saved import Interval, PolicySavings, Savings
+    from wattsched.report.saved import Interval, PolicySavings, Savings
 
 
 def best_of(found: Savings) -> PolicySavings:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from wattsched.inputs import printable as printable
 from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
+from wattsched.reading.inputs import printable as printable
 
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 LARGEST_UNIT = {"W": 1e6, "J": 1e9, "g": 1e3}

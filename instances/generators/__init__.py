@@ -13,8 +13,8 @@ from numbers import Integral
 from pkgutil import resolve_name
 from typing import Any
 
-from wattsched.arguments import require_types
 from wattsched.instances.errors import require, require_known, require_range
+from wattsched.reading.arguments import require_types
 
 FAMILIES = {
     "uniform": "sizing:uniform_round",

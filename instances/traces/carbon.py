@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.inputs import MOST_COLUMNS as MOST
-from wattsched.inputs import Row, echo, listed, meant, rows_of
+from wattsched.reading.inputs import MOST_COLUMNS as MOST
+from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.topology.arrays import FloatArray
 
 MOST_G_PER_KWH = 1_000_000.0

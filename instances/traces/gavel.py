@@ -26,7 +26,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from wattsched.inputs import COMPANIONS, Row, beside, rows_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import read_json
 from wattsched.instances.sharing.instance import (
@@ -42,6 +41,7 @@ from wattsched.instances.sizing.instance import JobSet
 from wattsched.instances.traces.job_lists import of_cluster
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.co_location import power_at
+from wattsched.reading.inputs import COMPANIONS, Row, beside, rows_of
 
 COLUMNS = ("job_type", "total_steps", "arrival_time_s", "scale_factor")
 GPU = "v100"

@@ -32,12 +32,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from wattsched.inputs import Cells, Row, echo, listed, number_in, rows_of
 from wattsched.instances.errors import MOST_FAULTS, InputError, NoticeWarning
 from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.reading.inputs import Cells, Row, echo, listed, number_in, rows_of
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from wattsched.inputs import listed, meant
 from wattsched.instances.clusters import spelt_as_known
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.perfmodels.profile import Profile
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.reading.inputs import listed, meant
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool

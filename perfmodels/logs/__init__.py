@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wattsched.inputs import read_text
 from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
 from wattsched.perfmodels.logs.samples import Sample, Samples
+from wattsched.reading.inputs import read_text
 
 
 @dataclass(frozen=True)

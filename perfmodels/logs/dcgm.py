@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from wattsched.inputs import listed
 from wattsched.perfmodels.logs.samples import MOST_MHZ, MOST_PERCENT, MOST_W, Sample, lines_of, reading
+from wattsched.reading.inputs import listed
 
 NAME = "dcgmi dmon"
 HEADER = re.compile(r"#\s*Entity\b")

@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from wattsched.inputs import MOST_NAMED, echo, listed
 from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
+from wattsched.reading.inputs import MOST_NAMED, echo, listed
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 BUSY = 0.05

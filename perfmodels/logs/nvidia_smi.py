@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wattsched.inputs import echo
 from wattsched.perfmodels.logs.samples import (
     MOST_MHZ,
     MOST_PERCENT,
@@ -21,6 +20,7 @@ from wattsched.perfmodels.logs.samples import (
     reading,
     seconds_of,
 )
+from wattsched.reading.inputs import echo
 
 NAME = "nvidia-smi"
 VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? (W|MHz|%)")

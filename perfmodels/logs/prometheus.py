@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from wattsched.inputs import echo, json_in, listed
 from wattsched.perfmodels.logs.dcgm import METRICS, Point, joined
 from wattsched.perfmodels.logs.samples import Sample, lines_of, reading
+from wattsched.reading.inputs import echo, json_in, listed
 
 TEXT = "dcgm-exporter (text of metrics)"
 ANSWER = "Prometheus (JSON of query_range)"

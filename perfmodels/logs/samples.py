@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wattsched.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
+from wattsched.reading.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
 from wattsched.topology.arrays import FloatArray, Table
 
 Texts = NDArray[np.object_]

@@ -12,8 +12,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from wattsched.inputs import echo, json_in, listed
 from wattsched.perfmodels.logs.samples import MOST_W, Sample, cells_of, csv_rows, reading
+from wattsched.reading.inputs import echo, json_in, listed
 
 WINDOWS = "Zeus (CSV of windows)"
 PROFILE = "Zeus (JSON of power limits)"

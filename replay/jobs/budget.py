@@ -14,8 +14,8 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.optimize import brentq
 
-from wattsched.inputs import meant
 from wattsched.instances.units import J_PER_KWH
+from wattsched.reading.inputs import meant
 from wattsched.replay.jobs.accounts import Carbon
 from wattsched.report.wording import spoken
 from wattsched.topology.arrays import FloatArray

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.inputs import open_file
+from wattsched.environment.version import __version__
 from wattsched.instances.io import write_atomically
+from wattsched.reading.inputs import open_file
 from wattsched.replay.jobs.accounts import Flows
 from wattsched.replay.jobs.pools import Block
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
-from wattsched.version import __version__
 
 FAMILY = "wattsched-checkpoint/"
 FORMAT = f"{FAMILY}8"

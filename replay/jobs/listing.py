@@ -23,11 +23,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from wattsched.inputs import SMALLEST, Row, csv_lines, listed, rows_of
 from wattsched.instances.errors import InputError, lines_of
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.job import Job, OptionTable
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.reading.inputs import SMALLEST, Row, csv_lines, listed, rows_of
 from wattsched.replay.jobs.trace import Trace, trace_of
 from wattsched.topology.cluster import Cluster
 

@@ -31,8 +31,8 @@ from wattsched.formulations.placement.capacity import CapacityPrices, UsableCapa
 from wattsched.formulations.placement.heuristics import RULES, Pwr, Random, Scoring
 from wattsched.formulations.placement.node_values import NodeValues, Worth
 from wattsched.formulations.placement.state import ClusterState, Factory, Placement, PolicyContext, Request
-from wattsched.inputs import meant
 from wattsched.instances.placement.tables import WHOLE_GPU
+from wattsched.reading.inputs import meant
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 LOOK_AHEAD = 0.07

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from wattsched.executors import Executor, SerialExecutor, in_order
+from wattsched.environment.interrupts import later_interrupts
 from wattsched.formulations.placement.state import (
     ClusterState,
     Factory,
@@ -32,10 +32,10 @@ from wattsched.formulations.placement.state import (
 )
 from wattsched.instances.placement.instance import Node, PlacementInstance, Task, TaskClass
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TaskTable, target_workload
-from wattsched.interrupts import later_interrupts
 from wattsched.perfmodels.node_power import CPU_OF_GPU, UNIFORM_CPU, NodePower, node_power
 from wattsched.replay.placement.curves import Curves, Recorder
 from wattsched.replay.placement.policies import policy_factory
+from wattsched.running.executors import Executor, SerialExecutor, in_order
 from wattsched.topology.arrays import IntArray
 
 STEPS = 100

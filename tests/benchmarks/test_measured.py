@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import catalogue, harness, shifting, small_proofs
 from benchmarks.studies import eaco
-from wattsched.documents import instance_of
-from wattsched.problems import problem
+from wattsched.results.documents import instance_of
+from wattsched.results.problems import problem
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

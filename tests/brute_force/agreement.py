@@ -9,10 +9,10 @@ import pytest
 import wattsched
 from tests.brute_force.sizing import optimum
 from tests.brute_force.sizing_decisions import Judge
-from wattsched.documents import verdict_on
 from wattsched.formulations.sizing import by_kind
 from wattsched.instances.sizing.instance import Instance
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.result import Result
 
 
 def solve_by_kind(patch: pytest.MonkeyPatch, kinds: bool) -> None:

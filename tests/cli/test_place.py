@@ -156,7 +156,7 @@ def test_a_demand_of_too_many_tasks_is_refused(place: Run) -> None:
 
 
 def test_a_missing_matplotlib_is_named(place: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("wattsched.environment.extras.find_spec", lambda name: None)
     refused(place("--plot", tmp_path / "curves.png"), "pip install 'wattsched[plot]'")
 
 

@@ -22,7 +22,7 @@ from .conftest import COMMAND, DEMO, wattsched
 
 NOISY = """
 import ctypes, os, sys
-import wattsched.engine as engine
+import wattsched.solving.engine as engine
 solve = engine.solve
 def noisy(*args, **kwargs):
     ctypes.CDLL(None).printf(b"stray words of a library\\n")
@@ -48,7 +48,7 @@ def test_nothing_heavy_is_imported_for_help_and_version():
     done = wattsched(script=script)
     loaded = set(done.stdout.split())
     assert all(name in done.stdout for name in COMMANDS)
-    assert not loaded & {"numpy", "pydantic", "rich", "highspy", "scipy", "wattsched.engine"}
+    assert not loaded & {"numpy", "pydantic", "rich", "highspy", "scipy", "wattsched.solving.engine"}
     assert wattsched("--version").stdout == f"wattsched {package.__version__}\n"
 
 

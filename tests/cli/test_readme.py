@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wattsched.formulations.sizing.objectives import OBJECTIVES
-from wattsched.problems import PROBLEMS, problem
 from wattsched.replay.jobs.policies import names as policies
+from wattsched.results.problems import PROBLEMS, problem
 from wattsched.solvers.registry import descriptions as solvers
 
 ROOT = Path(__file__).resolve().parents[2]

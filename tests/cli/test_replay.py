@@ -102,7 +102,9 @@ def test_records_and_plot(replay: Run, tmp_path: Path) -> None:
 
 def test_parquet_needs_its_packages(replay: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None if name == "pyarrow" else found(name))
+    monkeypatch.setattr(
+        "wattsched.environment.extras.find_spec", lambda name: None if name == "pyarrow" else found(name)
+    )
     result = replay("--parquet", "-o", tmp_path / "out")
     refused(result, "--parquet needs pyarrow, which is not installed (pip install 'wattsched[parquet]')")
     assert not (tmp_path / "out").exists()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wattsched.documents import read_result
-from wattsched.result import Result, TerminationReport
+from wattsched.results.documents import read_result
+from wattsched.results.result import Result, TerminationReport
 from wattsched.verification.sizing.objectives import OBJECTIVES
 
 from .conftest import DEMO, refused
@@ -105,7 +105,7 @@ def test_exit_code_tells_what_became_of_it(run, tiny, write, monkeypatch, reason
         bound=12.0,
         termination=TerminationReport(reason=reason, limit="time", detail="out of time"),
     )
-    monkeypatch.setattr("wattsched.engine.solve", lambda *args, **kwargs: answer)
+    monkeypatch.setattr("wattsched.solving.engine.solve", lambda *args, **kwargs: answer)
     result = run("solve", write(tiny), code=code)
     assert "out of time" in result.stdout
     assert "at least 12 s" in result.stdout
@@ -115,7 +115,7 @@ def test_internal_error_is_one_line_that_tells_how_to_see_more(run, tiny, write,
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("the sky\nfell")
 
-    monkeypatch.setattr("wattsched.engine.solve", broken)
+    monkeypatch.setattr("wattsched.solving.engine.solve", broken)
     result = run("solve", write(tiny), code=70)
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
@@ -180,7 +180,7 @@ def test_a_file_that_takes_too_long_to_read_is_no_decision_in_time(
         begun.set()
         ended.wait(60.0)
 
-    monkeypatch.setattr("wattsched.documents.read_instance", read)
+    monkeypatch.setattr("wattsched.results.documents.read_instance", read)
     begin, output = time.monotonic(), tmp_path / "result.json"
     result = run("solve", "-" if sent else write(tiny), "--time-limit", limit, "-o", output, stdin="{}")
     ended.set()

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from wattsched import InputError
 from wattsched.cli import main
-from wattsched.inputs import echo
 from wattsched.instances.generators import generate
 from wattsched.plot.style import axes_for, save
+from wattsched.reading.inputs import echo
 
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 ODD = "a\x1b[31m\x1b]0;x\x07\u202eb\x9b2J\u2066"

@@ -21,11 +21,11 @@ from wattsched.comparisons.compare import Comparison, compare
 from wattsched.comparisons.compare import document as text_of
 from wattsched.comparisons.run import Run, Settings
 from wattsched.comparisons.statistics import gaps, summaries, times
-from wattsched.engine import solve
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
 from wattsched.solvers import cpsat
 from wattsched.solvers.solution import Solution, Termination, listening
+from wattsched.solving.engine import solve
 
 LOOSE = """
 import pyomo.environ as pyo

@@ -20,11 +20,11 @@ from tests.docs.markdown import Block, blocks_of, commands_of, first_difference
 from wattsched.adapters.budget import Caps
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.slurm.options import SiteOptions
-from wattsched.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.instances.sizing import instance as instance_models
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.job_columns import JobColumns
 from wattsched.perfmodels.profile import Profile
+from wattsched.results.documents import instance_of, is_result, result_of, verdict_on
 from wattsched.topology import cluster as cluster_models
 
 ROOT = Path(__file__).resolve().parents[2]

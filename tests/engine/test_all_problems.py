@@ -23,13 +23,13 @@ from tests.strategies.placement import windows
 from tests.strategies.sharing import sharing_instances
 from tests.strategies.shifting import tiny
 from wattsched import formulations, solve, verification
-from wattsched.documents import check, read_instance, read_result, verdict_on
 from wattsched.formulations.model import UnsuitableError
 from wattsched.instances.errors import FormerNameWarning, InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
-from wattsched.problems import PROBLEMS, problem
-from wattsched.result import Result
+from wattsched.results.documents import check, read_instance, read_result, verdict_on
+from wattsched.results.problems import PROBLEMS, problem
+from wattsched.results.result import Result
 from wattsched.solvers import price
 from wattsched.solvers.registry import get as find_solver
 from wattsched.solvers.registry import names as solver_names

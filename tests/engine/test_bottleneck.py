@@ -14,15 +14,15 @@ from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, small_instances
 from tests.strategies.priced import with_objective
 from wattsched import generate, solve
-from wattsched.documents import verdict_on
-from wattsched.engine import model_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sizing.instance import Instance
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.result import Result
 from wattsched.solvers import tree
 from wattsched.solvers.bottleneck import bottleneck_of
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.solution import Limits, relative_gap
+from wattsched.solving.engine import model_of
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.objectives import BOTTLENECK, OBJECTIVES

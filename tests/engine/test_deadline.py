@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import wattsched
-from wattsched.certificates import Priced
-from wattsched.deadline import Uncollected, nothing, on_time
-from wattsched.engine import CALM_S
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
 from wattsched.solvers.solution import Solution, Termination
+from wattsched.solving.certificates import Priced
+from wattsched.solving.deadline import Uncollected, nothing, on_time
+from wattsched.solving.engine import CALM_S
 
 LONG_S = 60.0
 # Far below what hangs, far above what a busy machine adds.
@@ -236,7 +236,7 @@ def test_what_is_known_before_a_proof_is_kept_when_the_proof_is_given_up(
             stop.set()
             enough.wait(LONG_S)
 
-    monkeypatch.setattr("wattsched.certificates.Priced.proven_further", prove)
+    monkeypatch.setattr("wattsched.solving.certificates.Priced.proven_further", prove)
     begin = time.monotonic()
     result = wattsched.solve(instance, solver="highs", gap=1e-6, stop=stop)
     assert time.monotonic() - begin < SOON_S

@@ -22,16 +22,16 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import wattsched
-from wattsched import dask_workers
 from wattsched.cli import main
 from wattsched.comparisons.run import Run, Settings
-from wattsched.dask_workers import DaskExecutor
-from wattsched.executors import ClusterError, SerialExecutor, in_order
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.io import write_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.replay.jobs.outcome import summary
+from wattsched.running import dask_workers
+from wattsched.running.dask_workers import DaskExecutor
+from wattsched.running.executors import ClusterError, SerialExecutor, in_order
 
 SECONDS_S = 60.0
 """For what takes a few seconds; the machine may be busy."""
@@ -243,7 +243,7 @@ def test_a_run_that_ends_its_workers_is_not_tried_for_ever() -> None:
 def test_workers_of_other_versions_are_refused(
     cluster: DaskExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wattsched.dask_workers.versions", lambda: {"wattsched": "0.0.1"})
+    monkeypatch.setattr("wattsched.running.dask_workers.versions", lambda: {"wattsched": "0.0.1"})
     with pytest.raises(ClusterError, match=r"has wattsched [\d.]+, and the client 0\.0\.1; install the same"):
         list(cluster.completed(abs, [(-1,)]))
 
@@ -267,7 +267,7 @@ def refused(*arguments: str) -> str:
 
 @pytest.mark.parametrize("address", REFUSED)
 def test_addresses_of_no_scheduler(address: str, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattsched.dask_clusters.ANSWER_S", 0.5)
+    monkeypatch.setattr("wattsched.running.dask_clusters.ANSWER_S", 0.5)
     assert REFUSED[address] in refused("compare", files[0], "--dask", address)
 
 
@@ -276,7 +276,7 @@ def test_what_listens_and_is_no_scheduler(
 ) -> None:
     worker = next(iter(cluster._client.scheduler_info()["workers"]))
     assert f"'{worker}' is a Dask worker" in refused("compare", files[0], "--dask", worker)
-    monkeypatch.setattr("wattsched.dask_clusters.ANSWER_S", 0.5)
+    monkeypatch.setattr("wattsched.running.dask_clusters.ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert "no Dask scheduler answers" in refused("compare", files[0], "--dask", address)

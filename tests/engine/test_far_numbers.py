@@ -8,8 +8,8 @@ import wattsched
 from tests.brute_force import placement, shifting
 from tests.strategies.shifting import tiny
 from tests.strategies.windows import random_window
-from wattsched.documents import instance_of, verdict_on
-from wattsched.result import Result
+from wattsched.results.documents import instance_of, verdict_on
+from wattsched.results.result import Result
 
 SITE = {"gpu_types": {"A": {"idle_power_w": 1.0}}, "nodes": [{"name": "n", "gpu_type": "A", "gpus": 2}]}
 HOW = (

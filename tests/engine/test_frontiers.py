@@ -9,9 +9,9 @@ import pytest
 import wattsched
 from tests.brute_force.shifting import WHICH, outcomes
 from tests.strategies.shifting import tiny
-from wattsched.documents import instance_of
 from wattsched.instances.shifting.instance import HorizonBudgets
-from wattsched.tradeoffs import ParetoResult, Tradeoff, verdict_on_pareto
+from wattsched.results.documents import instance_of
+from wattsched.solving.tradeoffs import ParetoResult, Tradeoff, verdict_on_pareto
 from wattsched.verification.shifting.pareto import TOTALS
 
 SAME = 1e-6

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import wattsched
-from wattsched.documents import instance_of
+from wattsched.results.documents import instance_of
 
 SIZING: dict[str, Any] = {
     "name": "heavy",

@@ -10,7 +10,7 @@ import pytest
 
 BEGINNING = """
 import gc, os, signal, sys, threading, time, weakref
-from wattsched.interrupts import GivenUp, interrupted, later_interrupts, watch_interrupts
+from wattsched.environment.interrupts import GivenUp, interrupted, later_interrupts, watch_interrupts
 
 def ctrl_c(*_):
     os.kill(os.getpid(), signal.SIGINT)
@@ -54,7 +54,7 @@ except KeyboardInterrupt:
 
 def test_a_deadline_that_a_callback_swallows_is_not_told_of() -> None:
     done = run("""
-from wattsched.deadline import on_time
+from wattsched.solving.deadline import on_time
 
 class Last:
     def __del__(self):

@@ -14,7 +14,7 @@ from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.program import Program
 from wattsched.instances.generators import generate
 from wattsched.instances.units import S_PER_H
-from wattsched.result import TerminationReport
+from wattsched.results.result import TerminationReport
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits, announce, infeasible
 from wattsched.topology.buddy import Occupancy
@@ -47,7 +47,7 @@ def test_a_stop_leaves_what_the_solver_had_announced(
         enough.wait(LONG_S)
 
     monkeypatch.setattr("wattsched.solvers.highs.solve", solve)
-    monkeypatch.setattr("wattsched.engine._STOPPING_S", SOON_S)  # busy machines check slowly
+    monkeypatch.setattr("wattsched.solving.engine._STOPPING_S", SOON_S)  # busy machines check slowly
     begin = time.monotonic()
     result = wattsched.solve(INSTANCE, solver="highs", gap=1e-9, stop=stop, time_limit=time_limit)
     assert time.monotonic() - begin < SOON_S
@@ -107,8 +107,8 @@ def test_a_process_that_cannot_start_leaves_the_quick_decision(
         raise OSError(number, "no room")
 
     monkeypatch.setattr("wattsched.solvers.worker.borrowed", borrowed)
-    monkeypatch.setattr("wattsched.steps._LONG_S", 0.0)
-    monkeypatch.setattr("wattsched.steps.SMALL", 0)
+    monkeypatch.setattr("wattsched.solving.steps._LONG_S", 0.0)
+    monkeypatch.setattr("wattsched.solving.steps.SMALL", 0)
     result = wattsched.solve(INSTANCE, solver="highs", gap=1e-9, time_limit=LONG_S)
     assert result.decision is not None
     assert "no process for the solver could be started: " in result.termination.detail
@@ -122,7 +122,7 @@ def test_a_verdict_is_not_lost_while_it_is_explained(monkeypatch: pytest.MonkeyP
         return []
 
     monkeypatch.setattr("wattsched.solvers.highs.solve", lambda *_: infeasible())
-    monkeypatch.setattr("wattsched.steps._by_heuristic", lambda *_: [])
+    monkeypatch.setattr("wattsched.solving.steps._by_heuristic", lambda *_: [])
     monkeypatch.setattr("wattsched.solvers.infeasibility.short_rows", short_rows)
     ended = wattsched.solve(INSTANCE, solver="highs", time_limit=3.0).termination
     assert (ended.reason, ended.detail) == ("infeasible", "highs proved that no decision exists")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import wattsched
-from wattsched import steps
+from wattsched.solving import steps
 
 SAID = {"highs": "Running HiGHS", "cpsat": "Starting CP-SAT", "pyomo:highs": "Running HiGHS"}
 DECISION = re.compile(r"^ *[\d.]+ s  decision of (-?[\d.e+]+)(?:, bound (-?[\d.e+]+), gap ([\d.e+-]+))?$")

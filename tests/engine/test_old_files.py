@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from wattsched.documents import check, instance_of, read_result
 from wattsched.instances.errors import FormerNameWarning
-from wattsched.tradeoffs import pareto_of, verdict_on_pareto
+from wattsched.results.documents import check, instance_of, read_result
+from wattsched.solving.tradeoffs import pareto_of, verdict_on_pareto
 
 BEYOND_PROOF = ("sizing", "work-value", "infeasible", "shifting")
 """Results that claim more than their certificates prove."""

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattsched import engine, solve, steps
-from wattsched.documents import verdict_on
+from wattsched import solve
 from wattsched.instances.generators import generate
 from wattsched.instances.io import write_json
-from wattsched.problems import problem as find_problem
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem as find_problem
+from wattsched.results.result import Result
 from wattsched.solvers.solution import Solution, Termination
+from wattsched.solving import engine, steps
 
 SIZES: dict[str, dict[str, Any]] = {
     "shifting": {"jobs": 3, "gpus": 8, "slots": 8, "seed": 2},

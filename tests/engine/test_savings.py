@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched.instances.clusters import homogeneous_cluster
-from wattsched.job_sources import JobSource
 from wattsched.replay.jobs.outcome import RECORDS
-from wattsched.replay_settings import ReplaySettings
-from wattsched.replays import replay_jobs
+from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.replay_settings import ReplaySettings
+from wattsched.replaying.replays import replay_jobs
+from wattsched.replaying.savings import INPUTS, Input, savings
+from wattsched.report.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
 from wattsched.report.savings import sensitivity
-from wattsched.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
-from wattsched.savings import INPUTS, Input, savings
 
 PARTS = st.floats(0.05, 3.0)
 

@@ -15,7 +15,7 @@ import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.sessions import CLUSTER, TABLE, options_of, session
 from wattsched import Coded, InputError, Session
-from wattsched.session_decision import MODELLED, UNDECIDED, WAITS
+from wattsched.sessions.session_decision import MODELLED, UNDECIDED, WAITS
 from wattsched.topology.cluster import Cluster
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched import session_columns
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.option_rows import NUMBERS, OptionRows
-from wattsched.session_columns import KnownTables, rows_of_columns
+from wattsched.sessions import session_columns
+from wattsched.sessions.session_columns import KnownTables, rows_of_columns
 from wattsched.topology.column import Coded
 
 COUNTS = st.sampled_from([1, 2, 4, 8])

@@ -54,10 +54,10 @@ def test_a_small_round_is_ended_while_its_solver_hangs(monkeypatch: pytest.Monke
         asked_in.append(threading.current_thread().name)
         return checked(instance, decision)
 
-    checked = wattsched.problems.problem("sizing").check
+    checked = wattsched.results.problems.problem("sizing").check
     with monkeypatch.context() as patched:
         patched.setattr("wattsched.solvers.highs.solve", hang)
-        patched.setitem(vars(wattsched.problems.problem("sizing")), "check", check)
+        patched.setitem(vars(wattsched.results.problems.problem("sizing")), "check", check)
         begin = time.monotonic()
         ended = own.solve()
         assert time.monotonic() - begin < 5.0

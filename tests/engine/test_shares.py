@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 import wattsched
 from tests.strategies.effort import examples
-from wattsched.shares import TimeShares, shares_of
+from wattsched.solving.shares import TimeShares, shares_of
 from wattsched.verification.time_shares import check_shares
 
 TWO = {"pool": ["G", "H"] * 3, "gpus": 1, "rate": [1.0, 4.0, 1.0, 1.0, 1.0, 1.0], "start": [0, 2, 4, 6]}

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import wattsched
-from wattsched.documents import check
-from wattsched.engine import model_of
+from wattsched.files.solutions import RefusedSolutionError, import_solution
 from wattsched.formulations.program import Program
-from wattsched.solutions import RefusedSolutionError, import_solution
+from wattsched.results.documents import check
 from wattsched.solvers import highs
 from wattsched.solvers.export import exported
 from wattsched.solvers.solution import Limits
+from wattsched.solving.engine import model_of
 
 GAP = 1e-6
 

@@ -16,14 +16,14 @@ import wattsched
 from tests.brute_force.sizing import optimum
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances
-from wattsched import engine, steps
-from wattsched.documents import instance_of
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
+from wattsched.results.documents import instance_of
 from wattsched.solvers import worker as worker_module
+from wattsched.solving import engine, steps
 from wattsched.verification.sizing.bound import prove
 from wattsched.verification.sizing.checker import check
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.brute_force.agreement import moves_cost
 from tests.strategies.effort import examples
 from tests.strategies.instances import small_instances, tables
-from wattsched.executors import SerialExecutor
 from wattsched.formulations.kinds import KindProgram, passes, shards
 from wattsched.formulations.sizing import by_kind, matching, mckp
 from wattsched.formulations.sizing.configurations import WAIT
@@ -25,6 +24,7 @@ from wattsched.instances.generators import generate
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.running.executors import SerialExecutor
 from wattsched.solvers import by_kind as solver
 from wattsched.solvers import price
 from wattsched.solvers.solution import Limits, Solution, listening

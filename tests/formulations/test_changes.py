@@ -14,11 +14,11 @@ from tests.brute_force.sizing import optimum
 from tests.brute_force.sizing_moves import optimum_with_moves
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, small_instances
-from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.result import Result
 
 SUMS = sorted(name for name, objective in OBJECTIVES.items() if objective.combine == "sum")
 ROUNDS = st.one_of(small_instances(), instances_with_sets())

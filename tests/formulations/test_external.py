@@ -20,7 +20,7 @@ from wattsched.instances.errors import InputError
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.validity import faults_of
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "your-own-formulation.md"
 

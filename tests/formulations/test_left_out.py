@@ -19,8 +19,8 @@ from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.validity import faults_of
 from wattsched.perfmodels.profile import find
-from wattsched.problems import problem
 from wattsched.replay.jobs.trace import trace_of
+from wattsched.results.problems import problem
 from wattsched.verification.sizing.left_out import decided
 from wattsched.verification.verdict import check_result
 

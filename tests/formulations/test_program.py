@@ -16,7 +16,7 @@ from wattsched.formulations.sizing.data import without_options
 from wattsched.formulations.sizing.jobs import jobs_of
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits

@@ -11,13 +11,13 @@ from tests.brute_force.agreement import moves_cost, require_optimum
 from tests.brute_force.sizing import optimum
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, sleeping, small_instances
-from wattsched.documents import verdict_on
 from wattsched.formulations.sizing.data import options_of, without_options
 from wattsched.formulations.sizing.left_out import decided_jobs
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.formulations.sizing.objectives import OBJECTIVES
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem
 from wattsched.solvers import price
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits

@@ -9,7 +9,7 @@ import pytest
 
 import wattsched
 from tests.brute_force.sizing import optimum
-from wattsched.documents import instance_of, verdict_on
+from wattsched.results.documents import instance_of, verdict_on
 
 UNITS = (1e-300, 1e-100, 1e-30, 1e-15, 1e-12, 1e-10, 1e-8, 1e-5, 1e-3)
 FACTORS = (0.3, 0.5, 0.999999, 1.0, 1.0000001, 1.5, 2.0, 3.0)

@@ -43,15 +43,15 @@ def _check(instance: str) -> Callable[[Path, Path], object]:
 
 
 def _read_decision(file: Path, valid: Path) -> object:
-    from wattsched.documents import decision_of
     from wattsched.instances.io import read_json
+    from wattsched.results.documents import decision_of
 
     return decision_of(read_json(file), str(file))
 
 
 def _read_frontier(file: Path, valid: Path) -> object:
     from wattsched.instances.io import read_json
-    from wattsched.tradeoffs import pareto_of
+    from wattsched.solving.tradeoffs import pareto_of
 
     document = read_json(file)
     return pareto_of(document if isinstance(document, dict) else {}, str(file))
@@ -103,7 +103,7 @@ def _read_cluster(file: Path, valid: Path) -> object:
 
 def _read_accounting(file: Path, valid: Path) -> object:
     from wattsched.adapters.slurm.trace import Said, recorded
-    from wattsched.inputs import read_text
+    from wattsched.reading.inputs import read_text
 
     said = Said()
     said.add(read_text(file))

@@ -304,7 +304,7 @@ c,1000,500,4,,t,1,
 def valid_files() -> dict[str, bytes]:
     """A valid file of every kind, by name."""
     from wattsched import solve
-    from wattsched.documents import instance_of
+    from wattsched.results.documents import instance_of
 
     documents = {f"{name}.json": instance for name, instance in INSTANCES.items()}
     for name, instance in list(documents.items()):

@@ -10,7 +10,7 @@ from click import Context
 
 from wattsched.cli import main
 from wattsched.cli.importing import ClusterOptions
-from wattsched.exchange import read_cluster
+from wattsched.files.exchange import read_cluster
 from wattsched.instances.clusters import (
     capped_power_w,
     full_power_w,

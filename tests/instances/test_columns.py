@@ -14,13 +14,13 @@ from pydantic import ValidationError
 import wattsched
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, small_instances
-from wattsched.documents import instance_of
 from wattsched.instances.digest import digest_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import AssignmentColumns, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job_columns import JobColumns
+from wattsched.results.documents import instance_of
 from wattsched.topology.cluster import Cluster, NodeColumns
 from wattsched.topology.pools import pools_of
 

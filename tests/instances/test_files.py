@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, small_instances
-from wattsched.documents import instance_of, read_instance
 from wattsched.instances.errors import InputError
 from wattsched.instances.io import csv_text_cell, read_json, write_atomically, write_json
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.documents import instance_of, read_instance
+from wattsched.results.problems import problem
 
 
 def document(*jobs: dict[str, Any], **fields: Any) -> dict[str, Any]:

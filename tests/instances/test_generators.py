@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import wattsched
-from wattsched.documents import read_instance
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import families, generate, options_of
@@ -18,7 +17,8 @@ from wattsched.instances.generators.sizing import durations_s
 from wattsched.instances.io import document_text, write_json
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import PROBLEMS, problem
+from wattsched.results.documents import read_instance
+from wattsched.results.problems import PROBLEMS, problem
 from wattsched.verification.sizing.checker import check
 from wattsched.verification.sizing.configurations import JobConfigurations
 from wattsched.verification.sizing.pools import pools_of

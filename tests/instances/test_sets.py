@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import wattsched
-from wattsched.documents import instance_of
 from wattsched.formulations.sizing.data import expand
 from wattsched.formulations.sizing.matching import matching_options
 from wattsched.instances.errors import InputError
 from wattsched.instances.sizing.decision import Decision
 from wattsched.instances.sizing.instance import Instance
+from wattsched.results.documents import instance_of
 from wattsched.verification.sizing.checker import check
 
 GPU = {"gpus": [1, 2], "pool": ["A", "A"], "rate": [1.0, 1.5], "power_w": [200.0, 390.0]}

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattsched.documents import instance_of
 from wattsched.instances.clusters import homogeneous_cluster, idle_power_w
 from wattsched.instances.io import document_text
 from wattsched.instances.sizing.decision import Assignment, Decision
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.traces import TraceJob, busiest_s, formats, round_at
 from wattsched.perfmodels.profile import find
+from wattsched.results.documents import instance_of
 from wattsched.topology.cluster import Cluster
 from wattsched.verification.sizing.checker import check
 

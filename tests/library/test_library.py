@@ -32,7 +32,7 @@ from wattsched.library.records import (
     shipped,
     write_own,
 )
-from wattsched.problems import PROBLEMS, problem
+from wattsched.results.problems import PROBLEMS, problem
 from wattsched.verification.claims import gap_between
 
 ROOM = Path(wattsched.__file__).parent / "library"

@@ -11,7 +11,7 @@ import wattsched
 from tests.pages import pages_answers as pages
 from tests.pages import pages_shifting as brute
 from wattsched.instances.shifting.instance import ShiftingInstance
-from wattsched.tradeoffs import verdict_on_pareto
+from wattsched.solving.tradeoffs import verdict_on_pareto
 
 EXACT = [(f, s) for s in ("auto", "highs", "cpsat", "price") for f in ("schedules", "time-indexed")]
 HEURISTICS = [("schedules", "greedy"), ("schedules", "carbon-blind")]

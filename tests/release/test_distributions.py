@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from wattsched.extras import EXTRAS, missing
+from wattsched.environment.extras import EXTRAS, missing
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +161,7 @@ NEEDING = {
 def test_what_is_missing_is_said_in_a_sentence_and_works_once_it_is_there(place, distributions, monkeypatch):
     assert set(NEEDING) == set(EXTRAS)
     with monkeypatch.context() as patch:
-        patch.setattr("wattsched.extras.find_spec", lambda name: None)
+        patch.setattr("wattsched.environment.extras.find_spec", lambda name: None)
         told = {extra: missing(extra) for extra in EXTRAS}
     for extra, command in NEEDING.items():
         done = place.run("wattsched", *command)

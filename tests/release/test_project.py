@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import wattsched
-from wattsched.extras import EXTRAS
+from wattsched.environment.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -41,7 +41,7 @@ def test_the_version_is_that_of_the_metadata(metadata: dict[str, Any]) -> None:
 def test_nothing_quick_reads_the_metadata() -> None:
     script = "import sys, wattsched.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
-    assert not {"importlib.metadata", "wattsched.version"} & set(done.stdout.split())
+    assert not {"importlib.metadata", "wattsched.environment.version"} & set(done.stdout.split())
 
 
 def test_every_file_tells_this_version(metadata: dict[str, Any]) -> None:

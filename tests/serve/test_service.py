@@ -17,7 +17,7 @@ from wattsched.serve import service
 from wattsched.serve.limits import Limits
 from wattsched.serve.recorded import RecordedSession
 from wattsched.serve.rounds import Contents, Round, Rounds
-from wattsched.session_decision import SessionDecision
+from wattsched.sessions.session_decision import SessionDecision
 
 from .conftest import Client, Serve
 from .victim import CLUSTER, DOCUMENT, body_of

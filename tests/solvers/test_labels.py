@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattsched import Session, generate
-from wattsched.engine import model_of
 from wattsched.formulations.program import Program
 from wattsched.solvers import highs, labels, registry
 from wattsched.solvers.lp import solve_lp
 from wattsched.solvers.points import feasible
 from wattsched.solvers.solution import Limits, Solution
+from wattsched.solving.engine import model_of
 
 from .programs import points, program_of
 

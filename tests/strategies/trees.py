@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from wattsched.documents import verdict_on
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.result import Result
 from wattsched.verification.verdict import Verdict
 
 FACTORS = st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.9, 1.1])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from wattsched.inputs import LONGEST_CELL
+from wattsched.reading.inputs import LONGEST_CELL
 from wattsched.topology import arrays
 from wattsched.topology.arrays import Rows, distinct, ranges, stable_order
 from wattsched.topology.fields import LONGEST_NAME, Name, shortened

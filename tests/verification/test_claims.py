@@ -10,9 +10,9 @@ import pytest
 
 from tests.strategies.forgeries import restated
 from wattsched import solve
-from wattsched.documents import instance_of, verdict_on
 from wattsched.instances.generators.sharing import sharing_round
 from wattsched.instances.generators.shifting import shifting_horizon
+from wattsched.results.documents import instance_of, verdict_on
 
 SHARING = sharing_round(jobs=6, seed=0)
 HORIZON = shifting_horizon(jobs=3, slots=6, seed=0)

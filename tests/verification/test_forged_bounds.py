@@ -21,12 +21,12 @@ from tests.strategies.forgeries import restated
 from tests.strategies.replay import clairvoyant, cluster_of, linear, trace_by_hand
 from tests.strategies.shifting import tiny
 from wattsched import generate, solve
-from wattsched.documents import verdict_on
 from wattsched.library import proofs
 from wattsched.library.entries import entries
 from wattsched.library.records import best_known
-from wattsched.problems import problem
-from wattsched.tradeoffs import pareto_of, verdict_on_pareto
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem
+from wattsched.solving.tradeoffs import pareto_of, verdict_on_pareto
 from wattsched.verification.claims import beyond_proof
 from wattsched.verification.clairvoyant import Prover, faults_of
 from wattsched.verification.report import CLAIM_TOLERANCE

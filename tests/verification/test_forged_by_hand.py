@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import wattsched
-from wattsched.documents import instance_of, result_of
 from wattsched.instances.digest import digest_of
-from wattsched.problems import problem
-from wattsched.tradeoffs import pareto_of, verdict_on_pareto
+from wattsched.results.documents import instance_of, result_of
+from wattsched.results.problems import problem
+from wattsched.solving.tradeoffs import pareto_of, verdict_on_pareto
 from wattsched.verification.claims import INTERNAL, gap_between
 from wattsched.verification.shifting.bound import prove
 

@@ -12,10 +12,10 @@ import pytest
 from tests.strategies.forgeries import FORGERIES, Forgery
 from tests.strategies.priced import SIX, THRIFTY
 from wattsched import generate, solve
-from wattsched.documents import answer_of, verdict_on
 from wattsched.instances.errors import InputError
 from wattsched.instances.shifting.instance import HorizonBudgets
 from wattsched.instances.sizing.instance import Budgets
+from wattsched.results.documents import answer_of, verdict_on
 
 FORGED = 1_000
 Answer = tuple[Any, dict[str, Any]]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from wattsched import solve
-from wattsched.documents import verdict_on
 from wattsched.formulations.shifting import branching
 from wattsched.instances.generators import generate
+from wattsched.results.documents import verdict_on
 from wattsched.solvers import tree
 from wattsched.verification.report import Proof
 from wattsched.verification.tree import MOST_SPLITS, MOST_SPLITS_IN_ALL, Taken, prove_tree

@@ -14,10 +14,10 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from wattsched.extras import missing
+from wattsched.environment.extras import missing
+from wattsched.environment.version import __version__
 from wattsched.report.html.pictures import COLOURS
 from wattsched.report.wording import magnitude, printable
-from wattsched.version import __version__
 
 Tone = Literal["good", "fair", "bad", ""]
 """Tone in which a verdict is shown."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pkgutil import resolve_name
 
-from wattsched.inputs import meant
+from wattsched.reading.inputs import meant
 from wattsched.replay.jobs.policies.wrappers import SUFFIX, Capped, Tuned, tuned
 from wattsched.replay.jobs.policy import Policy, PolicyContext
 

@@ -18,7 +18,7 @@ from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext
 from wattsched.replay.jobs.simulation import simulate
 from wattsched.replay.placement.curves import Curves
-from wattsched.saved import Interval, Point, PolicySavings, Savings
+from wattsched.report.saved import Interval, Point, PolicySavings, Savings
 
 
 @cache

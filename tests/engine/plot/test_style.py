@@ -190,7 +190,7 @@ def test_plots_are_written_alike(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_missing_matplotlib_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wattsched.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("wattsched.environment.extras.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"plots need matplotlib.*pip install 'wattsched\[plot\]'"):
         CASES[name](1, None)
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.brute_force.placement import optimum
 from tests.strategies.windows import random_window
-from wattsched.documents import instance_of
 from wattsched.formulations.model import UnsuitableError
 from wattsched.formulations.placement import assignment, patterns
 from wattsched.formulations.placement.data import window_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.generators import generate
+from wattsched.results.documents import instance_of
 from wattsched.solvers.registry import get
 from wattsched.solvers.solution import Limits
 from wattsched.verification.placement.checker import check

@@ -13,7 +13,7 @@ from tests.strategies.sharing import sharing_instances
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.problems import problem
+from wattsched.results.problems import problem
 from wattsched.verification.sharing.checker import check
 
 PROBLEM = problem("sharing")

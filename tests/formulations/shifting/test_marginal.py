@@ -14,7 +14,7 @@ from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
-from wattsched.tradeoffs import pareto
+from wattsched.solving.tradeoffs import pareto
 from wattsched.verification.shifting.checker import check
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.brute_force import shifting as brute_force
 from tests.strategies.shifting import tiny
 from wattsched import solve
-from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.model import Model
 from wattsched.formulations.shifting import column_generation, schedules, time_indexed
@@ -28,6 +27,7 @@ from wattsched.formulations.timer import Timer
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import ShiftingInstance
+from wattsched.results.documents import verdict_on
 from wattsched.solvers import highs
 from wattsched.solvers.solution import Limits
 from wattsched.verification.shifting.bound import prove

@@ -12,7 +12,6 @@ from tests.brute_force import shifting as brute_force
 from tests.strategies.shifting import tiny
 from wattsched import solve
 from wattsched.cli.files import answer_text
-from wattsched.documents import verdict_on
 from wattsched.formulations.infeasibility import InfeasibleError
 from wattsched.formulations.shifting import schedules
 from wattsched.formulations.shifting.data import horizon_of
@@ -20,7 +19,8 @@ from wattsched.formulations.shifting.infeasibility import diagnose, refute
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.decision import ShiftingDecision
 from wattsched.instances.shifting.instance import HorizonBudgets, ShiftingInstance, ShiftingJob
-from wattsched.result import Result
+from wattsched.results.documents import verdict_on
+from wattsched.results.result import Result
 from wattsched.verification.shifting.bound import BUDGETS, objective_upper_bound
 from wattsched.verification.shifting.checker import check
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.strategies.windows import random_window
-from wattsched.documents import instance_of
 from wattsched.instances.errors import InputError
 from wattsched.instances.placement.instance import PlacementInstance
+from wattsched.results.documents import instance_of
 
 
 def document(**values: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from wattsched.documents import instance_of
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.problems import problem
+from wattsched.results.documents import instance_of
+from wattsched.results.problems import problem
 
 GOOD: dict[str, Any] = {
     "problem": "sharing",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from wattsched.documents import instance_of
 from wattsched.instances.errors import InputError
+from wattsched.results.documents import instance_of
 
 GOOD: dict[str, Any] = {
     "problem": "shifting",

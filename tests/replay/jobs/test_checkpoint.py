@@ -26,7 +26,7 @@ from wattsched.replay.jobs.policies import names, policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
-from wattsched.replays import Journal, _kept
+from wattsched.replaying.replays import Journal, _kept
 
 CARBON = Carbon(np.array([0.0, 3000.0, 9000.0]), np.array([200.0, 50.0, 400.0]))
 

@@ -10,9 +10,9 @@ import pytest
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.problems import problem
 from wattsched.replay.sharing.policies import Eaco, Gandiva, LeastCost, anew, fifo, fifo_packed
 from wattsched.replay.sharing.stream import Sets, State, Units, replay
+from wattsched.results.problems import problem
 
 VALUE_W = 1500.0
 RULES = problem("sharing").heuristics

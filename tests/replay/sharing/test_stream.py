@@ -10,9 +10,9 @@ import pytest
 from wattsched.formulations.sharing.data import patterns_of
 from wattsched.formulations.timer import Timer
 from wattsched.instances.sharing.instance import SharingInstance
-from wattsched.problems import problem
 from wattsched.replay.sharing.policies import anew
 from wattsched.replay.sharing.stream import Outcome, Sets, State, replay
+from wattsched.results.problems import problem
 
 ARRIVALS = [0.0, 0.0, 50.0, 1000.0]
 

@@ -12,9 +12,9 @@ from tests.strategies.effort import examples
 from tests.strategies.sharing import sharing_instances
 from tests.strategies.trees import counting_trees, disturbed, require_proven
 from wattsched import solve
-from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.sharing.instance import OBJECTIVES, Budgets, SharingInstance
+from wattsched.results.documents import verdict_on
 from wattsched.verification.sharing.bound import Prover
 from wattsched.verification.tree import prove_tree
 

@@ -16,12 +16,12 @@ from tests.strategies.effort import examples
 from tests.strategies.instances import instances_with_sets, sleeping, small_instances
 from tests.strategies.priced import ROW, SIX, Priced, better, priced, require_enclosed, with_objective
 from wattsched import check, solve
-from wattsched.documents import verdict_on
 from wattsched.formulations.program import Program
 from wattsched.formulations.sizing.data import expand, without_options
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem
 from wattsched.solvers.solution import proven_bound
 from wattsched.topology.arrays import FloatArray
 from wattsched.verification.arithmetic import DOUBLES, RATIONALS

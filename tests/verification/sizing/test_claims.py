@@ -15,10 +15,10 @@ from tests.strategies.effort import examples
 from tests.strategies.forgeries import restated
 from tests.strategies.instances import instances_with_sets, small_instances
 from tests.strategies.priced import OBJECTIVE, SIX, better, with_objective
-from wattsched.documents import verdict_on
 from wattsched.instances.generators import generate
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem
 from wattsched.solvers.registry import names
 from wattsched.verification.report import Proof, Report
 from wattsched.verification.sizing.bound import prove

@@ -18,9 +18,9 @@ from tests.brute_force.sizing import MAXIMISED, decided, optimum
 from tests.strategies.effort import examples
 from tests.strategies.forgeries import restated
 from tests.strategies.instances import instances_with_sets, sleeping, small_instances
-from wattsched.documents import verdict_on
 from wattsched.instances.sizing.instance import Instance
-from wattsched.problems import problem
+from wattsched.results.documents import verdict_on
+from wattsched.results.problems import problem
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.splits import key
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import wattsched
-from wattsched.executors import SerialExecutor
 from wattsched.instances.sizing.instance import Instance
+from wattsched.running.executors import SerialExecutor
 from wattsched.verification.sizing import shards
 from wattsched.verification.sizing.bound import Prover
 from wattsched.verification.sizing.shards import ShardedProver

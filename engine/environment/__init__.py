@@ -1,0 +1,1 @@
+"""The environment: optional packages, signals, the version."""

@@ -1,0 +1,1 @@
+"""Exchange with files of others."""

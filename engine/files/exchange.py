@@ -1,0 +1,334 @@
+"""Exchange with other programs: `import_trace`, `export_program`, `export_topology`, `json_schema`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.instances.clairvoyant import ClairvoyantBound
+from wattsched.instances.errors import (
+    InputError,
+    NoticeWarning,
+    UnreadableError,
+    naming,
+    require,
+    require_known,
+    require_range,
+    shown,
+)
+from wattsched.instances.gpu_names import stated_gpu_type
+from wattsched.instances.io import read_json
+from wattsched.instances.placement.instance import PlacementInstance
+from wattsched.instances.sizing.instance import Instance
+from wattsched.instances.traces import KNOWN, Format, TraceJob, formats, round_at, using_gpus
+from wattsched.instances.traces.openb import read_openb
+from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import read_text, require_once
+from wattsched.replaying.placements import read_experiment
+from wattsched.results.documents import instance_of
+from wattsched.results.problems import problem as find_problem
+from wattsched.solvers.export import to_lp, to_mps
+from wattsched.solving.engine import model_of
+from wattsched.topology.cluster import Cluster
+from wattsched.topology.exchange import from_node_link, from_slurm, to_node_link, to_slurm
+
+File = str | Path
+_COMMENT = {"mps": "*", "lp": "\\"}
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+ROUND = ("at", "cluster", "power_fraction", "objective", "round_s", "restart_s", "seed")
+WINDOW = ("window", "arrived", "placed_by", "seed")
+"""Options of `import_trace` for a round of jobs, and for a window of tasks."""
+
+
+def reading_of(form: Format) -> list[inspect.Parameter]:
+    """Options of a format's reader."""
+    every = list(inspect.signature(form.read).parameters.values())[1:]
+    return [parameter for parameter in every if parameter.name != KNOWN]
+
+
+def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:
+    """Make an instance of files of a public trace.
+
+    Parameters
+    ----------
+    form : str
+        ``openb``, ``itp``, ``philly``, ``pai`` or ``gavel``.
+    *files : str or Path
+        Of a trace of jobs any number, whose jobs are taken together; of ``openb`` one file of nodes, which
+        gives a cluster without jobs, or with `window` one of nodes and one of tasks.
+    **options
+        Those of the format's reader. Of a trace of jobs also at (seconds of the trace's clock, or
+        "busiest"), cluster, power_fraction, objective, round_s, restart_s and seed, as for
+        `instances.traces.round_at`. With window, the number of tasks, also arrived (default: 0.8; GPU asked
+        for before, as a part of the capacity), placed_by (default: "fgd"; the policy that placed it) and
+        seed.
+
+    Returns
+    -------
+    Instance or PlacementInstance
+
+    Raises
+    ------
+    ValueError
+        For an unknown format or option, a malformed file, a job that is in two files, or when no job is in
+        the system at that moment.
+    OSError
+        When a file cannot be read.
+    """
+    require_known("form", form, known := formats())
+    for file in files:
+        require("files", file, (str, os.PathLike), "paths")
+    found, window = known[form], options.get("window") is not None
+    own = [] if window else [parameter.name for parameter in reading_of(found)]
+    rest = WINDOW if window and found.windows else ROUND if found.yields == "jobs" else ()
+    for name in options:
+        if name not in (*own, *rest):
+            raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
+    require_types(_window if window else found.read, options)
+    require_types(round_at, options)
+    if window:
+        return _window(files, **options)
+    if found.yields == "cluster" and len(files) != 1:
+        two = ", or with --window two, nodes and tasks" if found.windows else ""
+        raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
+    require_once(files)
+    reading = {name: options.pop(name) for name in own if name in options}
+    read = [found.read(file, **reading) for file in files]
+    if found.yields == "jobs":
+        return _round(_told_apart(read, files) if found.numbered else read, files, options)
+    return Instance(name=read[0].name, cluster=read[0], jobs=[])
+
+
+def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]) -> Instance:
+    """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
+    found: dict[str, File] = {}
+    for file, trace in zip(files, traces, strict=True):
+        for job in trace:
+            if job.name in found:
+                raise ValueError(f"{file}: the job '{job.name}' is in {found[job.name]} too")
+        found |= {job.name: file for job in trace}
+    if "objective" in options:
+        options["objective"] = find_problem("sizing").objective(options["objective"])
+    at = options.pop("at", "busiest")
+    with naming(", ".join(map(str, files))):
+        jobs = using_gpus(job for trace in traces for job in trace)
+    return round_at(jobs, at, name=_stem(files[0]), **options)
+
+
+def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
+    """Jobs with the names of their files before their numbers; each file keeps its own clock."""
+    if len(files) == 1:
+        return traces
+    labels = [_stem(file) for file in files]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label}-{number}" for number, label in enumerate(labels, start=1)]
+    return [
+        [replace(job, name=f"{label}:{job.name}") for job in trace]
+        for label, trace in zip(labels, traces, strict=True)
+    ]
+
+
+def _stem(file: File) -> str:
+    return Path(str(file)).name.partition(".")[0]
+
+
+def _window(
+    files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
+) -> PlacementInstance:
+    """Window of tasks on a cluster that other tasks have come to before."""
+    from wattsched.replay.placement.policies import policy_factory
+    from wattsched.replay.placement.stream import window_at
+
+    if len(files) != 2:
+        raise ValueError(f"window: takes two files, nodes and tasks, got {len(files)}")
+    policy_factory(placed_by)
+    experiment = read_experiment(*files, arrivals=arrived, seed=seed)
+    # How models are spelled is a matter of FGD's target workload; of a window only what they are counts.
+    merged = replace(experiment, tasks=experiment.tasks.with_equal_specs_merged())
+    return window_at(merged, placed_by, seed, window)
+
+
+CLUSTERS = (
+    "a cluster is read of an instance or a node-link graph (.json), an openb node list (.csv) or a Slurm "
+    "topology (.conf); of what Slurm's commands print, 'wattsched import slurm' makes one"
+)
+
+
+def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
+    """Read a cluster: of an instance or a node-link graph (.json), of openb's nodes (.csv), of Slurm (.conf).
+
+    Parameters
+    ----------
+    gpu_type, gpus_per_node
+        Of a .conf, which does not tell them. The type is one that is known, such as ``H100``, or says which
+        known one counts instead: ``rtx5090=A100``.
+
+    Raises
+    ------
+    ValueError, wattsched.InputError
+        For a malformed file, an instance without a cluster, and an unknown GPU type.
+    OSError
+        When the file cannot be read.
+    """
+    require_types(read_cluster, {"file": file, "gpu_type": gpu_type, "gpus_per_node": gpus_per_node})
+    require_range(gpus_per_node >= 1, "gpus_per_node", "at least 1", gpus_per_node)
+    name = str(file)
+    with naming(file):
+        if name.endswith(".csv"):
+            return read_openb(file)
+        if name.endswith(".conf"):
+            text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
+            cluster = from_slurm(
+                text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
+            )
+            return cluster.model_copy(update={"gpu_types": {gpu_type: kind}})
+        try:
+            document = read_json(file)
+        except UnreadableError:
+            raise
+        except InputError as error:
+            raise InputError([f"{message}; {CLUSTERS}" for message in error.faults], error.source) from None
+        if isinstance(document, dict) and "nodes" in document and "format" not in document:
+            return from_node_link(document)
+        return cluster_of(instance_of(document, source=name))
+
+
+def cluster_of(instance: Any) -> Cluster:
+    """Cluster of an instance; problems besides `sizing` have pools alone.
+
+    Raises
+    ------
+    ValueError
+        If it has none.
+    """
+    if not hasattr(instance, "cluster"):
+        raise ValueError(f"an instance of '{instance.problem}' has no cluster")
+    cluster: Cluster = instance.cluster
+    return cluster
+
+
+def export_program(
+    instance: BaseModel | File,
+    form: Literal["mps", "lp"] = "mps",
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+) -> str:
+    """Write the mathematical program of an instance for other solvers.
+
+    Parameters
+    ----------
+    form : {"mps", "lp"}
+    instance, formulation, objective
+        As for `solve`.
+
+    Raises
+    ------
+    ValueError, TypeError, wattsched.InputError
+        As `solve`; also when there is no decision, and so no program, or when it holds what such a file
+        cannot.
+
+    Notes
+    -----
+    A program of generated columns, whose optimum need not be that of the instance, begins with a comment that
+    says so.
+    """
+    for option, value in (("formulation", formulation), ("objective", objective)):
+        require(option, value, (str, NoneType), "a name")
+    write = {"mps": to_mps, "lp": to_lp}
+    require_known("form", form, write)
+    try:
+        model = model_of(instance, formulation=formulation, objective=objective)
+    except InfeasibleError as error:
+        raise ValueError(f"there is no program: {error.detail}") from None
+    text = write[form](model.listed)
+    if model.outside == math.inf:
+        return text
+    message = "the program holds generated columns only; others may have better decisions"
+    warnings.warn(f"{getattr(instance, 'name', instance)}: {message}", NoticeWarning, stacklevel=2)
+    # Who solves the file later does not see the warning.
+    return f"{_COMMENT[form]} {message}\n{text}"
+
+
+def export_topology(instance: Instance, form: Literal["json", "conf"] = "json") -> str:
+    """Write the cluster's tree as a node-link graph (json), or as Slurm's topology (conf).
+
+    Raises
+    ------
+    ValueError
+        For an unknown form, or if the instance has no cluster, or Slurm could not say it.
+    """
+    require_known("form", form, ("json", "conf"))
+    require("instance", instance, (BaseModel,), "an instance")
+    cluster = cluster_of(instance)
+    return to_node_link(cluster) + "\n" if form == "json" else to_slurm(cluster)
+
+
+def json_schema(
+    document: Literal["instance", "result", "frontier", "bound"] = "instance", problem: str | None = None
+) -> dict[str, Any]:
+    """JSON Schema of the files of a problem, or of a bound on the schedules of a trace.
+
+    Parameters
+    ----------
+    problem : str, optional
+        Default: sizing, and of a frontier shifting; a bound is of none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown document or problem, a problem that has no frontiers, and one of a bound.
+    """
+    from pydantic import create_model
+
+    from wattsched.results.result import Result
+    from wattsched.solving.tradeoffs import ParetoPoint, ParetoResult
+
+    require_known("document", document, ("instance", "result", "frontier", "bound"))
+    if document == "bound":
+        if problem is not None:
+            raise ValueError(f"bound: is of a trace, not of a `problem`, got {shown(problem)}")
+        return schema_of(ClairvoyantBound)
+    if problem is None:
+        problem = "shifting" if document == "frontier" else "sizing"
+    rules = find_problem(problem)
+    if document == "frontier" and not rules.traces_pareto:
+        raise ValueError(f"frontier: is of `problem` shifting, not {problem}")
+
+    def narrowed(model: type[BaseModel], name: str, **types: Any) -> type[BaseModel]:
+        """Model with types of the problem where it leaves them open."""
+        return create_model(name, __base__=model, __doc__=model.__doc__, **types)
+
+    model: type[BaseModel] = rules.instance
+    if document != "instance":
+        model = narrowed(
+            Result,
+            f"{rules.name.title()}Result",
+            # Files leave out what is the default.
+            problem=(Literal[rules.name], "sizing" if rules.name == "sizing" else ...),
+            objective_name=(Literal[tuple(rules.objectives)], ...),
+            decision=(rules.decision | None, None),
+        )
+    if document == "frontier":
+        result: Any = model
+        before = (result | None, None)
+        point: Any = narrowed(ParetoPoint, "ParetoPoint", result=(result, ...), before=before)
+        points = (list[point], ...)
+        model = narrowed(ParetoResult, "ParetoResult", points=points, ends=(list[result], []))
+    return schema_of(model, problem)
+
+
+def schema_of(model: type[BaseModel], problem: str = "") -> dict[str, Any]:
+    """JSON Schema of the files of a model, under the name of its format and problem."""
+    name = "/".join(filter(None, [model.model_fields["format"].default, problem]))
+    return {"$schema": DRAFT, "$id": name, **model.model_json_schema()}

@@ -1,0 +1,111 @@
+"""`import_solution`: what another solver has found for an exported program, as a checked result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from pydantic import BaseModel
+
+from wattsched.formulations.infeasibility import InfeasibleError
+from wattsched.instances.digest import digest_of
+from wattsched.instances.errors import InputError, naming, require
+from wattsched.reading.inputs import read_text
+from wattsched.results.result import Result
+from wattsched.solvers.export import exported
+from wattsched.solvers.solution import Solution, Termination
+from wattsched.solvers.solution_files import read_solution
+from wattsched.solving.answer import Answer
+from wattsched.solving.call import Call
+from wattsched.solving.engine import (
+    limits_of,
+    proof_seconds,
+    require_names,
+    sound_instance,
+    with_objective,
+)
+
+_BY = "highs"
+"""A solver of listed columns, as the exported file has them; it is not asked."""
+
+
+class RefusedSolutionError(InputError):
+    """A solution that breaks rows of its program, or whose decision fails the check."""
+
+
+def import_solution(
+    instance: BaseModel | str | Path,
+    file: str | Path,
+    *,
+    formulation: str | None = None,
+    objective: str | None = None,
+    gap: float = 1e-4,
+    prove: float | None = None,
+) -> Result:
+    """Read back the solution that another solver has found for the program of `export_program`.
+
+    Its decision is placed and checked, and its bound is proven here, as `solve` proves it: a file of a
+    solution holds no proof.
+
+    Parameters
+    ----------
+    instance, formulation, objective
+        As they were given to `export_program`.
+    file : str or Path
+        As HiGHS (raw), SCIP, CBC, GLPK (``glpsol -w`` and ``-o``) or Gurobi write it. Columns that it leaves
+        out are 0.
+    gap : float
+        Relative gap at which the decision counts as optimal.
+    prove : float, optional
+        Seconds for a certificate tree, as of `solve`.
+
+    Returns
+    -------
+    Result
+        Its solver is ``file:NAME``, after the form of the file.
+
+    Raises
+    ------
+    InputError
+        For an instance that is none; a `RefusedSolutionError` for a solution that breaks rows, named as in
+        the exported file, and one whose decision the checker refuses.
+    ValueError
+        For unknown names, a file that is no solution or holds none, and where there is no program.
+    TypeError
+        For arguments of another type.
+    OSError
+        When the file cannot be read.
+    """
+    limits = limits_of(gap, None)
+    for name, value in (("formulation", formulation), ("objective", objective)):
+        require(name, value, (str, NoneType), "a name")
+    require("file", file, (str, os.PathLike), "a path")
+    prove = proof_seconds(prove)
+    sound, problem = sound_instance(instance)
+    goal = require_names(problem, formulation, _BY, sound.objective if objective is None else objective)
+    sound = with_objective(problem, sound, goal)
+    call = Call(sound, (formulation, _BY, goal), limits, prove_s=prove)
+    call.begin(sound, problem, {})
+    call.digest, call.data = digest_of(sound), problem.expand(sound)
+    try:
+        if reasons := problem.diagnose(call.data):
+            raise InfeasibleError("; ".join(reasons))
+        model = call.model(call.formulation)
+    except InfeasibleError as error:
+        raise ValueError(f"there is no program: {error.detail}") from None
+    with naming(file):
+        table = exported(model.listed)
+        read = read_solution(read_text(file), [column.name for column in table.columns])
+    x, faults = read.point(model.listed, table)
+    if x is None:
+        raise RefusedSolutionError(faults, str(file))
+    cost = model.listed.objective(x)
+    # As if its solver had said that it is optimal: as much of that is proven as can be, and no more is kept.
+    said = Solution(Termination("feasible"), x, cost, bound=cost)
+    answer = Answer(call, model, said, []).result()
+    if answer.decision is None:
+        raise RefusedSolutionError([answer.termination.detail.replace(f"'{_BY}'", "the file")], str(file))
+    listed: Any = problem.listed(answer.decision)
+    return answer.as_proven(gap).model_copy(update={"solver": f"file:{read.solver}", "decision": listed})

@@ -1,0 +1,1 @@
+"""Reading of arguments and files, with faults that name the field."""

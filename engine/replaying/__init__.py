@@ -1,0 +1,1 @@
+"""Replays of traces, their bounds and savings."""

@@ -1,0 +1,201 @@
+"""Jobs of a file that are replayed: `JobSource`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from wattsched.instances.errors import NoticeWarning, naming, require_range
+from wattsched.instances.profiles import read_profiles
+from wattsched.instances.traces import KNOWN, TraceJob, formats
+from wattsched.instances.traces.snapshot import MOST_GPUS
+from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.perfmodels.profiles import CATALOGUE, Profiles
+from wattsched.reading.arguments import require_types
+from wattsched.reading.inputs import listed, meant
+from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
+from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
+from wattsched.topology.cluster import Cluster
+
+File = str | Path
+
+MOST_MODELS_TOLD = 4
+LIST = "csv"
+"""The format of lists of one's own, of which those that tell work are read by `replay.jobs.listing`."""
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """Jobs of a file, and which of them are replayed.
+
+    Parameters
+    ----------
+    file : str or Path
+        A list or a public trace.
+    form : str
+        csv: job, arrival, duration, gpus, or job, arrival_s, work, requested_gpus and model or table.
+    tables : str or Path, optional
+        Option tables by name (.json), for a csv that tells work.
+    virtual_cluster : str, optional
+        Take its jobs only, of philly, or of gavel with a column vc.
+    unit : str, optional
+        Unit of the times of pai, where the file does not show it.
+    throughputs : str or Path, optional
+        Throughputs of gavel's job types (default: the file beside the trace).
+    from_day : float
+        Jobs from this day on.
+    to_day : float, optional
+        Jobs before this day.
+    profiles : str or Path, optional
+        Performance models (.json) of your own, in the place of the catalogue's: of fit, a list, an instance.
+    elasticity : int
+        Jobs may use from an N-th of the GPUs that they asked for to N times as many; 1: these alone, of the
+        type that a list names.
+
+    Raises
+    ------
+    ValueError
+        For what does not go with the format; what is named in backticks is a field.
+    """
+
+    file: File
+    form: Literal["csv", "itp", "philly", "pai", "gavel"] = "csv"
+    tables: File | None = None
+    virtual_cluster: str | None = None
+    unit: Literal["s", "h"] | None = None
+    throughputs: File | None = None
+    from_day: float = 0.0
+    to_day: float | None = None
+    profiles: File | None = None
+    elasticity: int = ELASTICITY
+
+    def __post_init__(self) -> None:
+        require_types(JobSource, vars(self))
+        require_range(self.from_day < math.inf, "from_day", "a number of days", self.from_day)
+        require_range(not math.isnan(self.to_day or 0.0), "to_day", "a number of days", self.to_day)
+        require_range(1 <= self.elasticity <= MOST_GPUS, "elasticity", f"1 to {MOST_GPUS}", self.elasticity)
+        if self.to_day is not None and self.to_day <= self.from_day:
+            raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
+        known_forms = [name for name, form in formats().items() if form.yields == "jobs"]
+        if self.form not in known_forms:
+            near = meant(self.form, known_forms)
+            raise ValueError(f"form: '{self.form}' is not known{near}; there are {', '.join(known_forms)}")
+        known = inspect.signature(formats()[self.form].read).parameters
+        for name in self._reading():
+            if name not in known:
+                raise ValueError(f"`{name}` does not go with the format {self.form}")
+        if self.form != LIST and self.tables is not None:
+            message = "whose jobs train models of the catalogue"
+            raise ValueError(f"`tables` does not go with the format {self.form}, {message}")
+
+    def traces(self, cluster: Cluster, seeds: Sequence[int] = (0,)) -> dict[int, Trace]:
+        """Read the jobs: by seed, a trace in which they train the models that the file or the seed tells.
+
+        Raises
+        ------
+        ValueError
+            For a malformed file, one without jobs, and several seeds for a list that tells work, in which
+            nothing is drawn.
+        wattsched.InputError
+            For a malformed file of tables or profiles, and malformed cells of a list that tells durations.
+        OSError
+            When a file cannot be read.
+        """
+        profiles = CATALOGUE if self.profiles is None else read_profiles(self.profiles)
+        if not self.draws:
+            return {seeds[0]: self._listed(cluster, seeds, profiles)}
+        if self.tables is not None:
+            raise ValueError("`tables` does not go with a csv list without work, whose jobs name no tables")
+        with naming(self.file):
+            jobs = self._within(self._read(profiles))
+            if self.form == LIST:
+                self._notice_freedom()
+            given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles}
+            found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
+        if self.form == LIST:
+            self._notice_cuts(jobs, found[seeds[0]], profiles)
+        return found
+
+    def _notice_cuts(self, jobs: Sequence[TraceJob], trace: Trace, profiles: Profiles) -> None:
+        """Say of jobs that ask for more GPUs than their model or the cluster has that they get fewer."""
+        asked = {job.name: job for job in jobs}
+        given = zip(trace.names, trace.requested_gpus.tolist(), strict=True)
+        cut = [(asked[name], gpus) for name, gpus in given if gpus < asked[name].gpus]
+        if cut:
+            lost_h = sum((job.gpus - gpus) * job.duration_s for job, gpus in cut) / S_PER_H
+            message = f"{len(cut):,} of {len(trace):,} jobs run as long on fewer GPUs than they asked for"
+            why = "the profile of their model or the largest block of the cluster has no more"
+            job, gpus = max(cut, key=lambda one: one[0].gpus)
+            most = f"'{job.name}', which asks for most, runs on {gpus:,} instead of {job.gpus:,}"
+            lacking = _unmeasured(cut, profiles)
+            message = f"{message} ({lost_h:,.0f} GPU hours less; {most}): {why}{lacking}"
+            warnings.warn(f"{self.file}: assumed: {message}", NoticeWarning, stacklevel=3)
+
+    @property
+    def draws(self) -> bool:
+        """True if models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
+        return self.form != LIST or not tells_work(self.file)
+
+    def _notice_freedom(self) -> None:
+        """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""
+        most = self.elasticity
+        gpus = f" and on 1/{most} to {most} times the GPUs that they asked for" if most > 1 else ""
+        message = f"{self.file}: assumed: jobs can run at other batch sizes and clocks{gpus}"
+        warnings.warn(message, NoticeWarning, stacklevel=3)
+
+    def _listed(self, cluster: Cluster, seeds: Sequence[int], profiles: Profiles) -> Trace:
+        """Jobs of a list that tells their work."""
+        if len(seeds) > 1:
+            raise ValueError(
+                "seeds: a csv list with work tells what every job runs, nothing is drawn; give one seed"
+            )
+        if (self.from_day, self.to_day) != (0.0, None):
+            message = "do not go with a csv list that tells work; leave the lines out of the file"
+            raise ValueError(f"`from_day` and `to_day` {message}")
+        if self.elasticity != ELASTICITY:
+            raise ValueError(
+                "`elasticity` does not go with a csv list that tells work; give min_gpus, max_gpus"
+            )
+        tables = {} if self.tables is None else read_tables(self.tables)
+        with naming(self.file):
+            return read_listing(self.file, cluster, tables, profiles)
+
+    def _read(self, profiles: Profiles) -> list[TraceJob]:
+        read = formats()[self.form].read
+        known = {KNOWN: profiles} if KNOWN in inspect.signature(read).parameters else {}
+        jobs: list[TraceJob] = read(self.file, **self._reading(), **known)
+        return jobs
+
+    def _reading(self) -> dict[str, Any]:
+        """Options of the format's reader that are given."""
+        values = {name: getattr(self, name) for name in ("virtual_cluster", "unit", "throughputs")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _within(self, jobs: list[TraceJob]) -> list[TraceJob]:
+        """Jobs of the days, counted from the first job."""
+        days = [job.submitted_s / S_PER_DAY for job in jobs]
+        first, end = min(days, default=0.0), float("inf") if self.to_day is None else self.to_day
+        within = [job for job, day in zip(jobs, days, strict=True) if self.from_day <= day - first < end]
+        if jobs and not within:
+            last = f"the last one arrives on day {max(days) - first:.4g}"
+            raise ValueError(f"no job between `from_day` and `to_day`; {last}")
+        return within
+
+
+def _unmeasured(cut: Sequence[tuple[TraceJob, int]], profiles: Profiles) -> str:
+    """GPU counts that jobs ask for beyond those at which their user's own models were measured."""
+    most = {profile.model: profile.gpu_counts[-1] for profile in profiles.given}
+    asked: dict[str, set[int]] = {}
+    for job, gpus in cut:
+        if job.model is not None and gpus == most.get(job.model):
+            asked.setdefault(job.model, set()).add(job.gpus)
+    message = [
+        f"'{model}' was measured on {most[model]:,} GPUs at most, measure {listed(map(str, sorted(n)), '')}"
+        for model, n in asked.items()
+    ]
+    return "".join(f"; {line}" for line in message[:MOST_MODELS_TOLD])

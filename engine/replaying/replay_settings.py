@@ -1,0 +1,185 @@
+"""Settings of replays, and what all replays of one trace have in common."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from numbers import Real
+from pathlib import Path
+
+from wattsched.instances.errors import naming, require_range
+from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.units import S_PER_DAY
+from wattsched.reading.arguments import require_types
+from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
+from wattsched.replay.jobs.policies import policy_of
+from wattsched.replay.jobs.policy import PolicyContext, Restarts
+from wattsched.replay.jobs.simulation import Replay
+from wattsched.replay.jobs.trace import Trace
+from wattsched.replaying.job_sources import File
+
+LEAST_ROUND_S = 1e-3
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """Settings of replays of traces, limits included.
+
+    Parameters
+    ----------
+    round_s : float
+        Seconds from one possible decision to the next; 0: any moment.
+    process_restart_s : float
+        Seconds to restart a process on other GPUs.
+    pod_restart_s : float
+        Seconds to terminate a pod and create another.
+    carbon : float, str or Path
+        Grams of CO2 per kWh, or a file of them over time (.csv).
+    zone : str, optional
+        Column of the file of --carbon.
+    start : str, optional
+        When the first job arrives, by the clock of files over time (default: when they begin).
+    budget : tuple of str and float, optional
+        Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
+    period_s : float
+        After which the budget is renewed: hour, day, week or seconds.
+    pacing : {"even", "price", "none"}
+        Whether a period's budget is spent in proportion to time, at a price that sizing learns (others
+        spend in proportion then), or is a hard total, which policies may spend at any time.
+    tariff : float, str or Path, optional
+        Money per kWh, or a file of it over time (.csv).
+    least_price : float
+        Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
+    sleep_after_s : float, optional
+        Nodes without a job sleep after S seconds.
+    sleep_power_w : float
+        Draw of a sleeping node.
+    wake_s : float
+        Seconds that a node takes to wake.
+    gap : float
+        Gap of each round's program.
+
+    Raises
+    ------
+    ValueError
+        For values out of range, and a budget without what it is counted by; see `JobSource`.
+    """
+
+    round_s: float = 60.0
+    process_restart_s: float = 10.0
+    pod_restart_s: float = 60.0
+    carbon: float | File = 0.0
+    zone: str | None = None
+    start: str | None = None
+    budget: tuple[Quantity, float] | None = None
+    period_s: float = S_PER_DAY
+    pacing: Pacing = "even"
+    tariff: float | File | None = None
+    least_price: float = 0.0
+    sleep_after_s: float | None = None
+    sleep_power_w: float = 0.0
+    wake_s: float = 0.0
+    gap: float = 5e-3
+
+    def __post_init__(self) -> None:
+        require_types(ReplaySettings, vars(self))
+        for name, value in vars(self).items():
+            if isinstance(value, Real):
+                require_range(0 <= float(value) <= sys.float_info.max, name, "at least 0 and finite", value)
+        require_range(self.gap < 1, "gap", "below 1", self.gap)
+        require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
+        if 0 < self.round_s < LEAST_ROUND_S:
+            raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
+        if self.zone is not None and not isinstance(self.carbon, str | Path):
+            raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
+        if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
+            raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
+        self._start()
+        quantity, amount = self.budget or (None, 1.0)
+        require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
+        if quantity is not None:
+            require_quantity(quantity)
+        if self.pacing not in PACINGS:
+            raise ValueError(f"pacing: must be one of {', '.join(PACINGS)}, got '{self.pacing}'")
+        if quantity is None and self.pacing != "even":
+            raise ValueError("`pacing` needs `budget`, which it belongs to")
+        if quantity == "carbon_g" and self.carbon == 0.0:
+            raise ValueError("budget: carbon_g needs `carbon` above 0, without which nothing is emitted")
+        if quantity == "money" and self.tariff is None:
+            raise ValueError("budget: money needs `tariff`, what a kWh costs")
+        if quantity != "money" and self.tariff is not None:
+            no_use = "needs `budget`, which it belongs to"
+            raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
+
+    def _start(self) -> datetime | None:
+        """Time of the first arrival, where it is told."""
+        try:
+            return None if self.start is None else utc_time(self.start)
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
+
+    def over_time(self, asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
+        """Return what a kWh emits or costs from the first arrival on; a number is the same all the time."""
+        if not isinstance(asked, str | Path):
+            return Carbon.constant(float(asked))
+        with naming(asked):
+            return Carbon.of(read_carbon(asked, column), begin_s, self._start())
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A trace, and all that its replays under any policy have in common.
+
+    Attributes
+    ----------
+    context : PolicyContext
+    carbon : Carbon
+    sleep : Sleep, optional
+    """
+
+    context: PolicyContext
+    carbon: Carbon
+    sleep: Sleep | None
+
+    @classmethod
+    def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
+        """Read what settings name for a trace."""
+        begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
+        carbon = settings.over_time(settings.carbon, begin_s, settings.zone)
+        context = PolicyContext(
+            trace,
+            Restarts(settings.process_restart_s, settings.pod_restart_s),
+            settings.round_s,
+            settings.gap,
+            _budget(settings, carbon, begin_s),
+            settings.least_price,
+        )
+        sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
+        return cls(context, carbon, sleep)
+
+    def replay(self, name: str) -> Replay:
+        """Begin a replay under a policy."""
+        context, policy = self.context, policy_of(name, self.context)
+        return Replay(
+            context.trace,
+            policy,
+            name=name,
+            round_s=context.round_s,
+            carbon=self.carbon,
+            sleep=self.sleep,
+            budget=context.budget,
+        )
+
+
+def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:
+    if settings.budget is None:
+        return None
+    quantity, amount = settings.budget
+    if quantity == "energy_j":
+        return Budget.of_energy(amount, settings.period_s, settings.pacing)
+    if settings.tariff is not None:
+        carbon = settings.over_time(settings.tariff, begin_s)
+    return Budget(quantity, amount, settings.period_s, carbon, settings.pacing)

@@ -1,0 +1,1 @@
+"""Problems, results, and their documents."""

@@ -1,0 +1,1 @@
+"""Executors, which run many calls side by side."""

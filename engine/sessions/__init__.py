@@ -1,0 +1,1 @@
+"""Sessions: rounds that keep what did not change."""

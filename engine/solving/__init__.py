@@ -1,0 +1,1 @@
+"""One call: read, build, solve, check, certify."""

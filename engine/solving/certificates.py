@@ -1,0 +1,324 @@
+"""Certificates: the row prices that prove most, and a tree of cases where they do not prove enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from wattsched.formulations.counts import Cases, Counts
+from wattsched.formulations.model import Model
+from wattsched.formulations.program import Program
+from wattsched.formulations.timer import Timer
+from wattsched.results.result import Certificate, Node
+from wattsched.solvers import tree
+from wattsched.solvers.branching import AtMost, Choices
+from wattsched.solvers.solution import proven_bound, rounding
+from wattsched.solving.call import Call
+from wattsched.topology.arrays import FloatArray
+from wattsched.verification.report import Proof
+from wattsched.verification.tree import prove_tree
+
+# Of a gap that is asked for, or is nothing, so much is left to rounding.
+_LEAST_GAP = 1e-9
+_ROUNDING = 1e-9
+# Columns times nodes of a tree that nobody asked for: a second's worth, where most take a tenth of that.
+# Trees that count take a dozen LPs for a node, and up to some seconds, about as long as such solves.
+_USUAL_WORK = 700_000
+_USUAL_COUNTING = 400_000
+# Of so many nodes the first one is looked at.
+_ROOT = 3
+# What an infeasible instance's bound is to exceed the dearest decision by, and the time for its proof that
+# verifying it may take.
+_EXCESS = 1e-3
+# The last digit of a limit, at such a price, is more than what is left to rounding.
+_LARGE_PRICE = 1e9
+# So much smaller than the dearest choice, a bound is what is left of terms that cancel, limits among them.
+_CANCELLED = 1e-4
+# Of a step so much more is proven than that the one below is too little.
+_LEAST_EXCESS = 1e-6
+_VERIFYING = 0.2
+# What branching of a problem's own may price where nobody asked for a proof, some seconds' worth, and the
+# seconds that this may take where nothing limits the call: some LPs of long horizons are slow.
+_CASES_WORK, _CASES_S = 15_000, 20.0
+# Of what is left it may take so much: a step is not interrupted.
+_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The row prices that prove most of all that were found.
+
+    Attributes
+    ----------
+    call : Call
+    model : Model
+    certificate : Certificate
+        Of the prices alone.
+    prices : float array, shape (n_rows,), optional
+        The same, of a program whose rows all have names and that every decision is a point of.
+    """
+
+    call: Call
+    model: Model[Any]
+    certificate: Certificate
+    prices: FloatArray | None = None
+
+    @classmethod
+    def best(cls, call: Call, model: Model[Any], known: list[FloatArray]) -> Priced | None:
+        """The best of some prices of a program whose own bound is what its prices prove."""
+        assert model.named_prices is not None
+        proven, best = max(((proven_bound(model.program, y), y) for y in known), key=itemgetter(0))
+        if not math.isfinite(proven):
+            return None
+        named = model.named_prices(best)
+        cancelled = abs(proven) < _CANCELLED * model.program.largest_cost()
+        if cancelled or max(map(abs, named.values()), default=0.0) > _LARGE_PRICE:
+            return cls.proven(call, model, named)
+        certificate = Certificate(prices=named, bound=model.program.reported(proven))
+        return cls(call, model, certificate, best)
+
+    @classmethod
+    def proven(cls, call: Call, model: Model[Any], prices: Mapping[str, float]) -> Priced | None:
+        """Prices under the names of certificates, with the bound that the independent proof finds."""
+        with call.timer.phase("prove"):
+            proof = call.prover(prices, ())
+        if proof.bound is None or not np.isfinite(proof.bound):
+            return None
+        named = {name: y for name, y in prices.items() if y != 0.0}
+        return cls(call, model, Certificate(prices=named, bound=proof.bound))
+
+    def proven_further(self, cost: float, bound: float) -> Certificate | None:
+        """Certificate with a tree that proves a claimed bound, or as much of it as the time for that allows.
+
+        None where the prices alone prove it already, nothing more is to be proven, or the formulation has no
+        trees.
+
+        Parameters
+        ----------
+        cost : float
+            Of the decision.
+        bound : float
+            On the cost, as solvers claim it; no more is proven than the gap asked for needs.
+        """
+        call, model, known = self.call, self.model, self.certificate
+        gap = max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
+        value = min(bound, cost - max(gap * abs(cost), rounding(model.program, cost)))
+        if call.sign * known.bound >= value or call.prove_s == 0.0:
+            return None
+        with call.timer.phase("prove"):
+            by_prices = call.prover(known.prices, ())
+        if by_prices.bound is not None and call.sign * by_prices.bound >= value:
+            return Certificate(prices=known.prices, bound=by_prices.bound)
+        # What is proven beyond the next step below is rounded to the cost.
+        value = min(value, cost - by_prices.step * (1.0 - _LEAST_EXCESS))
+        proven, nodes = _by_tree(call, model, value, self.prices)
+        if not nodes or proven.bound is None:
+            return None
+        if not call.sign * known.bound < call.sign * proven.bound < np.inf:
+            return None
+        return Certificate(prices=known.prices, bound=proven.bound, price_bound=known.bound, tree=nodes)
+
+
+def no_decision(call: Call, model: Model[Any] | None) -> Certificate | None:
+    """Certificate that an instance has no decision: what is proven exceeds whatever one could cost.
+
+    None where that is not proven in time, or the formulation has no trees.
+    """
+    if model is None or (model.counts is None and model.split is None and not model.program.by_kind):
+        return None
+    with call.timer.phase("prove"):
+        nothing = call.prover({}, ())
+    if nothing.bound is None or not np.isfinite(nothing.excess):
+        return None
+    dearest = call.sign * nothing.bound - nothing.excess
+    value = dearest + _EXCESS * max(1.0, abs(dearest))
+    proof, nodes = Proof(), list[Node]()
+    if model.program.by_kind or model.program.bottleneck is not None:
+        proof, nodes = _by_prices(call, model)
+    if not model.program.by_kind and proof.excess <= 0:
+        value = np.inf if model.program.bottleneck is not None else value
+        proof, nodes = _by_tree(call, model, value, root=call.prove_s == 0.0)
+    if not nodes or proof.bound is None or proof.excess <= 0 or (call.prove_s == 0.0 and len(nodes) > 1):
+        return None
+    if len(nodes) == 1:
+        return Certificate(prices=nodes[0].prices or {}, bound=proof.bound)
+    return Certificate(prices={}, bound=proof.bound, price_bound=nothing.bound, tree=nodes)
+
+
+def rounded_up(call: Call, certificate: Certificate, objective: float) -> Certificate:
+    """Certificate with an objective as its bound, if the independent proof reaches it but for rounding."""
+    with call.timer.phase("prove"):
+        proof = _verified(call, certificate.tree) if certificate.tree else call.prover(certificate.prices, ())
+    sign = call.sign
+    if proof.reach is None or sign * proof.reach < sign * objective:
+        return certificate
+    return certificate.model_copy(update={"bound": objective})
+
+
+def by_cases(
+    call: Call, model: Model[Any], decision: Any, cost: float, certificate: Certificate | None
+) -> Cases[Any] | None:
+    """Prove a decision by the problem's own branching where prices alone do not prove it within the gap.
+
+    Parameters
+    ----------
+    model : Model
+        Of which the solver's answer is.
+    cost : float
+        Of the decision.
+    """
+    branch, gap = call.problem.branch, max(_LEAST_GAP, call.limits.gap * (1.0 - _ROUNDING))
+    proven = -np.inf if certificate is None else call.sign * certificate.bound
+    if branch is None or call.by_heuristic or call.timer.over() or proven >= cost - gap * abs(cost):
+        return None
+    # Work and not seconds limit what nobody asked for: it is the same on every machine.
+    most: float = _CASES_WORK
+    timer = call.timer.at_most(_CASES_S) if call.limits.time_s is None else call.timer.share(_SHARE)
+    if call.prove_s is not None:
+        timer, most = call.timer.at_most(call.prove_s), np.inf
+    with call.timer.phase("prove"):
+        prices = {} if certificate is None else certificate.prices
+        return branch(call.data, call.instance.objective, decision, gap, timer, model.columns, prices, most)
+
+
+def certificate_of(call: Call, cases: Cases[Any], known: Certificate | None) -> Certificate | None:
+    """Certificate of a proof by cases, with the bound that the independent proof finds.
+
+    None where it finds none, or proves less than what is known; a single case needs no tree.
+    """
+    nodes = [Node(**node) for node in cases.nodes]
+    with call.timer.phase("prove"):
+        alone = call.prover(cases.prices, ()).bound
+        proven = alone if len(nodes) == 1 else _verified(call, nodes).bound
+    if alone is None or proven is None or not np.isfinite([alone, proven]).all():
+        return None
+    if known is not None and call.sign * proven <= call.sign * known.bound:
+        return None
+    if len(nodes) == 1:
+        return Certificate(prices=dict(cases.prices), bound=alone)
+    known = known or Certificate(prices=dict(cases.prices), bound=alone)
+    return Certificate(prices=known.prices, bound=proven, price_bound=known.bound, tree=nodes)
+
+
+def _limits(call: Call, work: int, program: Program) -> tuple[Timer, int]:
+    """Time and nodes of a tree, by the usual work.
+
+    Nodes and not seconds limit what nobody asked for: it is the same on every machine.
+    """
+    left_s = call.timer.share(_SHARE).remaining_s()
+    limits_s = [s for s in (call.prove_s, left_s) if s is not None]
+    most = tree.MOST_NODES if call.prove_s is not None else work // max(1, program.n_columns)
+    return Timer(min(limits_s, default=None)), min(most, tree.MOST_NODES)
+
+
+def _by_tree(
+    call: Call, model: Model[Any], value: float, prices: FloatArray | None = None, *, root: bool = False
+) -> tuple[Proof, list[Node]]:
+    """Proof of a value by a tree, or of as much of it as time and nodes allow, and the tree's nodes.
+
+    Its root alone is prices; a formulation without trees has no nodes. `prices` are those that prove most
+    without a tree, where the program's own bound is what they prove.
+    """
+    if model.program.bottleneck is not None:
+        return _by_thresholds(call, model, value)
+    if model.counts is not None:
+        return _by_counts(call, model.counts(), value)
+    return (Proof(), []) if model.split is None else _by_splits(call, model, value, prices, root)
+
+
+def _by_counts(call: Call, counts: Counts, value: float) -> tuple[Proof, list[Node]]:
+    """Prove a value by a tree that counts."""
+    timer, most = _limits(call, _USUAL_COUNTING, counts.program)
+    if timer.over():
+        return Proof(), []
+    with call.timer.phase("prove"):
+        began_s = time.perf_counter()
+        call.prover({}, ())
+        if (left_s := timer.remaining_s()) is not None:
+            # Half of the nodes are leaves, each of which is proven once more.
+            leaf_s = max(1e-6, time.perf_counter() - began_s)
+            most = int(min(most, 2 * _VERIFYING * left_s / leaf_s))
+        grown = tree.prove(counts.program, value, timer.share(1.0 - _VERIFYING), counts=counts, nodes=most)
+        nodes = [_counted(counts, node) for node in grown.nodes]
+        return _verified(call, nodes), nodes
+
+
+def _by_splits(
+    call: Call, model: Model[Any], value: float, prices: FloatArray | None, root: bool
+) -> tuple[Proof, list[Node]]:
+    """Prove a value by a tree over choices."""
+    timer, most = _limits(call, _USUAL_WORK, model.listed)
+    if root:
+        timer, most = call.timer.share(_SHARE), _ROOT
+    with call.timer.phase("prove"):
+        grown = tree.prove(model.listed, value, timer, prices=prices, nodes=most)
+        nodes = _nodes_of_splits(model, grown)
+        if prices is None:  # the program's own bound is not what they prove
+            return _verified(call, nodes), nodes
+        return Proof(bound=model.program.reported(grown.bound)), nodes
+
+
+def _by_prices(call: Call, model: Model[Any]) -> tuple[Proof, list[Node]]:
+    """Prove a bound by prices alone; for a bottleneck, the bound is that of its worst threshold."""
+    from wattsched.solvers.dual import dual_prices
+
+    assert model.named_prices is not None
+    with call.timer.phase("prove"):
+        prices, _ = dual_prices(model.program, call.timer.remaining_s())
+        nodes = [Node(prices=model.named_prices(prices))]
+        return _verified(call, nodes), nodes
+
+
+def _by_thresholds(call: Call, model: Model[Any], value: float) -> tuple[Proof, list[Node]]:
+    """Prove by a tree over choices that no decision has a bottleneck that costs less than a value."""
+    from wattsched.solvers.bottleneck import bottleneck_of
+
+    bottleneck = bottleneck_of(model.listed)
+    if bottleneck is None or model.split is None:
+        return Proof(), []
+    timer, most = _limits(call, _USUAL_WORK, model.listed)
+    with call.timer.phase("prove"):
+        grown = tree.prove_threshold(bottleneck, value, timer, most)
+        nodes = [] if grown is None else _nodes_of_splits(model, grown)
+        return _verified(call, nodes), nodes
+
+
+def _verified(call: Call, nodes: list[Node]) -> Proof:
+    """Return what the independent proof makes of the nodes."""
+    if not nodes:
+        return Proof()
+    sense = call.problem.objectives[call.instance.objective]
+    return prove_tree(call.prover, [node.model_dump() for node in nodes], sense)
+
+
+def _counted(counts: Counts, node: tree.Node) -> Node:
+    """Node of a tree that counts, in the words of the instance."""
+    if isinstance(node.split, AtMost):
+        split = {**counts.named(node.split.count), "at_most": node.split.most}
+        return Node(split=split, inside=node.inside, outside=node.outside)
+    of_splits = {f"split:{above}": counts.program.reported(y) for above, y in node.of_splits.items()}
+    return Node(prices=counts.named_prices(node.prices) | of_splits)
+
+
+def _nodes_of_splits(model: Model[Any], grown: tree.Tree) -> list[Node]:
+    """Nodes of a tree in the words of the instance, none where a split has none."""
+    assert model.named_prices is not None
+    assert model.split is not None
+    nodes = []
+    for node in grown.nodes:
+        if not isinstance(node.split, Choices):
+            nodes.append(Node(prices=model.named_prices(node.prices)))
+            continue
+        named = model.split(node.split.columns, node.split.others)
+        if named is None:
+            return []
+        split, swapped = named
+        inside, outside = (node.outside, node.inside) if swapped else (node.inside, node.outside)
+        nodes.append(Node(split=split, inside=inside, outside=outside))
+    return nodes

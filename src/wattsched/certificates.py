@@ -1,1 +1,0 @@
-../../engine/certificates.py

@@ -1,1 +1,0 @@
-../../engine/dask_workers.py

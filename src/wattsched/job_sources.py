@@ -1,1 +1,0 @@
-../../engine/job_sources.py

@@ -1,1 +1,0 @@
-../../engine/replay_bounds.py
