@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
+from wattsched.adapters.parts import Part
 from wattsched.instances.errors import InputError, shown, validated
 
 ItemT = TypeVar("ItemT")
@@ -63,13 +64,7 @@ Several = Annotated[list[ItemT], BeforeValidator(_nothing_for_null)]
 Moment = Annotated[float | None, BeforeValidator(_time_s)]
 
 
-class KubeObject(BaseModel):
-    """A part of an object of the API; what else it has is not looked at."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class _Frozen(KubeObject):
+class _Frozen(Part):
     model_config = ConfigDict(frozen=True)
 
 
@@ -98,7 +93,7 @@ class Toleration(_Frozen):
         return self.key == taint.key and (self.value or "") == (taint.value or "")
 
 
-class Metadata(KubeObject):
+class Metadata(Part):
     """Names, labels and times."""
 
     name: str
@@ -110,21 +105,21 @@ class Metadata(KubeObject):
     deletion_s: Annotated[Moment, Field(alias="deletionTimestamp")] = None
 
 
-class Needs(KubeObject):
+class Needs(Part):
     """Resources that a container asks for."""
 
     requests: Resources = {}
     limits: Resources = {}
 
 
-class Port(KubeObject):
+class Port(Part):
     """Port of a container."""
 
     host: Annotated[int | None, Field(alias="hostPort")] = None
     protocol: str | None = None
 
 
-class Container(KubeObject):
+class Container(Part):
     """Container of a pod."""
 
     resources: Needs = Needs()
@@ -132,14 +127,14 @@ class Container(KubeObject):
     restart: Annotated[str | None, Field(alias="restartPolicy")] = None
 
 
-class Volume(KubeObject):
+class Volume(Part):
     """Volume of a pod, as far as it ties it to a node."""
 
     claim: Annotated[Any, Field(alias="persistentVolumeClaim")] = None
     template: Annotated[Any, Field(alias="ephemeral")] = None
 
 
-class PodSpec(KubeObject):
+class PodSpec(Part):
     """Specification of a pod: all that it asks for."""
 
     node: Annotated[str | None, Field(alias="nodeName")] = None
@@ -157,14 +152,14 @@ class PodSpec(KubeObject):
     volumes: Several[Volume] = []
 
 
-class PodStatus(KubeObject):
+class PodStatus(Part):
     """Status of a pod: its phase, and when it began."""
 
     phase: str | None = None
     start_s: Annotated[Moment, Field(alias="startTime")] = None
 
 
-class Pod(KubeObject):
+class Pod(Part):
     """Pod."""
 
     metadata: Metadata
@@ -172,21 +167,21 @@ class Pod(KubeObject):
     status: PodStatus = PodStatus()
 
 
-class NodeSpec(KubeObject):
+class NodeSpec(Part):
     """Specification of a node, as an administrator sets it."""
 
     unschedulable: bool | None = None
     taints: Several[Taint] = []
 
 
-class Condition(KubeObject):
+class Condition(Part):
     """Condition that a node reports of itself."""
 
     type: str
     status: str
 
 
-class NodeStatus(KubeObject):
+class NodeStatus(Part):
     """Resources and state of a node."""
 
     allocatable: Resources = {}
@@ -194,7 +189,7 @@ class NodeStatus(KubeObject):
     conditions: Several[Condition] = []
 
 
-class Node(KubeObject):
+class Node(Part):
     """Node."""
 
     metadata: Metadata
@@ -202,7 +197,7 @@ class Node(KubeObject):
     status: NodeStatus = NodeStatus()
 
 
-class Nodes(KubeObject):
+class Nodes(Part):
     """Nodes of a cluster."""
 
     nodes: list[Node]

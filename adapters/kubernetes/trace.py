@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import AliasPath, Field
+from pydantic import Field
 
 from wattsched.adapters.kubernetes.objects import (
     Condition,
-    KubeObject,
     Metadata,
     Moment,
     PodStatus,
@@ -20,6 +19,7 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
 from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
+from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
@@ -44,13 +44,8 @@ GROUPS = (
 KINDS = ("Node", "Pod", "Workload")
 
 
-def _at(*path: str) -> Any:
-    """Read an optional field from within an object of an object."""
-    return Field(validation_alias=AliasPath(*path))
-
-
-class _Container(KubeObject):
-    finished_s: Annotated[Moment, _at("state", "terminated", "finishedAt")] = None
+class _Container(Part):
+    finished_s: Annotated[Moment, at("state", "terminated", "finishedAt")] = None
 
 
 class _PodStatus(PodStatus):
@@ -62,24 +57,24 @@ class _Condition(Condition):
     moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
 
 
-class _PodSet(KubeObject):
+class _PodSet(Part):
     count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    spec: Annotated[dict[str, Any], _at("template", "spec")] = {}
+    spec: Annotated[dict[str, Any], at("template", "spec")] = {}
 
 
-class _Assigned(KubeObject):
+class _Assigned(Part):
     flavors: Texts = {}
 
 
-class _Workload(KubeObject):
+class _Workload(Part):
     metadata: Metadata
-    sets: Annotated[list[_PodSet], _at("spec", "podSets")] = []
-    queue: Annotated[str | None, _at("spec", "queueName")] = ""
-    conditions: Annotated[Several[_Condition], _at("status", "conditions")] = []
-    assigned: Annotated[list[_Assigned], _at("status", "admission", "podSetAssignments")] = []
+    sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
+    queue: Annotated[str | None, at("spec", "queueName")] = ""
+    conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
+    assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
 
 
-class _Status(KubeObject):
+class _Status(Part):
     metadata: Metadata
     status: _PodStatus = _PodStatus()
 

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
+from wattsched.adapters.parts import Part, at
 from wattsched.instances.errors import InputError, validated
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
@@ -66,18 +67,7 @@ Names = Annotated[list[str], BeforeValidator(names_in)]
 Listed = Annotated[list[str], BeforeValidator(_between_commas)]
 
 
-class Answer(BaseModel):
-    """A part of what a command prints as JSON; what else there is is not looked at."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-def _at(*path: str) -> Any:
-    """Read an optional field from within an object of a document."""
-    return Field(validation_alias=AliasPath(*path))
-
-
-class NodeRow(Answer):
+class NodeRow(Part):
     """A node."""
 
     name: str
@@ -93,40 +83,40 @@ class NodeRow(Answer):
     active_features: Listed = []
 
 
-class _Nodes(Answer):
+class _Nodes(Part):
     nodes: list[NodeRow]
 
 
-class _State(Answer):
+class _State(Part):
     state: Words
 
 
-class _Named(Answer):
+class _Named(Part):
     name: Text
 
 
-class _Members(Answer):
+class _Members(Part):
     nodes: Names
 
 
-class _Gres(Answer):
+class _Gres(Part):
     total: Text
     used: Text = ""
 
 
-class _Group(Answer):
+class _Group(Part):
     """Nodes of a partition that are alike, as ``sinfo --json`` has them since 23.02."""
 
     nodes: _Members
     node: _State
     gres: _Gres
     partition: _Named
-    cpus: Annotated[Number, _at("cpus", "total")] = None
-    cpus_each: Annotated[Number, _at("cpus", "maximum")] = None
-    alloc_cpus: Annotated[Number, _at("cpus", "allocated")] = None
-    memory_each: Annotated[Number, _at("memory", "maximum")] = None
-    alloc_memory: Annotated[Number, _at("memory", "allocated")] = None
-    features: Annotated[Listed, _at("features", "active")] = []
+    cpus: Annotated[Number, at("cpus", "total")] = None
+    cpus_each: Annotated[Number, at("cpus", "maximum")] = None
+    alloc_cpus: Annotated[Number, at("cpus", "allocated")] = None
+    memory_each: Annotated[Number, at("memory", "maximum")] = None
+    alloc_memory: Annotated[Number, at("memory", "allocated")] = None
+    features: Annotated[Listed, at("features", "active")] = []
 
     def rows(self) -> Iterable[NodeRow]:
         """Its nodes, each with its part of what is allocated."""
@@ -146,11 +136,11 @@ class _Group(Answer):
             )
 
 
-class _Groups(Answer):
+class _Groups(Part):
     sinfo: list[_Group]
 
 
-class NumberedRow(Answer):
+class NumberedRow(Part):
     """Number and state of a job: a row of ``squeue --json`` without them is no job."""
 
     job_id: int
@@ -205,14 +195,14 @@ class QueuedRow(NumberedRow):
         return {**row, "max_nodes": 0} if isinstance(limit, dict) and limit == row.get("tasks") else row
 
 
-class QueuedRows(Answer):
+class QueuedRows(Part):
     """Output of ``squeue --json``: its jobs are read one by one, each a `QueuedRow`."""
 
     jobs: list[Any]
     meta: Any = None
 
 
-class TresRow(Answer):
+class TresRow(Part):
     """So much of a trackable resource."""
 
     type: str
@@ -220,27 +210,27 @@ class TresRow(Answer):
     count: Number = None
 
 
-class _AllTres(Answer):
+class _AllTres(Part):
     allocated: list[TresRow]
     requested: list[TresRow] = []
 
 
-class _Times(Answer):
+class _Times(Part):
     elapsed: Number
     submission: Number
     start: Number
     eligible: Number = 0
 
 
-class _JobState(Answer):
+class _JobState(Part):
     current: Words
 
 
-class _Step(Answer):
-    energy_j: Annotated[Number, _at("statistics", "energy", "consumed")] = None
+class _Step(Part):
+    energy_j: Annotated[Number, at("statistics", "energy", "consumed")] = None
 
 
-class AccountedRow(Answer):
+class AccountedRow(Part):
     """A job of ``sacct --json``."""
 
     job_id: int
@@ -249,15 +239,15 @@ class AccountedRow(Answer):
     tres: _AllTres
     user: Text = ""
     account: Text = ""
-    array_job: Annotated[Whole, _at("array", "job_id")] = 0
-    array_task: Annotated[Whole, _at("array", "task_id")] = None
-    het_job: Annotated[Whole, _at("het", "job_id")] = 0
-    het_offset: Annotated[Whole, _at("het", "job_offset")] = None
+    array_job: Annotated[Whole, at("array", "job_id")] = 0
+    array_task: Annotated[Whole, at("array", "task_id")] = None
+    het_job: Annotated[Whole, at("het", "job_id")] = 0
+    het_offset: Annotated[Whole, at("het", "job_offset")] = None
     nodes: Names = []
     steps: list[_Step] = []
 
 
-class AccountedRows(Answer):
+class AccountedRows(Part):
     """Output of ``sacct --json``."""
 
     jobs: list[AccountedRow]
