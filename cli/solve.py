@@ -55,7 +55,14 @@ EXIT_CODES = {
 }
 _LEAST_S = 1e-3
 # What solves and prints.
-_NEEDED = ("engine", "documents", "formulations.model", "tradeoffs", "cli.show", "report.summary")
+_NEEDED = (
+    "solving.engine",
+    "results.documents",
+    "formulations.model",
+    "solving.tradeoffs",
+    "cli.show",
+    "report.summary",
+)
 # Loading these takes longer than this everywhere.
 _LOADING_S = 0.2
 # To print and to leave takes as long as this, to write the result about half as long as to read the instance.
