@@ -15,7 +15,7 @@ from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.policies import base_of, names, require_policy
-from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.job_sources import JobSource, forms
 
 MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
@@ -106,7 +106,7 @@ DRAWS = "One replay for each, which draws the models of jobs where the trace doe
 source_options = filling(
     "source",
     JobSource,
-    form={"name": "--format"},
+    form={"name": "--format", "type": click.Choice(forms())},
     tables={"metavar": "FILE"},
     virtual_cluster={"metavar": "NAME"},
     throughputs={"metavar": "FILE"},

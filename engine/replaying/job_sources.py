@@ -29,6 +29,12 @@ LIST = "csv"
 """The format of lists of one's own, of which those that tell work are read by `replay.jobs.listing`."""
 
 
+def forms() -> list[str]:
+    """Names of the formats of lists of jobs, that of lists of one's own first."""
+    known = [name for name, form in formats().items() if form.yields == "jobs"]
+    return sorted(known, key=lambda name: name != LIST)
+
+
 @dataclass(frozen=True)
 class JobSource:
     """Jobs of a file, and which of them are replayed.
@@ -64,7 +70,7 @@ class JobSource:
     """
 
     file: File
-    form: Literal["csv", "itp", "philly", "pai", "gavel"] = "csv"
+    form: str = LIST
     tables: File | None = None
     virtual_cluster: str | None = None
     unit: Literal["s", "h"] | None = None
@@ -81,8 +87,7 @@ class JobSource:
         require_range(1 <= self.elasticity <= MOST_GPUS, "elasticity", f"1 to {MOST_GPUS}", self.elasticity)
         if self.to_day is not None and self.to_day <= self.from_day:
             raise ValueError(f"to_day: must be above `from_day` {self.from_day:g}, got {self.to_day:g}")
-        known_forms = [name for name, form in formats().items() if form.yields == "jobs"]
-        if self.form not in known_forms:
+        if self.form not in (known_forms := forms()):
             near = meant(self.form, known_forms)
             raise ValueError(f"form: '{self.form}' is not known{near}; there are {', '.join(known_forms)}")
         known = inspect.signature(formats()[self.form].read).parameters
