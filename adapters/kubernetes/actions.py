@@ -125,27 +125,27 @@ class Actions:
             raise
 
     def held(self, site: Site) -> Mapping[str, Binding]:
-        """Pods that are not bound and count as if they were, by uid: none, as we bind them ourselves."""
+        """Return pods that count as bound before they are, by uid: none, as we bind them ourselves."""
         return {}
 
     def aside(self) -> Mapping[str, str]:
-        """Jobs that are not decided on now, and why: none, as what cannot be bound is refused at once."""
+        """Return jobs that are excluded now, and why: none, as a refused binding is reported at once."""
         return {}
 
     def give_way(self, load: Any, cap_w: float) -> bool:
-        """Take back what may start and has no room or no watts any more; whether there was any."""
+        """Withdraw pods that may start but no longer fit GPUs or caps; True if any was."""
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write events of pods that have another reason to wait than was told; refused ones are left out."""
+        """Write an event for each pod whose reason to wait has changed, up to a limit per round."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
         self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
-        now_s, left = time.monotonic(), _MOST
+        now_s, n_left = time.monotonic(), _MOST
         for uid, (pod, reason) in pods.items():
-            before, then_s = self._reported.get(uid, ("", -_AGAIN_S))
-            if not left or reason == before or now_s < then_s + _AGAIN_S:
+            last_reason, last_s = self._reported.get(uid, ("", -_AGAIN_S))
+            if not n_left or reason == last_reason or now_s < last_s + _AGAIN_S:
                 continue
-            left -= 1
+            n_left -= 1
             try:
                 self.api.write_event(pod.namespace, _event(pod, reason))
             except KubernetesError as error:
@@ -154,11 +154,11 @@ class Actions:
             self._reported[uid] = reason, now_s
 
     def guarded(self, job: KubeJob) -> str:
-        """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""
+        """Return why a dry run refuses to evict a job as a whole; '' where it does not."""
         return "; ".join(refused for pod in job.pods if (refused := self._evict(pod, dry_run=True)))
 
     def stop(self, job: KubeJob, why: str) -> str:
-        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused."""
+        """Evict the pods of a job, all or none as far as a dry run can tell; '' or the refusals."""
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
         with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""
