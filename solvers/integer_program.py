@@ -227,7 +227,7 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     """
     lower, upper = program.lower.copy(), program.upper.copy()
     for j in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
-        implied = _implied_range(program, int(j), lower, upper)
+        implied = _implied(program, int(j), lower, upper)
         if not np.isfinite(upper[j]) and program.cost[j] >= 0 and implied is not None:
             upper[j] = max(implied[1], lower[j] if np.isfinite(lower[j]) else implied[0])
         if not np.isfinite(lower[j]) and program.cost[j] <= 0 and implied is not None:
@@ -239,9 +239,7 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     return lower, upper
 
 
-def _implied_range(
-    program: Program, j: int, lower: FloatArray, upper: FloatArray
-) -> tuple[float, float] | None:
+def _implied(program: Program, j: int, lower: FloatArray, upper: FloatArray) -> tuple[float, float] | None:
     """Return the extreme bounds that rows imply for column j on one side; None if they bound both sides."""
     by_row = csr_array(program.matrix)
     by_row.eliminate_zeros()

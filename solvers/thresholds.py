@@ -68,8 +68,7 @@ class _Search:
         bottleneck, step, stopped = self._bottleneck, 1, None
         while not self.done() and stopped is None:
             high = len(bottleneck.levels) if self.x is None else bottleneck.place(self.objective)
-            # The optimum is most often just above the bound.
-            # Levels that differ by last digits only may put `high` below `low`.
+            # The optimum is usually just above the bound; rounding of levels may put `high` below `low`.
             place = max(self.low, min(self.low + step - 1, (self.low + high) // 2))
             solution = self._reach(place)
             self.offer(solution.x)
@@ -89,6 +88,5 @@ class _Search:
         restricted, columns = self._bottleneck.at(place)
         with unheard():
             limits = replace(self._limits, time_s=self._timer.remaining_s())
-            solution = highs.solve(restricted, limits, target=np.inf)
-        x = None if solution.x is None else self._bottleneck.point(columns, solution.x)
-        return replace(solution, x=x)
+            answer = highs.solve(restricted, limits, target=np.inf)
+        return answer if answer.x is None else replace(answer, x=self._bottleneck.point(columns, answer.x))

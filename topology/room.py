@@ -54,12 +54,10 @@ def divides(sizes: IntArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """Free GPUs of a pool, and the capacity rows that jobs on them satisfy.
+    """Free GPUs of the pool of index `number`, and the capacity rows that jobs on them satisfy.
 
     Attributes
     ----------
-    number : int
-        Number of the pool.
     free : bool array, shape (n_gpus,)
         Mask of the free GPUs, in the order of the pool's line.
     sleeping : int array, shape (n_sleeping,)

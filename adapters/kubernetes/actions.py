@@ -1,7 +1,7 @@
-"""Actions on pods: bind them, evict them, and say in events why they wait. Each may be done twice.
+"""Actions on pods: bind them, evict them, and report in events why they wait. All are idempotent.
 
-The API server holds the truth. A binding carries how the pod was started in the pod's own annotations, so one
-that was cut off is either seen as done, or simply done again. The journal keeps what was begun.
+The state is in the API server. A binding writes how the pod was started into the pod's own annotations, so
+that one that was cut off is either seen as done, or simply repeated. The journal records actions begun.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
 _SEEN_S = 5.0
-_MOST, _AGAIN_S = 20, 60.0
-"""Events of a round at most, as they take its time, and seconds until another reason of the same pod."""
-_LONGEST = 1000
-"""Characters of a message; the API takes 1024."""
+_MOST_EVENTS, _EVENT_EVERY_S = 20, 60.0
+"""Most events in a round, as they take its time, and least seconds between two events of a pod."""
+_MOST_CHARACTERS = 1000
+"""Largest length of a message; the API accepts 1024."""
 
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
         },
         "type": "Normal",
         "reason": "Waits",
-        "message": f"waits, {reason}"[:_LONGEST],
+        "message": f"waits, {reason}"[:_MOST_CHARACTERS],
         "source": {"component": "wattsched"},
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -53,14 +53,14 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
 
 @dataclass
 class Actions:
-    """Actions on a real cluster; its mirror shows what was done after a moment.
+    """Actions on a real cluster; its mirror shows their effects after a moment.
 
     Attributes
     ----------
     looks_at_volumes : bool
-        Whether who binds looks at volumes.
+        True if the component that binds pods checks their volumes.
     number : int
-        Of the round, which tells attempts apart.
+        Number of the round, which distinguishes attempts in the journal.
     """
 
     looks_at_volumes: ClassVar[bool] = False
@@ -76,18 +76,18 @@ class Actions:
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
 
-        If the first one is refused none is bound; after that, the others are tried whatever becomes of one.
+        If the first one is refused none is bound; after that, all others are tried.
 
         Returns
         -------
         bound : list of Binding
         refused : str
-            What was not done, and why; empty where all are bound.
+            Refused bindings, and why; empty where all are bound.
 
         Raises
         ------
         KubernetesError
-            Where there was no answer, so that nobody knows what was done.
+            Where there was no answer, so that the outcome is unknown.
         """
         about = {
             "action": "start",
@@ -140,10 +140,10 @@ class Actions:
         """Write an event for each pod whose reason to wait has changed, up to a limit per round."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
         self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
-        now_s, n_left = time.monotonic(), _MOST
+        now_s, n_left = time.monotonic(), _MOST_EVENTS
         for uid, (pod, reason) in pods.items():
-            last_reason, last_s = self._reported.get(uid, ("", -_AGAIN_S))
-            if not n_left or reason == last_reason or now_s < last_s + _AGAIN_S:
+            last_reason, last_s = self._reported.get(uid, ("", -_EVENT_EVERY_S))
+            if not n_left or reason == last_reason or now_s < last_s + _EVENT_EVERY_S:
                 continue
             n_left -= 1
             try:

@@ -348,7 +348,6 @@ class PatternPricing:
         """Solve the dynamic programmes of each type at prices of hosted tasks, shape (M,)."""
         shares: dict[bytes, SharePatterns] = {}
         price_w = np.where(self.packed, profile_w, 0.0)
-        # The largest first: its table of shares serves the others.
         largest_first = sorted(range(len(self._admitted)), key=lambda c: -self._admitted[c].most_units)
         by_class = {c: self._table(self._admitted[c], price_w, shares) for c in largest_first}
         return [by_class[c] for c in self._class.tolist()]
@@ -378,7 +377,7 @@ class PatternPricing:
         priced: list[PricedPattern] = []
         tables: dict[tuple[int, float], NodePatterns] = {}
         shares: dict[bytes, SharePatterns] = {}
-        # Large nodes first: their tables of shares serve small ones.
+        # Large nodes first, as in `tables`: their tables of shares serve small ones.
         for type_ in np.argsort(-self._types.nodes.cpu_milli, kind="stable").tolist():
             class_, mib_w = int(self._class[type_]), float(memory_w[type_])
             if (class_, mib_w) not in tables:
