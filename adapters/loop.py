@@ -40,9 +40,9 @@ class RoundLoop(ABC, Generic[ReportT]):
     Attributes
     ----------
     session : RecordedSession
-        Ours in the journal, which is made if it is not there.
+        This scheduler's session in the journal, created if there is none.
     actions : optional
-        What changes the cluster; None where nothing is to be changed.
+        Object that changes the cluster; None if rounds only report (shadow mode).
     stop : threading.Event
         Ends the rounds after the action in progress.
     """
@@ -50,11 +50,11 @@ class RoundLoop(ABC, Generic[ReportT]):
     scheduler: ClassVar[str]
     """Name of our session in the journal."""
     report: ClassVar[Callable[[], Any]]
-    """Begins a report."""
+    """Makes an empty report."""
     job: ClassVar[str] = ""
-    """Text that names of jobs are preceded by."""
+    """Prefix of names of jobs."""
     key: ClassVar[type[int] | type[str]] = str
-    """Type of our names of jobs, made of the texts that a session has."""
+    """Type of our names of jobs, which a session has as texts."""
 
     policy: Any
     actions: Any
@@ -69,16 +69,16 @@ class RoundLoop(ABC, Generic[ReportT]):
     ) -> None:
         self.policy, self.budget, self.journal, self.stop = policy, budget, journal, Event()
         self._snapshot = look
-        there = self.scheduler in journal.sessions()
+        known = self.scheduler in journal.sessions()
         self.session: RecordedSession = (
-            journal.open(self.scheduler) if there else journal.create(self.scheduler, {"cluster": _NOTHING})
+            journal.open(self.scheduler) if known else journal.create(self.scheduler, {"cluster": _NOTHING})
         )
         self.session.goes_on = True  # the cap is kept also where nothing can be written
         self.actions = actions(self.session) if actions is not None and policy.apply else None
         self._records: dict[str, Mapping[str, Any]] = {}
 
     def __iter__(self) -> Iterator[ReportT | UnansweredError | InputError]:
-        """Do rounds; what has no answer, or cannot be used, is told, and tried again."""
+        """Do rounds until `stop`, and yield their reports; yield an error, and go on, where one fails."""
         while not self.stop.is_set():
             begun = time.monotonic()
             try:
@@ -106,14 +106,14 @@ class RoundLoop(ABC, Generic[ReportT]):
         report: ReportT = type(self).report()
         report.time_s, report.notes = load.site.time_s, list(load.site.notes)
         report.cap_w = None if math.isinf(cap.soon_w) else cap.soon_w
-        looked, load = load, self._kept(load, cap, report)
+        looked, load = load, self._enforce_cap(load, cap, report)
         load = self.prepared(load, cap, report)
-        plan = self._decided(load, cap, report)
+        plan = self._make_plan(load, cap, report)
         if self.actions is None:
             load, plan = looked, replace(plan, stops={**report.stopped, **plan.stops})
-            plan = self._within(plan, load, cap, report)
+            plan = self._postpone_excess(plan, load, cap, report)
         if self.actions is not None and (cut := self.budget.cap()).now_w < cap.now_w:
-            load, cap = self._kept(self.look(), cut, report), cut
+            load, cap = self._enforce_cap(self.look(), cut, report), cut
             plan = Plan([], {}, plan.reasons)
             report.notes.append("the cap was cut while this round was decided: nothing starts in it")
         report.waiting = dict(sorted(plan.reasons.items()))
@@ -125,11 +125,11 @@ class RoundLoop(ABC, Generic[ReportT]):
                 load = self.look_after(report)
             self._start(plan.starts, load, report)
             self.end_round(load, report)
-        self._count(load, plan, cap, report)
+        self._report_power(load, plan, cap, report)
         return report
 
-    def _kept(self, load: Any, cap: Cap, report: ReportT) -> Any:
-        """Stop what brings the draw below the caps, and look again; in shadow, as if that were done."""
+    def _enforce_cap(self, load: Any, cap: Cap, report: ReportT) -> Any:
+        """Stop jobs until the draw is within the caps, and look again; in shadow mode, simulate that."""
         if self.actions is None:
             report.stopped = self._stops_to_fit(load, cap.now_w, report)
             return load.after(report.stopped) if report.stopped else load
@@ -143,7 +143,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         return load
 
     def _stops_to_fit(self, load: Any, cap_w: float, report: ReportT) -> dict[Any, str]:
-        """Jobs to stop so that the draw is within the caps without a decision."""
+        """Choose jobs to stop so that the draw is within the caps without a decision."""
         over, kept = over_w(load.begun.drawn_w, limits_w(load, cap_w)), dict[Any, str]()
         while True:
             jobs = [one for one in load.stoppable if one.name not in kept] if over else []
@@ -153,8 +153,8 @@ class RoundLoop(ABC, Generic[ReportT]):
                 return stops
             kept |= refused
 
-    def _decided(self, load: Any, cap: Cap, report: ReportT) -> Plan:
-        """The plan of a decision; where there is none, what brings the draw below the caps."""
+    def _make_plan(self, load: Any, cap: Cap, report: ReportT) -> Plan:
+        """Return the plan of a decision; without one, a plan that only stops jobs to keep the caps."""
         report.alarms += cap.alarms
         plan, why = None, "the cap is not known" if cap.unknown else "there is no decision"
         reasons = dict[Any, str]()
@@ -164,14 +164,14 @@ class RoundLoop(ABC, Generic[ReportT]):
                 reasons = round.left_out
                 self.tell(round, cap.soon_w)
                 plan = self.decided(round, cap.soon_w, report)
-                plan = plan and self._with_others(plan, round, cap.soon_w)
+                plan = plan and self._stop_others(plan, round, cap.soon_w)
             except JournalError as error:
                 why = f"{error}: nothing starts, and the cap is kept"
                 report.alarms.append(why)
             except (UnansweredError, InputError):
                 raise
             except Exception as error:
-                # Whatever it is: the cap is to be kept in the next round, too.
+                # No failure may end the loop: later rounds have to keep the cap, too.
                 why = f"there is no decision ({type(error).__name__}: {error}): nothing starts"
                 report.alarms.append(why)
         if plan is not None:
@@ -179,8 +179,8 @@ class RoundLoop(ABC, Generic[ReportT]):
         stops = self._stops_to_fit(load, cap.soon_w, report)
         return Plan([], stops, dict.fromkeys(load.waiting, why) | reasons)
 
-    def _within(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
-        """A plan without the starts that would be too much when it is carried out."""
+    def _postpone_excess(self, plan: Plan, load: Any, cap: Cap, report: ReportT) -> Plan:
+        """Return a plan without the starts that would exceed a cap."""
         caps = left_w(load, cap.soon_w)
         if not over_w(load.after(plan.stops, plan.starts).drawn_w, caps):
             return plan
@@ -194,8 +194,8 @@ class RoundLoop(ABC, Generic[ReportT]):
                 then, starts = later, [*starts, start]
         return replace(plan, starts=starts)
 
-    def _with_others(self, plan: Plan, round: Any, cap_w: float) -> Plan:
-        """A plan, and stops of jobs that no decision stops, as on drained nodes, where too much is drawn."""
+    def _stop_others(self, plan: Plan, round: Any, cap_w: float) -> Plan:
+        """Add stops of jobs outside the decision, as on drained nodes, where the draw exceeds a cap."""
         load = round.load
         others = [one for one in load.stoppable if one.name not in plan.stops]
         over = over_w(load.after(plan.stops, plan.starts).drawn_w, limits_w(load, cap_w)) if others else {}
@@ -205,7 +205,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         return replace(plan, stops={**plan.stops, **stops})
 
     def tell(self, round: Any, cap_w: float) -> None:
-        """Tell the session of everything as it is now."""
+        """Update the session to the current cluster, jobs and caps."""
         policy, options = self.policy, self.policy.options
         running = [job for job in round.jobs if "current" in job and job.get("preemptible", True)]
         caps = decision_w(round.load, [self.key(job["name"]) for job in running], cap_w)
@@ -225,15 +225,15 @@ class RoundLoop(ABC, Generic[ReportT]):
         round.left_out.update({self.key(name): why for name, why in odd.items()})
 
     def solve(self, round: Any, report: ReportT) -> Any:
-        """The decision of the session; None where there is none. A cut of the cap, and `stop`, end it."""
-        with self._watched():
+        """Solve the session; None if it finds no decision. A cut of the cap, and `stop`, interrupt it."""
+        with self._cancel_on_cut():
             made = self.session.solve(deadline_s=round.clock.left_s)
         report.take(made)
         return made.decision if made.decision.solved else None
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """End the decision in progress when the cap is cut, or `stop` is set."""
+    def _cancel_on_cut(self) -> Iterator[None]:
+        """Cancel the solve in progress when the cap is cut, or `stop` is set."""
         now_w, done = self.budget.cap().now_w, Event()
 
         def watch() -> None:
@@ -271,8 +271,8 @@ class RoundLoop(ABC, Generic[ReportT]):
             if why:
                 report.postponed[start.name] = why
 
-    def _count(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
-        """Say what is drawn, and what of it is above a cap though all was done that may be."""
+    def _report_power(self, load: Any, plan: Plan, cap: Cap, report: ReportT) -> None:
+        """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""
         report.power_w, report.running = load.power_w, load.running
         report.queued = len(load.waiting)
         then = load.begun
@@ -300,23 +300,23 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Return the load of the cluster now: Slurm's or Kubernetes' `Load`."""
 
     def look_after(self, report: ReportT) -> Any:
-        """The same when what was stopped has left, or after a while."""
+        """Return the load once stopped jobs have left, or after a while."""
         return self.look()
 
     @abstractmethod
     def prepared(self, load: Any, cap: Cap, report: ReportT) -> Any:
-        """See to what does not wait for a decision; who uses what then."""
+        """Do what does not wait for a decision; return the load after it."""
 
     @abstractmethod
     def round_of(self, load: Any, clock: Clock) -> Any:
-        """The cluster and its jobs, as a session is told of them."""
+        """Return the cluster and its jobs in the form that a session takes."""
 
     @abstractmethod
     def decided(self, round: Any, cap_w: float, report: ReportT) -> Plan | None:
         """Return the plan that the session decides; None where there is no decision."""
 
     def refused(self, stops: Mapping[Any, str], load: Any) -> Mapping[Any, str]:
-        """Jobs whose stop would be refused, and why."""
+        """Return the jobs whose stop would be refused, and why."""
         return {}
 
     @abstractmethod
@@ -325,7 +325,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     @abstractmethod
     def start_job(self, start: Any, load: Any, cap_w: float, report: ReportT) -> str:
-        """Start a job and count it, if there is room and it is not too much; '' or why it is postponed."""
+        """Start a job and count it, if GPUs and watts suffice; '' or why it is postponed."""
 
     @abstractmethod
     def give_back(self) -> dict[Any, str]:

@@ -72,7 +72,7 @@ def _check(
             raise BadInput(f"{source}: {of}")
         with refusing(source):
             verdict = verdict_on_pareto(instance, found, require_gap)
-        return verdict, _points(found, verdict)
+        return verdict, _point_lines(found, verdict)
     answer = answer_of(document, instance.problem, source)
     if (decision := getattr(answer, "decision", None)) is not None:
         document |= {"decision": decision}  # read once
@@ -82,7 +82,7 @@ def _check(
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
     goal = view(instance.problem).goal(objective, sense)
-    lines = [*_decided(verdict, document, goal), *_proved(verdict, document, goal, sense)]
+    lines = [*_decision_lines(verdict, document, goal), *_proof_lines(verdict, document, goal, sense)]
     return verdict.requiring(require_gap), lines
 
 
@@ -113,7 +113,7 @@ def _check_bound(file: str) -> tuple[Verdict, Iterable[str]]:
     return verdict, told
 
 
-def _points(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
+def _point_lines(found: ParetoResult, verdict: Verdict) -> Iterator[str]:
     """Yield lines on the proofs of a frontier's points, and on what is left to trust."""
     from wattsched.report.wording import count
 
@@ -133,7 +133,8 @@ def _trust(verdict: Verdict) -> str:
     return "nothing here proves that" if verdict.claimed else "claims nothing"
 
 
-def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:
+def _decision_lines(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator[str]:
+    """Yield lines on the decision: its objective and totals, or why there is none."""
     from wattsched.report.wording import spoken, total_label
 
     if verdict.infeasible:
@@ -150,7 +151,7 @@ def _decided(verdict: Verdict, document: dict[str, Any], goal: Goal) -> Iterator
     yield ", ".join(f"{total_label(name)} {spoken(name, value)}" for name, value in totals)
 
 
-def _proved(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) -> Iterator[str]:
+def _proof_lines(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) -> Iterator[str]:
     """Yield lines on what the certificate proves, and on what of the bound it leaves to trust."""
     from wattsched.report.wording import gap_text
 

@@ -133,7 +133,7 @@ class PowerLimitTable(Strict):
     power_w: list[list[Positive]]
 
     @model_validator(mode="after")
-    def _shapes(self) -> Self:
+    def _check_tables(self) -> Self:
         for name, table in (("slowdown", self.slowdown), ("power_w", self.power_w)):
             if len(table) != len(self.local_batch) or any(len(row) != len(self.limit_w) for row in table):
                 raise ValueError(
@@ -155,11 +155,11 @@ class PowerLimitTable(Strict):
         return self._interpolate(self.slowdown, local_batch, power_limit_w)
 
     def computing_w(self, local_batch: ArrayLike, power_limit_w: ArrayLike) -> FloatArray:
-        """Draw of one GPU while computing; nan as the limit stands for the highest."""
+        """Interpolate the draw of one computing GPU in W; a limit of nan means the highest."""
         return self._interpolate(self.power_w, local_batch, power_limit_w)
 
     def within(self, power_limit_w: ArrayLike, max_power_w: float | None) -> FloatArray:
-        """Limits as a board has them: none above its own, and none below the lowest that was measured."""
+        """Reduce limits to the board's own, but not below the lowest that was measured."""
         limit = np.asarray(power_limit_w, dtype=float)
         return limit if max_power_w is None else np.minimum(limit, max(max_power_w, self.limit_w[0]))
 
@@ -172,16 +172,16 @@ class PowerLimitTable(Strict):
         wrong = limit[(limit < low) | (limit > high)]
         if wrong.size:
             raise ValueError(f"power_limit_w {wrong.flat[0]:g} is outside the measured {low:g} to {high:g} W")
-        row, below, down = _between(np.log(self.local_batch), np.log(np.asarray(local_batch, dtype=float)))
-        column, right, across = _between(np.asarray(self.limit_w), limit)
+        row0, row1, down = _between(np.log(self.local_batch), np.log(np.asarray(local_batch, dtype=float)))
+        column0, column1, across = _between(np.asarray(self.limit_w), limit)
         values = np.asarray(table)
-        upper = (1 - across) * values[row, column] + across * values[row, right]
-        lower = (1 - across) * values[below, column] + across * values[below, right]
-        return np.asarray((1 - down) * upper + down * lower)
+        first = (1 - across) * values[row0, column0] + across * values[row0, column1]
+        second = (1 - across) * values[row1, column0] + across * values[row1, column1]
+        return np.asarray((1 - down) * first + down * second)
 
 
 def _between(knots: FloatArray, x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Knots before and after each x, the ends beyond them, and the share of the way from one to the other."""
+    """Return the indices of the knots around each x (ends beyond them), and the share of the way between."""
     position = np.interp(x, knots, np.arange(len(knots)))
     before = np.asarray(position, dtype=np.int64)
     return before, np.asarray(np.ceil(position), dtype=np.int64), position - before

@@ -53,9 +53,9 @@ _WITH_TEXTS = (
     ("rounds", "result"),
 )
 QUOTA_MB = 1_000.0
-"""Megabytes that a journal may have by default."""
+"""Default limit of a journal in megabytes."""
 _FULL = 0.8
-"""Part of the quota beyond which older rounds are given up."""
+"""Share of the quota beyond which older rounds are deleted."""
 
 
 _log = logging.getLogger("wattsched.serve")
@@ -84,14 +84,14 @@ class Database:
         lock = Path(f"{os.path.realpath(self.path)}-lock")
         with _written(self.path):
             new = not read_only and private_file(lock)
-        self._guard = None if read_only else self._guarded(lock)
+        self._guard = None if read_only else self._take_lock(lock)
         try:
             if not (read_only or os.path.exists(self.path)):
                 with _written(self.path):
                     private_file(self.path)  # SQLite gives its other files the same mode
             for part in [] if read_only else self._parts():
                 require_own(part)
-            self._file = self._looking() if read_only else _opened(self.path, "rw")
+            self._file = self._open_to_read() if read_only else _opened(self.path, "rw")
             self._prepare(read_only)
             for part in [] if read_only else self._parts():
                 keep_private(part)
@@ -121,11 +121,11 @@ class Database:
                 os.close(os.open(self.path, os.O_RDWR))
 
     def _parts(self) -> list[str]:
-        """Files of it that are there."""
+        """Return its files that exist."""
         return [part for end in ("", "-wal", "-shm") if os.path.lexists(part := self.path + end)]
 
-    def _looking(self) -> sqlite3.Connection:
-        """The file to be read, in a folder that cannot be written to as well.
+    def _open_to_read(self) -> sqlite3.Connection:
+        """Open the file to be read, also in a folder that cannot be written to.
 
         There SQLite cannot make the ``-shm`` that a reader needs. Nobody writes the file then, and it can be
         read as one that never changes, unless a part of it is still in its ``-wal``.
@@ -144,8 +144,8 @@ class Database:
             file = _opened(self.path, "ro&immutable=1")
         return file
 
-    def _guarded(self, lock: Path) -> sqlite3.Connection:
-        """A lock that the system takes away from a process that dies, whatever it dies of."""
+    def _take_lock(self, lock: Path) -> sqlite3.Connection:
+        """Take a lock that the system releases when the process ends, however it ends."""
         try:
             guard = _opened(str(lock), "rw", patience_s=0.0)
             guard.execute("BEGIN EXCLUSIVE")
@@ -156,20 +156,20 @@ class Database:
         return guard
 
     def _prepare(self, read_only: bool) -> None:
-        """Make the tables of a new file, and refuse the files of others."""
-        (mark,) = self._file.execute("PRAGMA application_id").fetchone()
-        (form,) = self._file.execute("PRAGMA user_version").fetchone()
+        """Create the tables of a new file, and refuse files that are no journal."""
+        (application,) = self._file.execute("PRAGMA application_id").fetchone()
+        (version,) = self._file.execute("PRAGMA user_version").fetchone()
         (tables,) = self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if mark != APPLICATION_ID and (tables or mark or read_only):
+        if application != APPLICATION_ID and (tables or application or read_only):
             raise InputError(["is no journal"], self.path)
-        if mark == APPLICATION_ID and form not in (1, FORMAT):
-            raise InputError([f"is a journal of format {form}, this version reads {FORMAT}"], self.path)
+        if application == APPLICATION_ID and version not in (1, FORMAT):
+            raise InputError([f"is a journal of format {version}, this version reads {FORMAT}"], self.path)
         if read_only:
             return
         self._file.execute("PRAGMA journal_mode = WAL")
         # Every commit waits for the disk.
         self._file.execute("PRAGMA synchronous = FULL")
-        if not tables or form != FORMAT:
+        if not tables or version != FORMAT:
             with self.transaction() as file:
                 for statement in [*([] if tables else _TABLES.split(";")), _TEXTS]:
                     file.execute(statement)
@@ -180,7 +180,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of what is done within, on the disk when it is left, or nothing of it.
+        """Write all changes made within the block to disk when it ends, or none of them.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class Database:
         return content
 
     def document(self, content: bytes) -> Any:
-        """The document that stands in the file so."""
+        """Unpack a document as the file stores it."""
         query = "SELECT content FROM texts WHERE digest = ?"
         try:
             found = [self.rows(query, digest) for digest in digests_in(content)]
@@ -219,7 +219,7 @@ class Database:
             raise JournalError("the journal is damaged: a part of it is no document") from None
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something."""
+        """Return the bytes of the file that are in use."""
         pages, free, size = (
             self.rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "freelist_count", "page_size")
         )
@@ -227,7 +227,7 @@ class Database:
         return used
 
     def make_room(self) -> None:
-        """Give half of the older rounds up where the quota is nearly used, and texts that nothing needs."""
+        """Delete the older half of the rounds when the quota is nearly used up, and unused texts."""
         if self.used_bytes() <= _FULL * self._quota_bytes:
             self._told_full = False
             return

@@ -36,8 +36,8 @@ from wattsched.solvers.solution import (
     with_listener,
 )
 
-# What is little of what a point lacks.
-_LITTLE = 0.1
+# Share of the distance from the best point to the target below which the remaining gap is not worth closing.
+_LEAST_GAIN = 0.1
 
 
 def solve(
@@ -50,15 +50,15 @@ def solve(
 ) -> Solution:
     """Solve by branch and cut; see `wattsched.solvers.solution`.
 
-    The bound is the better of branch and cut's and the one that the prices prove.
+    The bound is the better of that of branch and cut and the one that the prices prove.
 
     Parameters
     ----------
     target : float, optional
         Stop at the first point that costs no more than this.
     part : bool
-        What is proven of the program is of no use: where it has no such point, stop when there is little to
-        gain of what points lack.
+        The program is a restriction of another, so that its own bound is of no use: once the bound shows that
+        no point reaches the target, stop when the best point can improve little towards it.
     """
     timer = Timer(limits.time_s)
     model = scaled(program)
@@ -72,23 +72,23 @@ def solve(
             return conclude(program, limits, whole, relaxed.bound, relaxed.prices)
     announce(relaxed.bound, relaxed.prices)
     start = start or Start()
-    known = [start.x]
+    candidates = [start.x]
     if start.rule is not None and relaxed.prices is not None:
-        known.append(start.rule(program, relaxed.prices))
-    points = [x for x in known if x is not None and feasible(program, x)]
+        candidates.append(start.rule(program, relaxed.prices))
+    points = [x for x in candidates if x is not None and feasible(program, x)]
     best = min(points, key=program.objective, default=None)
 
     def branch(current: Program) -> Answer:
-        """Branch and cut from the best point; improvements are announced as points of the program itself."""
+        """Branch and cut from the best point; announce improvements, unscaled."""
         scaling = model if current is program else scaled(current)
         solver = loaded(scaling, limits, timer)
         if best is not None or target is not None:
-            # It looks for a first point, which is of no use, and takes a fifth of the time of small programs.
+            # A first point is of no use, and takes a fifth of the time of small programs.
             solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
         if target is not None:
             solver.setOptionValue("objective_target", target * scaling.cost_factor)
             if part:
-                solver.cbMipInterrupt.subscribe(_not_worth(target * scaling.cost_factor))
+                solver.cbMipInterrupt.subscribe(_stop_when_out_of_reach(target * scaling.cost_factor))
         if best is not None:
             columns = np.arange(len(best), dtype=np.int32)
             solver.setSolution(len(best), columns, best / scaling.column_factor)
@@ -105,22 +105,22 @@ def solve(
     return solve_as_written(program, limits, branch, timer, relaxed=relaxed, best=best)
 
 
-def _not_worth(target: float) -> Callable[[Any], None]:
-    """Interrupt branch and cut where the target is missed and most of what can be gained is."""
+def _stop_when_out_of_reach(target: float) -> Callable[[Any], None]:
+    """Return a callback that interrupts when the target is out of reach and the remaining gap is small."""
 
-    def look(event: Any) -> None:
+    def interrupt(event: Any) -> None:
         best, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-        if np.isfinite(best) and bound > target and best - bound <= _LITTLE * (best - target):
+        if np.isfinite(best) and bound > target and best - bound <= _LEAST_GAIN * (best - target):
             event.interrupt()
 
-    return look
+    return interrupt
 
 
 def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed: Solution) -> Answer:
-    """Run HiGHS and take over what it leaves behind."""
+    """Run HiGHS and collect its point, bound and status."""
     status = run(solver)
     if status == Status.kInfeasible:
-        # Presolve takes some programs whose limits are met exactly for infeasible.
+        # Presolve declares some programs infeasible whose points meet limits exactly.
         solver.setOptionValue("presolve", "off")
         status = run(solver)
     if status == Status.kInfeasible:
@@ -128,11 +128,11 @@ def _answer(solver: highspy.Highs, model: ScaledModel, program: Program, relaxed
     if status == Status.kUnbounded:
         return Answer(verdict=unsupported(UNBOUNDED))
     done = status in (Status.kOptimal, Status.kObjectiveTarget)
-    # Of an LP the last point is no use before it is optimal, and no bound is stated.
+    # An LP has a usable point only when it is optimal, and HiGHS states no bound for it.
     mip = bool(program.integer.any())
-    found = has_point(solver) and (mip or status == Status.kOptimal)
+    usable = has_point(solver) and (mip or status == Status.kOptimal)
     return Answer(
-        x=model.point(np.asarray(solver.getSolution().col_value)) if found else None,
+        x=model.point(np.asarray(solver.getSolution().col_value)) if usable else None,
         bound=model.cost_of(solver.getInfo().mip_dual_bound) if mip else -np.inf,
         limit=LIMITS.get(status),
         detail="" if done else status_name(solver),

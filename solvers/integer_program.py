@@ -1,4 +1,4 @@
-r"""Programs rounded to integers, outwards: what CP-SAT, which knows nothing else, can solve.
+r"""Integer relaxations of programs, by outward rounding, for CP-SAT, which has no continuous columns.
 
 Every column is :math:`x_j = u_j z_j` with integer :math:`z_j`: the unit :math:`u_j` is 1 for integer columns,
 and for continuous ones that are integers in some optimum whatever the others are; of the rest it is a small
@@ -20,26 +20,26 @@ from wattsched.formulations.tolerances import LAST_DIGITS, VIOLATION
 from wattsched.solvers.rows import allowance, group_of_choice
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
-# Sums over what can be chosen together stay below this, and sums over all columns below the other, far from
-# where 64-bit integers end.
+# Limits of sums over columns that can be chosen together, and over all columns, far below the largest 64-bit
+# integer.
 _LARGEST_SUM = 2.0**54
 _LARGEST_TOTAL = 2.0**59
-# A scale that is no larger than this, whatever the costs, does not overflow.
+# Largest exponent of a scale; larger ones could overflow.
 _LARGEST_EXPONENT = 1000.0
-# A continuous column is cut into at most about this many steps.
+# Largest number of steps of a continuous column, roughly.
 _MOST_STEPS = 2.0**40
 _DIGITS = 2.0**50
-# Coefficients with fewer digits than this many are short.
+# Coefficients whose mantissa is an integer below this are short.
 _SHORT = 2.0**10
 
 
 class UnboundedError(ValueError):
-    """A column has no finite bounds, given or implied."""
+    """Raised for a column that has no finite bounds, given or implied."""
 
 
 @dataclass(frozen=True)
 class IntegerProgram:
-    """The relaxation: ``row_lower <= matrix @ z <= row_upper``, and ``lower <= z <= upper``.
+    """Integer relaxation: ``row_lower <= matrix @ z <= row_upper``, and ``lower <= z <= upper``.
 
     A step of column j is worth ``unit[j]``. Limits are beyond what sums can reach where there are none.
     ``cost @ z / cost_scale + offset - cost_slack`` is at most the program's cost of a point.
@@ -69,14 +69,14 @@ def integer_relaxation(program: Program) -> IntegerProgram:
         When a free column has no finite bounds and no row implies them.
     """
     lower, upper = _finite_bounds(program)
-    # Short steps make coefficients of 50 binary digits, which CP-SAT has no cuts for.
+    # Short steps make coefficients of 50 binary digits, for which CP-SAT has no cuts.
     integer = program.integer | _implied_integers(program, lower, upper)
     program = replace(program, integer=integer)
     # The costs are one more row, the last.
     table = csr_array(vstack([program.matrix, csr_array(program.cost[None, :])]))
     table.sort_indices()
     width = np.maximum(np.abs(lower), np.abs(upper))
-    # What is fixed at nothing counts for nothing, and would limit no scale.
+    # Columns that are fixed at 0 must not limit scales.
     table.data[width[table.indices] == 0.0] = 0.0
     table.eliminate_zeros()
     scale, exact = _scales(program, table, width)
@@ -123,7 +123,7 @@ def integer_relaxation(program: Program) -> IntegerProgram:
 
 
 def _implied_integers(program: Program, lower: FloatArray, upper: FloatArray) -> BoolArray:
-    """Continuous columns that are integers in some optimum, whatever the integer columns are.
+    """Return the mask of continuous columns that are integers in some optimum for any integer columns.
 
     Their part of rows of integers is totally unimodular: it consists of -1, 0 and 1, and nothing is left of
     it when rows and columns with a single entry, and copies of others or of their negatives, are taken out
@@ -140,7 +140,7 @@ def _implied_integers(program: Program, lower: FloatArray, upper: FloatArray) ->
     whole &= np.bincount(row, ~unit | (table.data != np.round(table.data)), program.n_rows) == 0
 
     def connected(implied: BoolArray) -> BoolArray:
-        """Those of the columns whose rows have integers besides, and no other continuous column."""
+        """Return those of the columns whose rows have, besides them, integer columns alone."""
         while True:
             rows = whole & (np.bincount(row, (continuous & ~implied)[column], program.n_rows) == 0)
             fewer = implied & (np.bincount(column, ~rows[row], program.n_columns) == 0)
@@ -149,36 +149,36 @@ def _implied_integers(program: Program, lower: FloatArray, upper: FloatArray) ->
             implied = fewer
 
     implied = connected(continuous & (lower == np.round(lower)) & (upper == np.round(upper)))
-    left = np.flatnonzero(implied)
-    rest, entries = csr_array(table[:, left]), -1
+    remaining = np.flatnonzero(implied)
+    rest, entries = csr_array(table[:, remaining]), -1
     while rest.nnz != entries:
         entries = rest.nnz
         rest = rest[_distinct(rest)]
         kept = _distinct(csr_array(rest.T))
-        rest, left = csr_array(rest[:, kept]), left[kept]
-    implied[left] = False
+        rest, remaining = csr_array(rest[:, kept]), remaining[kept]
+    implied[remaining] = False
     return connected(implied)
 
 
 def _distinct(table: csr_array) -> list[int]:
-    """Rows of -1 and 1 with two entries at least; of copies, also of their negatives, one."""
+    """Return the rows with two entries at least; of equal or opposite ones, the first."""
     table.sort_indices()
-    found: dict[tuple[bytes, bytes], int] = {}
+    first_of: dict[tuple[bytes, bytes], int] = {}
     for r, (first, last) in enumerate(pairwise(table.indptr.tolist())):
         if last - first > 1:
             signs = table.data[first:last] * table.data[first]
-            found.setdefault((table.indices[first:last].tobytes(), signs.tobytes()), r)
-    return list(found.values())
+            first_of.setdefault((table.indices[first:last].tobytes(), signs.tobytes()), r)
+    return list(first_of.values())
 
 
 def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Largest power of two per row that keeps its sums small, and where that is 1: in rows of integers."""
+    """Return the largest power of two per row that keeps its sums small, and the mask of integer rows (1)."""
     row = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
     free = program.n_groups + np.arange(program.n_columns - program.n_choices)
     owner = np.concatenate([group_of_choice(program), free])[table.indices]
     largest = np.zeros(table.shape[0])
     if len(row):
-        # Of a group only one column counts.
+        # A group chooses one column, so that only its largest entry counts.
         run = np.flatnonzero(np.diff(row, prepend=-1) | np.diff(owner, prepend=-1))
         size = np.abs(table.data) * width[table.indices]
         largest += np.bincount(row[run], np.maximum.reduceat(size, run), table.shape[0])
@@ -195,7 +195,7 @@ def _scales(program: Program, table: csr_array, width: FloatArray) -> tuple[Floa
 def _units(
     program: Program, table: csr_array, scale: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
-    """Steps of the continuous columns: as small as rounding their coefficients is harmless."""
+    """Choose steps of the continuous columns that balance rounding of their coefficients and their values."""
     width, size = upper - lower, np.maximum(np.abs(lower), np.abs(upper))
     entry = table.tocoo()
     continuous = ~program.integer[entry.col]
@@ -209,17 +209,17 @@ def _units(
     balanced = np.sqrt(width[column] / (scale[row] * a))
     unit = np.zeros(program.n_columns)
     np.maximum.at(unit, column, np.where(mantissa == digits, np.minimum(exact, balanced), balanced))
-    # Shorter steps are not to be told apart in a double of the column's size.
+    # A double of the column's size cannot resolve shorter steps.
     shortest = np.maximum(np.maximum(width, 1e-9) / _MOST_STEPS, size / _DIGITS)
     step = np.exp2(np.ceil(np.log2(np.maximum(unit, shortest))))
     return np.where(program.integer, 1.0, step)
 
 
 def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the columns; a missing one is replaced by one that some optimum satisfies.
+    """Return finite bounds of the columns; a missing one is replaced by one that some optimum satisfies.
 
-    A column that costs nothing or more and that rows only push up need not be above what they demand at most;
-    the mirrored case likewise.
+    A column of nonnegative cost that rows bound only from below has an optimal value no larger than the
+    largest such bound; the mirrored case likewise.
 
     Raises
     ------
@@ -227,11 +227,11 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     """
     lower, upper = program.lower.copy(), program.upper.copy()
     for j in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
-        demanded = _demanded(program, int(j), lower, upper)
-        if not np.isfinite(upper[j]) and program.cost[j] >= 0 and demanded is not None:
-            upper[j] = max(demanded[1], lower[j] if np.isfinite(lower[j]) else demanded[0])
-        if not np.isfinite(lower[j]) and program.cost[j] <= 0 and demanded is not None:
-            lower[j] = min(demanded[0], upper[j] if np.isfinite(upper[j]) else demanded[1])
+        implied = _implied(program, int(j), lower, upper)
+        if not np.isfinite(upper[j]) and program.cost[j] >= 0 and implied is not None:
+            upper[j] = max(implied[1], lower[j] if np.isfinite(lower[j]) else implied[0])
+        if not np.isfinite(lower[j]) and program.cost[j] <= 0 and implied is not None:
+            lower[j] = min(implied[0], upper[j] if np.isfinite(upper[j]) else implied[1])
         if program.integer[j]:
             lower[j], upper[j] = np.floor(lower[j]), np.ceil(upper[j])
         if not (np.isfinite(lower[j]) and np.isfinite(upper[j])):
@@ -239,23 +239,23 @@ def _finite_bounds(program: Program) -> tuple[FloatArray, FloatArray]:
     return lower, upper
 
 
-def _demanded(program: Program, j: int, lower: FloatArray, upper: FloatArray) -> tuple[float, float] | None:
-    """Least and greatest value that rows can demand of a column; None when they hold it from both sides."""
+def _implied(program: Program, j: int, lower: FloatArray, upper: FloatArray) -> tuple[float, float] | None:
+    """Return the extreme bounds that rows imply for column j on one side; None if they bound both sides."""
     by_row = csr_array(program.matrix)
     by_row.eliminate_zeros()
-    from_above = np.isfinite(program.upper[j])  # the lower bound is missing
-    values = [0.0]
+    from_above = np.isfinite(program.upper[j])  # then the lower bound is missing
+    implied = [0.0]
     for r in by_row[:, [j]].tocoo().row:
         entries = slice(by_row.indptr[r], by_row.indptr[r + 1])
         columns, a = by_row.indices[entries], by_row.data[entries]
-        own = float(a[columns == j][0])
-        ends = np.stack([a * lower[columns], a * upper[columns]])[:, columns != j]
-        at_least = (own > 0) != from_above
-        bound = program.row_lower[r] if at_least else program.row_upper[r]
-        other = program.row_upper[r] if at_least else program.row_lower[r]
-        if np.isfinite(other):
+        coefficient = float(a[columns == j][0])
+        others = np.stack([a * lower[columns], a * upper[columns]])[:, columns != j]
+        is_covering = (coefficient > 0) != from_above
+        bound = program.row_lower[r] if is_covering else program.row_upper[r]
+        opposite = program.row_upper[r] if is_covering else program.row_lower[r]
+        if np.isfinite(opposite):
             return None
-        worst = ends.min(axis=0).sum() if at_least else ends.max(axis=0).sum()
+        extreme = others.min(axis=0).sum() if is_covering else others.max(axis=0).sum()
         if np.isfinite(bound):
-            values.append((bound - worst) / own)
-    return float(min(values)), float(max(values))
+            implied.append((bound - extreme) / coefficient)
+    return float(min(implied)), float(max(implied))

@@ -42,7 +42,7 @@ def solve(bottleneck: Bottleneck, limits: Limits, start: Start | None = None) ->
 
 
 class _Search:
-    """The best point, and the place of the lowest level that the optimum can have."""
+    """State of the bisection: the incumbent, and the index of the lowest level that the optimum can have."""
 
     def __init__(self, bottleneck: Bottleneck, limits: Limits, timer: Timer) -> None:
         self._bottleneck, self._limits, self._timer = bottleneck, limits, timer
@@ -51,9 +51,9 @@ class _Search:
         self.low = 0
 
     def offer(self, x: FloatArray | None) -> None:
-        """Take a point if it is feasible and better."""
+        """Make a point the incumbent if it is feasible and better."""
         program = self._bottleneck.program
-        # Of an earlier round the bottleneck may have another value.
+        # In a point of an earlier round the bottleneck column may have another value.
         point = None if x is None else feasible_point(program, x)
         if point is not None and program.objective(point) < self.objective:
             self.x, self.objective = point, program.objective(point)
@@ -68,15 +68,14 @@ class _Search:
         bottleneck, step, stopped = self._bottleneck, 1, None
         while not self.done() and stopped is None:
             high = len(bottleneck.levels) if self.x is None else bottleneck.place(self.objective)
-            # The optimum is most often just above the bound.
-            # Levels that differ by last digits only may put `high` below `low`.
+            # The optimum is usually just above the bound; rounding of levels may put `high` below `low`.
             place = max(self.low, min(self.low + step - 1, (self.low + high) // 2))
-            asked = self._ask(place)
-            self.offer(asked.x)
-            if asked.termination.reason == "infeasible":
+            solution = self._reach(place)
+            self.offer(solution.x)
+            if solution.termination.reason == "infeasible":
                 self.low, step = place + 1, 2 * step
             elif self.objective > bottleneck.cost(place):
-                stopped = asked.termination
+                stopped = solution.termination
             announce(bottleneck.cost(self.low), prices, self.x, self.objective)
             if self.low == len(bottleneck.levels):
                 return infeasible(prices, "no decision satisfies the rows")
@@ -84,10 +83,10 @@ class _Search:
         bound = bottleneck.cost(self.low)
         return conclude(bottleneck.program, self._limits, self.x, bound, prices, limit, detail)
 
-    def _ask(self, place: int) -> Solution:
-        """Let HiGHS find any choice of the columns that reach a level, as a point of the program."""
-        reached, columns = self._bottleneck.at(place)
+    def _reach(self, place: int) -> Solution:
+        """Solve for any point within a level by HiGHS, in the columns of the program."""
+        restricted, columns = self._bottleneck.at(place)
         with unheard():
             limits = replace(self._limits, time_s=self._timer.remaining_s())
-            asked = highs.solve(reached, limits, target=np.inf)
-        return asked if asked.x is None else replace(asked, x=self._bottleneck.point(columns, asked.x))
+            answer = highs.solve(restricted, limits, target=np.inf)
+        return answer if answer.x is None else replace(answer, x=self._bottleneck.point(columns, answer.x))

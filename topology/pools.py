@@ -184,7 +184,7 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
 
 
 def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
-    """Numbers of the groups above places, that of no group for none."""
+    """Return the numbers of the groups above places; the number of groups for none."""
     return np.array([*(number[name] for name in parent.values), len(number)], dtype=np.int64)[parent.codes]
 
 
@@ -240,7 +240,7 @@ def _lines(
 
 
 def _of_nodes(begin: IntArray, gpus: int) -> list[IntArray]:
-    """Blocks of nodes with so many GPUs each, by the binary digits of their count, the largest first."""
+    """Return blocks of nodes of `gpus` GPUs each, by the binary digits of that number, the largest first."""
     sizes = [1 << bit for bit in reversed(range(gpus.bit_length())) if gpus >> bit & 1]
     firsts = accumulate(sizes, initial=0)
     return [begin[:, None] + first + np.arange(size) for first, size in zip(firsts, sizes, strict=False)]
@@ -269,10 +269,10 @@ def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:
     alike: dict[str, list[_Kind]] = defaultdict(list)
     for kind in kinds:
         alike[kind.gpu_type].append(kind)
-    # What tells the pools of a type apart: node sizes, power domains.
-    tells = {
-        gpu_type: (len({kind.gpus for kind in found}) > 1, len({kind.domains for kind in found}) > 1)
-        for gpu_type, found in alike.items()
+    # Whether the pools of a type differ in node sizes, and in power domains.
+    vary = {
+        gpu_type: (len({kind.gpus for kind in same}) > 1, len({kind.domains for kind in same}) > 1)
+        for gpu_type, same in alike.items()
     }
     names = []
     for kind in kinds:
@@ -281,13 +281,13 @@ def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:
         elif len(alike[kind.gpu_type]) == 1:
             names.append(kind.gpu_type)
         else:
-            names.append(next(name for name in _candidates(kind, *tells[kind.gpu_type]) if name not in taken))
+            names.append(next(name for name in _candidates(kind, *vary[kind.gpu_type]) if name not in taken))
         taken.add(names[-1])
     return names
 
 
 def _candidates(kind: _Kind, by_size: bool, by_domains: bool) -> Iterator[str]:
-    """Names for a pool without label, the shortest telling one first."""
+    """Yield names for a pool without label, the shortest that tells the pools of its type apart first."""
     size, domains = f"x{kind.gpus}", "@" + ("+".join(kind.domains) or "none")
     yield kind.gpu_type + size * by_size + domains * by_domains
     yield kind.gpu_type + size

@@ -1,4 +1,4 @@
-r"""Amounts that jobs take of a pool, by how its GPUs can be shared out, and the rows under which they fit.
+r"""Capacity rows of a pool: the GPUs that jobs take, by how the pool allocates them, and when they fit.
 
 - ``blocks``: a job takes an aligned block of a power of two (`topology.buddy`).
 - ``nodes``: a job takes GPUs of one node or, where it has more, whole nodes and at most one part of another.
@@ -33,17 +33,17 @@ from wattsched.topology.buddy import Occupancy, block_size
 from wattsched.topology.pools import Pool
 
 MOST_CUTS = 5_000
-"""More ways to cut nodes of a pool up are not listed."""
+"""Largest number of ways to partition nodes of a pool that is listed."""
 
 
 def room_for(pools: Sequence[Pool], pool: IntArray, gpus: IntArray) -> IntArray:
-    """GPUs that jobs take of pools, given by number: their counts, rounded up to powers of two in blocks."""
+    """Return the GPUs that jobs take of pools: their counts, rounded up to powers of two in blocks."""
     in_blocks = np.array([one.capacity == "blocks" for one in pools], dtype=bool)[pool]
     return np.asarray(np.where(in_blocks, block_size(gpus), gpus))
 
 
 def largest_room(pool: Pool) -> int:
-    """The most that a job can take of a pool, if nothing else is there."""
+    """Return the most GPUs that a job can take of an empty pool."""
     return pool.largest_block if pool.capacity == "blocks" else pool.n_gpus
 
 
@@ -54,16 +54,16 @@ def divides(sizes: IntArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """Free GPUs of a pool, whose `number` it has, as jobs can take them.
+    """Free GPUs of the pool of index `number`, and the capacity rows that jobs on them satisfy.
 
     Attributes
     ----------
     free : bool array, shape (n_gpus,)
-        By the pool's line.
+        Mask of the free GPUs, in the order of the pool's line.
     sleeping : int array, shape (n_sleeping,)
-        Nodes, all of whose GPUs are free, that sleep as long as no job is there, those first that draw least.
+        Nodes without jobs that sleep until one is placed there, by ascending draw.
     awake_w : float array, shape (n_sleeping,)
-        What each of them draws awake.
+        Draw of each of them when awake.
     """
 
     number: int
@@ -74,13 +74,13 @@ class Room:
 
     @cached_property
     def rested(self) -> BoolArray:
-        """Free GPUs of nodes that are awake whatever is decided."""
+        """Free GPUs of nodes that do not sleep."""
         if not len(self.sleeping):
             return self.free
         return np.asarray(self.free & ~np.isin(self.pool.node_index, self.sleeping))
 
     def woken(self, nodes: IntArray) -> Room:
-        """The room where of the nodes that sleep only these are awake, and the others of no use."""
+        """Return the room that remains if of the sleeping nodes only these are woken."""
         free = self.rested | (self.free & np.isin(self.pool.node_index, nodes))
         return Room(self.number, self.pool, free)
 
@@ -91,7 +91,7 @@ class Room:
 
     @cached_property
     def vacant(self) -> Occupancy:
-        """Free blocks of a pool of blocks; not to be changed."""
+        """Free blocks of a pool of blocks; read only."""
         return Occupancy(self.pool.blocks, self.free)
 
     @cached_property
@@ -99,13 +99,13 @@ class Room:
         return Occupancy(self.pool.blocks, self.rested) if len(self.sleeping) else self.vacant
 
     def pieces(self, taken: IntArray) -> IntArray:
-        """Sizes of the pieces of jobs that take so much in a pool of nodes, ascending."""
+        """Return the sizes of the pieces of jobs that take these GPUs in a pool of nodes, ascending."""
         nodes, part = np.divmod(np.unique(taken), self.pool.gpus_per_node)
         sizes = np.unique(np.append(part, self.pool.gpus_per_node if nodes.any() else 0))
         return np.asarray(sizes[sizes > 0], dtype=np.int64)
 
     def sizes(self, taken: IntArray) -> list[int]:
-        """Sizes whose rows jobs that take so much are held to, ascending; the first is 1."""
+        """Return the sizes whose rows constrain jobs that take these GPUs, ascending; the first is 1."""
         if self.pool.capacity == "count":
             return [1]
         if self.pool.capacity == "blocks":
@@ -114,9 +114,9 @@ class Room:
         return sorted({1, *(sizes if divides(sizes) else np.arange(sizes[-1]) + 1).tolist()})
 
     def capacity(self, size: int) -> int:
-        """Free GPUs in disjoint sets of a size; a part of one of these sets is taken by nobody.
+        """Compute the right-hand side of the row of a size: the most free GPUs in disjoint sets of that size.
 
-        Those of nodes that sleep count in blocks that are larger than a node alone; see `gain`.
+        Nodes that sleep count only in blocks larger than a node; `gain` is what one adds otherwise.
         """
         if self.pool.capacity == "count":
             return int(np.count_nonzero(self.rested))
@@ -133,17 +133,17 @@ class Room:
             return whole
         if self.pool.capacity == "nodes":
             return size * (whole // size)
-        # Of a node its binary digits are blocks; what is larger counts already.
+        # A node consists of one block per binary digit; blocks larger than a node count already.
         return whole & -size if size <= whole else 0
 
     def least_awake(self, taken: IntArray) -> int:
         """Compute a lower bound, from the rows by size, on the sleeping nodes that these jobs need awake."""
-        most = 0
+        n_awake = 0
         for size in self.sizes(taken) if len(taken) else ():
-            lacking = int(self.use(taken, size).sum()) - self.capacity(size)
-            if lacking > 0 and (gain := self.gain(size)):
-                most = max(most, -(-lacking // gain))
-        return most
+            shortage = int(self.use(taken, size).sum()) - self.capacity(size)
+            if shortage > 0 and (gain := self.gain(size)):
+                n_awake = max(n_awake, -(-shortage // gain))
+        return n_awake
 
     def use(self, taken: IntArray, size: int) -> IntArray:
         """Compute the use of each job in the row of a size, from the GPUs that it takes."""
@@ -155,7 +155,7 @@ class Room:
         return np.asarray(size * (nodes * (self.pool.gpus_per_node // size) + part // size))
 
     def name(self, size: int) -> str:
-        """Name of the row of a size."""
+        """Return the name of the row of a size."""
         if size == 1:
             return f"gpus:{self.pool.name}"
         return f"{'buddy' if self.pool.capacity == 'blocks' else 'parts'}:{self.pool.name}:{size}"
@@ -163,7 +163,7 @@ class Room:
 
 @dataclass(frozen=True, eq=False)
 class KeptRoom(Room):
-    """Room of which jobs keep pieces: these are whole in no larger set of free GPUs.
+    """Room in which jobs keep pieces of GPUs, which no larger set of free GPUs may contain.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class KeptRoom(Room):
         return Room(self.number, self.pool, self.rest)
 
     def capacity(self, size: int) -> int:
-        """Free GPUs in disjoint sets of a size, in the pieces and in the rest."""
+        """Compute the most free GPUs in disjoint sets of a size, in the pieces and in the rest."""
         outside = self._outside.capacity(size)
         if self.pool.capacity == "count":
             return outside + int(self.kept.sum())
@@ -189,19 +189,19 @@ class KeptRoom(Room):
 
 
 def cuts(free: int, sizes: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """Ways to cut a node's free GPUs up into pieces of ascending sizes, none a part of another way.
+    """List the maximal ways to partition a node's free GPUs into pieces of ascending sizes.
 
-    A way is the number of pieces of each size; None where there are too many ways.
+    A way is the number of pieces of each size; None where there are more than `MOST_CUTS` ways.
     """
 
-    def ways(kinds: int, left: int) -> Iterator[tuple[int, ...]]:
-        """Ways to use some of the sizes, the smallest ones, until nothing more fits."""
-        if kinds == 1:
+    def ways(n_sizes: int, left: int) -> Iterator[tuple[int, ...]]:
+        """Yield the maximal ways that use the `n_sizes` smallest sizes."""
+        if n_sizes == 1:
             yield (left // sizes[0],)
             return
-        for count in range(left // sizes[kinds - 1] + 1):
-            for others in ways(kinds - 1, left - count * sizes[kinds - 1]):
+        for count in range(left // sizes[n_sizes - 1] + 1):
+            for others in ways(n_sizes - 1, left - count * sizes[n_sizes - 1]):
                 yield (*others, count)
 
-    found = list(islice(ways(len(sizes), free), MOST_CUTS + 1)) if len(sizes) else []
-    return None if len(found) > MOST_CUTS else found
+    listed = list(islice(ways(len(sizes), free), MOST_CUTS + 1)) if len(sizes) else []
+    return None if len(listed) > MOST_CUTS else listed

@@ -1,4 +1,4 @@
-"""Results checked: the decision, its certificate and its claims; the same for every problem."""
+"""Check results of any problem: the decision, its certificate and its claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Rules(Generic[InstanceT, DecisionT]):
-    """Types and functions of a problem that its results are checked with.
+    """Types and functions that check the results of a problem.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class Rules(Generic[InstanceT, DecisionT]):
     sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
 
     def proving_by(self, workers: Any) -> Self:
-        """Rules by which workers prove; a ValueError for a problem without.
+        """Return rules whose prover runs on workers; a ValueError for a problem without.
 
         Parameters
         ----------
         workers : Executor
-            Keeps values on workers.
+            Executor that keeps values on workers.
         """
         if self.sharded_prover is None:
             raise ValueError(f"only rounds of sizing are checked over a cluster, this is of '{self.name}'")
@@ -61,19 +61,19 @@ class Rules(Generic[InstanceT, DecisionT]):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Findings on an answer: refused, valid and proven, or valid but on the solver's word.
+    """Findings on an answer: refused, valid and proven, or valid with unproven claims of the solver.
 
     Attributes
     ----------
     faults : list of str
-        One line each; the answer is refused when there is one.
+        Messages of one line; the answer is refused if there is any.
     report : Report, optional
         Report on the decision.
     proof : Proof, optional
         Proof by the certificate.
     claimed : bool
-        True if the bound, that it is as close as was asked, or that there is no decision, goes beyond the
-        proof: it is on the solver's word.
+        True if the claimed bound, the claimed gap, or the claim that there is no decision goes beyond the
+        proof: it rests on the solver.
     """
 
     faults: list[str]
@@ -98,11 +98,11 @@ class Verdict:
 
     @property
     def proven_gap(self) -> float | None:
-        """Gap between the decision and what the certificate proves of all; None without either."""
+        """Gap between the decision and the bound that the certificate proves; None without either."""
         if self.objective is None or self.proof is None or self.proof.bound is None:
             return None
         reach = self.proof.bound if self.proof.reach is None else self.proof.reach
-        # What another computation could have proven is no gap.
+        # A gap within the rounding error of the proof counts as 0.
         rounding = abs(self.objective - self.proof.bound) <= abs(reach - self.proof.bound)
         return 0.0 if rounding else gap_between(self.objective, self.proof.bound)
 
@@ -119,7 +119,7 @@ class Verdict:
 
 
 def self_evident(prove: ProveLeaf) -> Proof | None:
-    """Proof that an instance has no decision as some job can neither run nor wait; None where all can."""
+    """Return the proof, without prices, that some job can neither run nor wait; None if there is none."""
     proof = prove({}, ())
     return proof if proof.excess > 0 else None
 
@@ -135,7 +135,7 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     result : mapping
         Parsed ``wattsched-result/2``, perhaps with its decision as a model.
     """
-    if mismatches := list(_identity(rules, instance, result)):
+    if mismatches := list(_mismatches(rules, instance, result)):
         *others, last = mismatches
         return Verdict([*others, f"{last}; nothing else was checked, as the two do not belong together"])
     name = result.get("objective_name", instance.objective)
@@ -147,61 +147,61 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     faults: list[str] = []
     if result.get("sense", sense) != sense:
         faults.append(f"sense: '{name}' is a {sense} objective, the result says {result['sense']!r:.80}")
-    report, told = _decision(rules, instance, result.get("decision"))
-    proofs, evident = _proofs(rules, instance, result.get("certificate")), None
+    report, decision_faults = _check_decision(rules, instance, result.get("decision"))
+    proofs, without_prices = _prove_certificate(rules, instance, result.get("certificate")), None
     if not proofs and reason_of(result) == "infeasible":
-        evident = self_evident(rules.prover(instance))
-    claims = Claims(result, sense, report, proofs, evident is not None)
-    faults += [*told, *claims.faults()]
-    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", evident), claims.on_trust)
+        without_prices = self_evident(rules.prover(instance))
+    claims = Claims(result, sense, report, proofs, without_prices is not None)
+    faults += [*decision_faults, *claims.faults()]
+    return Verdict(list(dict.fromkeys(faults)), report, proofs.get("bound", without_prices), claims.on_trust)
 
 
-def _identity(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
+def _mismatches(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
     if (found := result.get("problem", "sizing")) != rules.name:
         yield f"problem: the result is of {found!r:.80}, the instance of '{rules.name}'"
     if (found := result.get("instance", instance.name)) != instance.name:
         yield f"instance: the result is of {found!r:.80}, not of '{instance.name}'"
         return
     found = result.get("digest")
-    unknown = found == "" and (is_older(result) or reason_of(result) == "no_solution")
-    if not unknown and found != (own := digest_of(instance)):
-        told = f"another instance than this '{instance.name}', or it was changed since"
-        yield f"digest: the result is of {told}: {found!r:.80} is not {own}"
+    undigested = found == "" and (is_older(result) or reason_of(result) == "no_solution")
+    if not undigested and found != (own := digest_of(instance)):
+        other = f"another instance than this '{instance.name}', or it was changed since"
+        yield f"digest: the result is of {other}: {found!r:.80} is not {own}"
 
 
-def _decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Report | None, list[str]]:
+def _check_decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Report | None, list[str]]:
     if document is None:
         return None, []
     try:
-        known = isinstance(document, rules.decision)
-        decision = document if known else validated(rules.decision, document)
+        is_model = isinstance(document, rules.decision)
+        decision = document if is_model else validated(rules.decision, document)
     except InputError as error:
         return None, [f"decision: {fault}" for fault in error.faults]
     report = rules.check(instance, decision)
     return report, report.faults
 
 
-def _proofs(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
-    """Return what a certificate proves, by the field that claims it, the best last; empty without one."""
+def _prove_certificate(rules: Rules[Any, Any], instance: Any, certificate: Any) -> dict[str, Proof]:
+    """Return the proofs of a certificate, by the field that claims each, the best last; empty without one."""
     if certificate is None:
         return {}
     prices = certificate.get("prices") if isinstance(certificate, dict) else None
     if not isinstance(prices, dict) or number(certificate, "bound") is None:
         return {"bound": Proof(["certificate: needs 'prices', an object, and 'bound', a finite number"])}
     prove = rules.prover(instance)
-    by_prices = _finite(prove(prices, ()))
+    by_prices = _require_finite(prove(prices, ()))
     if not (tree := certificate.get("tree")):
-        told = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
-        return {"bound": by_prices if certificate.get("price_bound") is None else Proof([told])}
+        fault = "certificate: 'price_bound' is what prices prove beside a tree, and there is none"
+        return {"bound": by_prices if certificate.get("price_bound") is None else Proof([fault])}
     if not isinstance(tree, list) or number(certificate, "price_bound") is None:
-        told = "a tree is a list of nodes, beside 'price_bound', a number"
-        return {"bound": Proof([f"certificate: {told}"])}
-    by_cases = _finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
-    return {"price_bound": by_prices, "bound": by_cases}
+        form = "a tree is a list of nodes, beside 'price_bound', a number"
+        return {"bound": Proof([f"certificate: {form}"])}
+    by_tree = _require_finite(prove_tree(prove, tree, rules.objectives[instance.objective]))
+    return {"price_bound": by_prices, "bound": by_tree}
 
 
-def _finite(proof: Proof) -> Proof:
-    """The proof, or that it is none: only what leaves no decision proves more than any number."""
+def _require_finite(proof: Proof) -> Proof:
+    """Return the proof, or a fault where its bound is not finite though it does not prove infeasibility."""
     if not proof.faults and not is_finite(proof.bound) and not proof.excess > 0:
         return Proof([f"certificate: its prices lead to {proof.bound}, which proves nothing"])
     return proof

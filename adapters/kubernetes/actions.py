@@ -1,7 +1,7 @@
-"""Actions on pods: bind them, evict them, and say in events why they wait. Each may be done twice.
+"""Actions on pods: bind them, evict them, and report in events why they wait. All are idempotent.
 
-The API server holds the truth. A binding carries how the pod was started in the pod's own annotations, so one
-that was cut off is either seen as done, or simply done again. The journal keeps what was begun.
+The state is in the API server. A binding writes how the pod was started into the pod's own annotations, so
+that one that was cut off is either seen as done, or simply repeated. The journal records actions begun.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wattsched.serve.recorded import RecordedSession
 
 _GONE, _CONFLICT, _NOT_NOW = 404, 409, 429
 _SEEN_S = 5.0
-_MOST, _AGAIN_S = 20, 60.0
-"""Events of a round at most, as they take its time, and seconds until another reason of the same pod."""
-_LONGEST = 1000
-"""Characters of a message; the API takes 1024."""
+_MOST_EVENTS, _EVENT_EVERY_S = 20, 60.0
+"""Most events in a round, as they take its time, and least seconds between two events of a pod."""
+_MOST_CHARACTERS = 1000
+"""Largest length of a message; the API accepts 1024."""
 
 
 def _event(pod: KubePod, reason: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
         },
         "type": "Normal",
         "reason": "Waits",
-        "message": f"waits, {reason}"[:_LONGEST],
+        "message": f"waits, {reason}"[:_MOST_CHARACTERS],
         "source": {"component": "wattsched"},
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -53,14 +53,14 @@ def _event(pod: KubePod, reason: str) -> dict[str, Any]:
 
 @dataclass
 class Actions:
-    """Actions on a real cluster; its mirror shows what was done after a moment.
+    """Actions on a real cluster; its mirror shows their effects after a moment.
 
     Attributes
     ----------
     looks_at_volumes : bool
-        Whether who binds looks at volumes.
+        True if the component that binds pods checks their volumes.
     number : int
-        Of the round, which tells attempts apart.
+        Number of the round, which distinguishes attempts in the journal.
     """
 
     looks_at_volumes: ClassVar[bool] = False
@@ -76,18 +76,18 @@ class Actions:
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
         """Bind pods of a job.
 
-        If the first one is refused none is bound; after that, the others are tried whatever becomes of one.
+        If the first one is refused none is bound; after that, all others are tried.
 
         Returns
         -------
         bound : list of Binding
         refused : str
-            What was not done, and why; empty where all are bound.
+            Refused bindings, and why; empty where all are bound.
 
         Raises
         ------
         KubernetesError
-            Where there was no answer, so that nobody knows what was done.
+            Where there was no answer, so that the outcome is unknown.
         """
         about = {
             "action": "start",
@@ -125,27 +125,27 @@ class Actions:
             raise
 
     def held(self, site: Site) -> Mapping[str, Binding]:
-        """Pods that are not bound and count as if they were, by uid: none, as we bind them ourselves."""
+        """Return pods that count as bound before they are, by uid: none, as we bind them ourselves."""
         return {}
 
     def aside(self) -> Mapping[str, str]:
-        """Jobs that are not decided on now, and why: none, as what cannot be bound is refused at once."""
+        """Return jobs that are excluded now, and why: none, as a refused binding is reported at once."""
         return {}
 
     def give_way(self, load: Any, cap_w: float) -> bool:
-        """Take back what may start and has no room or no watts any more; whether there was any."""
+        """Withdraw pods that may start but no longer fit GPUs or caps; True if any was."""
         return False
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Write events of pods that have another reason to wait than was told; refused ones are left out."""
+        """Write an event for each pod whose reason to wait has changed, up to a limit per round."""
         pods = {pod.uid: (pod, why[name]) for name, job in waiting.items() if name in why for pod in job.pods}
         self._reported = {uid: last for uid, last in self._reported.items() if uid in pods}
-        now_s, left = time.monotonic(), _MOST
+        now_s, n_left = time.monotonic(), _MOST_EVENTS
         for uid, (pod, reason) in pods.items():
-            before, then_s = self._reported.get(uid, ("", -_AGAIN_S))
-            if not left or reason == before or now_s < then_s + _AGAIN_S:
+            last_reason, last_s = self._reported.get(uid, ("", -_EVENT_EVERY_S))
+            if not n_left or reason == last_reason or now_s < last_s + _EVENT_EVERY_S:
                 continue
-            left -= 1
+            n_left -= 1
             try:
                 self.api.write_event(pod.namespace, _event(pod, reason))
             except KubernetesError as error:
@@ -154,11 +154,11 @@ class Actions:
             self._reported[uid] = reason, now_s
 
     def guarded(self, job: KubeJob) -> str:
-        """Return why a job cannot be evicted as a whole now; '' where it can, as far as is known before."""
+        """Return why a dry run refuses to evict a job as a whole; '' where it does not."""
         return "; ".join(refused for pod in job.pods if (refused := self._evict(pod, dry_run=True)))
 
     def stop(self, job: KubeJob, why: str) -> str:
-        """Evict the pods of a job, all if none is refused beforehand; '' or what was refused."""
+        """Evict the pods of a job, all or none as far as a dry run can tell; '' or the refusals."""
         about = {"action": "stop", "job": job.name, "pods": [pod.key for pod in job.pods], "why": why}
         with self.journal.acting(self._key(job.pods[0], "stop"), about) as found:
             refused = self.guarded(job) if len(job.pods) > 1 else ""

@@ -1,9 +1,8 @@
 """Actions through the default scheduler: we publish the node of a pod, and the scheduler binds it.
 
-A pod that was announced a node is held there until it is bound: the scheduler may bind it at any moment, so
-its GPUs and watts go to nobody else. An announcement is withdrawn where it is not followed for long, or where
-its node or its watts are gone; what the scheduler was told shortly before still counts for a while, as it may
-be about to bind.
+An announced pod reserves its GPUs and watts until it is bound, as the scheduler may bind it at any moment. An
+announcement is withdrawn if the scheduler does not bind the pod in time, or if its node or its watts are
+gone. The reservation lasts a while longer if the scheduler has just read it, and may be about to bind.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LAPSED = Opinion(why="it was not bound where it was to go, and is decided anew")
 
 @dataclass
 class Announcement:
-    """A pod that the scheduler may bind; where it is withdrawn, only if it was told so before."""
+    """A pod that the scheduler may bind; once withdrawn, only if it read the announcement before."""
 
     binding: Binding
     begun_s: float
@@ -40,16 +39,16 @@ class Announcement:
 class Announcing(Actions):
     """Actions that bind nothing themselves.
 
-    A pod that has a node is annotated with how it starts. That tells a restart of ours, and an agent on the
-    node, as much as a binding does, and the scheduler looks again at a pod that it had put aside.
+    A pod that has a node is annotated with how it starts. A restart of ours, and an agent on the node, read
+    from that as much as from a binding, and the scheduler tries a pod again that it had put aside.
 
     Parameters
     ----------
     extender : Extender
     patience_s : float
-        So long the scheduler has to bind a pod.
+        Time that the scheduler has to bind a pod.
     binding_s : float
-        So long a binding may take after the last question.
+        Longest time from the scheduler's last call about a pod to its binding.
     """
 
     looks_at_volumes = True
@@ -61,7 +60,7 @@ class Announcing(Actions):
     _adopted: bool = False
 
     def held(self, site: Site) -> dict[str, Binding]:
-        """Pods that are not bound and that the scheduler might bind, and where; they count as bound."""
+        """Return the pods that the scheduler might still bind, and where; they count as bound."""
         if not self._adopted:
             self._adopt(site)
         waiting = {uid for uid, pod in site.pods.items() if pod.waiting}
@@ -71,7 +70,7 @@ class Announcing(Actions):
         return {uid: one.binding for uid, one in self._announced.items()}
 
     def aside(self) -> dict[str, str]:
-        """Jobs that the scheduler did not bind where it was told to: others go first for a while."""
+        """Return the jobs that the scheduler failed to bind in time: others go first for a while."""
         now_s = self.extender.clock()
         self._aside = {name: until_s for name, until_s in self._aside.items() if until_s > now_s}
         return dict.fromkeys(self._aside, "the scheduler did not bind it where it was to go; others go first")
@@ -79,31 +78,31 @@ class Announcing(Actions):
     def _put_aside(self) -> None:
         now_s = self.extender.clock()
         for uid, one in self._announced.items():
-            had_s = now_s - one.begun_s
-            if not one.withdrawn and had_s > self.patience_s and self.extender.passed_ago_s(uid) <= had_s:
+            age_s = now_s - one.begun_s
+            if not one.withdrawn and age_s > self.patience_s and self.extender.passed_ago_s(uid) <= age_s:
                 self._aside[one.job] = now_s + self.binding_s + self.patience_s
 
     def give_way(self, load: Load, cap_w: float) -> bool:
-        """Withdraw what others took the GPUs of, and the newest for which there are no watts; whether any."""
+        """Withdraw pods whose GPUs others took, and the newest that exceed the cap; True if any was."""
         full = {
             node.name for node in load.site.nodes.values() if load.used[node.name] > node.gpus - node.broken
         }
         standing = [one for one in self._announced.values() if not one.withdrawn]
         names = {one.job for one in standing if one.binding.node in full}
         now_s = self.extender.clock()
-        mine = list[Stoppable]()
+        stoppable = list[Stoppable]()
         for one in standing:
             freed_w = load.by_cap(load.added_by_node([one.binding]))
-            mine.append(Stoppable(one.job, freed_w, one.binding.launch.gpus, now_s - one.begun_s))
-        names |= stops_to_fit(over_w(load.begun.drawn_w, caps_w(load, cap_w)), mine).keys()
+            stoppable.append(Stoppable(one.job, freed_w, one.binding.launch.gpus, now_s - one.begun_s))
+        names |= stops_to_fit(over_w(load.begun.drawn_w, caps_w(load, cap_w)), stoppable).keys()
         self._withdraw(names)
         return bool(names)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Let the pods of a job pass; none does before all have places."""
+        """Announce the nodes of a job's pods, all at once; withdraw what could not be announced."""
         now_s = self.extender.clock()
         self._announced |= {one.pod.uid: Announcement(one, now_s) for one in bindings}
-        # Before they are annotated: the scheduler asks at once.
+        # Before they are annotated, as the scheduler calls at once.
         self.extender.change({one.pod.uid: Opinion(node=one.node) for one in bindings})
         done = list[Binding]()
         try:
@@ -114,7 +113,7 @@ class Announcing(Actions):
                 self._withdraw({name}, {one.pod.uid for one in done})
 
     def end_round(self, waiting: Mapping[str, KubeJob], why: Mapping[str, str]) -> None:
-        """Publish what the round says of every pod."""
+        """Publish the round's decision on every pod: its node, or the reason why it waits."""
         waits = {
             pod.uid: Opinion(why=why.get(pod.key) or why.get(job.name, "others go first"))
             for job in waiting.values()
@@ -133,18 +132,18 @@ class Announcing(Actions):
         late = self.extender.clock() - one.begun_s > self.patience_s
         return one.withdrawn or late or node is None or not node.ready
 
-    def _withdraw(self, jobs: Collection[str], but: Collection[str] = ()) -> None:
-        """Refuse the pods of jobs from now on, and hold those no longer that nobody is about to bind."""
-        withdrawn = {uid: one for uid, one in self._announced.items() if one.job in jobs and uid not in but}
+    def _withdraw(self, jobs: Collection[str], kept: Collection[str] = ()) -> None:
+        """Refuse pods of jobs, but for those `kept`; release those that cannot be about to be bound."""
+        withdrawn = {uid: one for uid, one in self._announced.items() if one.job in jobs and uid not in kept}
         self.extender.change(dict.fromkeys(withdrawn, UNSEEN))
         for uid, one in withdrawn.items():
             one.withdrawn = True
-            # Asked after it was refused: who was told before that is known.
+            # Read after the refusal took effect, so that no later call of the scheduler is missed.
             if self.extender.passed_ago_s(uid) > self.binding_s:
                 del self._announced[uid]
 
     def _adopt(self, site: Site) -> None:
-        """Hold what a process before this one announced, as long as the scheduler might still follow it."""
+        """Take over the announcements of an earlier process, as the scheduler might still follow them."""
         for uid, pod in site.pods.items():
             launch = self.launches.of(pod) if pod.waiting else None
             if launch is not None and launch.node is not None and launch.node in site.nodes:

@@ -1,4 +1,4 @@
-"""Slurm's accounting, read: jobs that have run, of ``sacct --parsable2`` or ``sacct --json``."""
+"""Read Slurm's accounting: jobs that have run, from ``sacct --parsable2`` or ``sacct --json``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)")
 _GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::[^=,]*)?=([^,]*))")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
 MOST_J = 1e15
-"""More is Slurm's way to say that it does not know."""
+"""Larger values mean that Slurm does not know the energy."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Accounted:
 
 
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
-    """Read what ``sacct`` printed; `zone` is that of times that tell none, by default this machine's."""
+    """Parse the output of ``sacct``; `zone` applies to times without one, by default this machine's."""
     if text.lstrip().startswith("{"):
         rows = document_in(AccountedRows, JSON, text).jobs
         return [_of_document(row, f"jobs[{n}]") for n, row in enumerate(rows)]
@@ -80,7 +80,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
     part = "allocated" if row.tres.allocated else "requested"
     try:
-        gpus, kinds = _gpus(allocated if row.tres.allocated else requested)
+        gpus, kinds = _count_gpus(allocated if row.tres.allocated else requested)
     except ValueError as error:
         raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
     id = str(row.job_id)
@@ -92,7 +92,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         id=id,
         user=row.user,
         account=row.account,
-        # Behind the state is what became of it: PENDING, RESIZING is of a record that a change of size ended.
+        # The last state is the newest: PENDING, RESIZING is a record that a change of size ended.
         state=next(reversed(row.state.current), ""),
         eligible_s=max(row.time.eligible or 0.0, row.time.submission or 0.0),
         start_s=row.time.start or None,
@@ -105,29 +105,29 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
 
 
 def _tres_text(entries: Iterable[TresRow]) -> str:
-    """TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
+    """Format TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
     named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
     return ",".join(f"{name}={count:.16g}" for name, count in named if count is not None)
 
 
-def _gpus(tres: str) -> tuple[int, frozenset[str]]:
-    """GPUs of a TRES text and their types; the entry without a type counts those with one, too."""
+def _count_gpus(tres: str) -> tuple[int, frozenset[str]]:
+    """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
     for entry, number in _GPU_COUNT.findall(tres):
         if not re.fullmatch("[0-9]{1,6}", number):
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
     entries = gpus_in(tres)
-    whole = [count for kind, count, _ in entries if not kind]
+    total = [count for kind, count, _ in entries if not kind]
     typed = {kind: count for kind, count, _ in entries if kind and count}
-    return (whole[0] if whole else sum(typed.values())), frozenset(typed)
+    return (total[0] if total else sum(typed.values())), frozenset(typed)
 
 
 def _energy_in(tres: str) -> float | None:
-    found = _ENERGY.search(tres)
-    return None if found is None or not _COUNT.fullmatch(found[1]) else amount(found[1])
+    match = _ENERGY.search(tres)
+    return None if match is None or not _COUNT.fullmatch(match[1]) else amount(match[1])
 
 
 def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
-    """Joules of a job: its own, or those of the step with most, as steps overlap on the same nodes."""
+    """Return a job's joules: its own, or those of the largest step, as steps overlap on the same nodes."""
     known = [one for one in (own, max((s for s in steps if s), default=None)) if one and 0 < one < MOST_J]
     return known[0] if known else None
 
@@ -137,7 +137,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def amount(text: str) -> float:
-    """Number as Slurm prints it: ``1.5K`` is 1,500."""
+    """Parse a number as Slurm prints it: ``1.5K`` is 1,500."""
     found = _COUNT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{echo(text)} is not a number such as 17 or 1.5K")
@@ -205,7 +205,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(column, _in_cell(_gpus)) or (0, frozenset())
+    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (0, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,

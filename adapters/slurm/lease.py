@@ -1,8 +1,8 @@
 """One process acts on a cluster: the one that has a reservation of this name in Slurm, and renews it.
 
 Slurm has no place for a lock; but an operator can make and delete reservations, they outlive slurmctld, and
-are seen from everywhere. Ours is ten years away, so that no job is kept from anything. Who finds another one,
-before or after its own is made, goes. One that is not renewed was left behind, and is deleted.
+every node sees them. Ours begins in ten years, so that it keeps no job from a node. A process that finds
+another one, before or after it makes its own, exits. One that is not renewed for long is deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wattsched.adapters.slurm.reading import LEASE
 from wattsched.adapters.slurm.snapshot import COMMANDS, SlurmError, ask
 from wattsched.instances.errors import InputError
 
-_ASKED_S = 10.0
+_TIMEOUT_S = 10.0
 
 
 def identity_of(journal: str | Path) -> str:
@@ -31,7 +31,7 @@ def identity_of(journal: str | Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """The end of a reservation, which changes with every renewal, since when we know it, and changes seen."""
+    """End of a reservation, which every renewal changes, when we first saw it, and how often it changed."""
 
     end: str
     since_s: float
@@ -63,17 +63,17 @@ class Lease(HeldLease):
 
     def _renew(self) -> None:
         now_s = time.monotonic()
-        there = self._found(now_s)
-        if self.identity in there:
-            # Who comes later sees ours, and goes.
+        names = self._read_leases(now_s)
+        if self.identity in names:
+            # A process that starts later sees ours, and exits.
             self._renewals += 1
             _scontrol("update", f"ReservationName={self.identity}", f"Duration={1 + self._renewals % 1000}")
-        elif self._others(there, now_s):
+        elif self._others_hold(names, now_s):
             self._held_s = -1e9
             return
         else:
             _make(self.identity)
-            if self._others(self._found(now_s), now_s):
+            if self._others_hold(self._read_leases(now_s), now_s):
                 _delete(self.identity)
                 return
         self._held_s, self._holder = now_s, ""
@@ -81,21 +81,21 @@ class Lease(HeldLease):
     def _give_back(self) -> None:
         _delete(self.identity)
 
-    def _found(self, now_s: float) -> set[str]:
-        """Reservations of our kind."""
-        rows = records(ask(*COMMANDS["reservations"], timeout_s=_ASKED_S))
-        found = {row["ReservationName"]: row.get("EndTime", "") for row in rows if "ReservationName" in row}
-        found = {name: end for name, end in found.items() if name.startswith(LEASE)}
-        for name, end in found.items():
+    def _read_leases(self, now_s: float) -> set[str]:
+        """Return the names of all leases, ours included, and note which were renewed since the last look."""
+        rows = records(ask(*COMMANDS["reservations"], timeout_s=_TIMEOUT_S))
+        ends = {row["ReservationName"]: row.get("EndTime", "") for row in rows if "ReservationName" in row}
+        ends = {name: end for name, end in ends.items() if name.startswith(LEASE)}
+        for name, end in ends.items():
             before = self._seen.get(name)
             if before is None or before.end != end:
                 self._seen[name] = _Seen(end, now_s, 0 if before is None else before.changes + 1)
-        return set(found)
+        return set(ends)
 
-    def _others(self, there: set[str], now_s: float) -> bool:
-        """Delete leases that were left behind; True if others hold one."""
+    def _others_hold(self, names: set[str], now_s: float) -> bool:
+        """Delete leases that are no longer renewed; True if another process holds one."""
         self._holder = ""
-        for name in there - {self.identity}:
+        for name in names - {self.identity}:
             if now_s > self._seen[name].since_s + self.duration_s:
                 _delete(name)
             else:
@@ -104,13 +104,13 @@ class Lease(HeldLease):
 
 
 def _make(name: str) -> None:
-    node = ask("sinfo", "--noheader", "--Node", "--format=%N", timeout_s=_ASKED_S).split()
+    node = ask("sinfo", "--noheader", "--Node", "--format=%N", timeout_s=_TIMEOUT_S).split()
     if not node:
         raise SlurmError("sinfo: there are no nodes")
     when, flags = ("StartTime=now+3650days", "Duration=1"), "Flags=MAINT,OVERLAP,IGNORE_JOBS"
     try:
-        words = ("create", "reservation", f"ReservationName={name}", *when)
-        _scontrol(*words, "Users=root", f"Nodes={node[0]}", flags)
+        create = ("create", "reservation", f"ReservationName={name}", *when)
+        _scontrol(*create, "Users=root", f"Nodes={node[0]}", flags)
     except SlurmError as error:
         if not re.search("denied|Invalid user", str(error)):
             raise
@@ -122,5 +122,5 @@ def _delete(name: str) -> None:
     _scontrol("delete", f"ReservationName={name}")
 
 
-def _scontrol(*words: str) -> None:
-    ask("scontrol", *words, timeout_s=_ASKED_S)
+def _scontrol(*arguments: str) -> None:
+    ask("scontrol", *arguments, timeout_s=_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Rounds and their decisions on a page: cluster, budgets, jobs and sets; and what every job does."""
+"""Reports on rounds and their decisions: cluster, budgets, jobs and sets, and the assignment of every job."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ NEARLY_W = 1 + 1e-6
 
 
 def print_instance(out: Console, instance: Instance) -> None:
-    """Print an instance."""
-    known = decided_jobs(instance)
-    examples, like = _examples(known)
-    options = options_of(known, examples)
+    """Print the cluster, budgets, jobs, tenants and sets of an instance."""
+    jobs = decided_jobs(instance)
+    examples, n_alike = _examples(jobs)
+    options = options_of(jobs, examples)
     line(out, (instance.name, "bold"), f": {instance.problem} round of {duration(instance.round_s)}")
     _print_cluster(out, instance, options)
     _print_budgets(out, instance, options)
-    _print_jobs(out, instance, options, examples, like)
-    print_tenants(out, instance, options, examples, like)
+    _print_jobs(out, instance, options, examples, n_alike)
+    print_tenants(out, instance, options, examples, n_alike)
     print_sets(out, instance.sets)
 
 
@@ -85,7 +85,7 @@ def _pool_row(instance: Instance, room: Room) -> tuple[str, ...]:
 
 
 def _free(room: Room) -> str:
-    """Free GPUs as jobs can have them: in blocks, ``8 on 2 nodes, 7 on 1``, or by number."""
+    """Describe the free GPUs as jobs can use them: in blocks, ``8 on 2 nodes, 7 on 1``, or by number."""
     match room.pool.capacity:
         case "blocks":
             return _blocks(room.vacant.free_gpus.tolist())
@@ -97,7 +97,7 @@ def _free(room: Room) -> str:
 
 
 def _blocks(levels: list[int]) -> str:
-    """Free GPUs by the smallest block that counts, equal sizes together: ``1-4: 16, 8: 8``."""
+    """Describe the free GPUs by block size, sizes of equal counts together: ``1-4: 16, 8: 8``."""
     parts = []
     for free, same in groupby(range(len(levels)), key=levels.__getitem__):
         sizes = [str(1 << k) for k in same]
@@ -134,7 +134,7 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
 
 
 def _print_draw_beyond(out: Console, instance: Instance, options: Options, full_w: float) -> None:
-    """Tell of pools whose jobs can draw more than the boards are rated at, as measured ones do."""
+    """Print the pools in which options draw more than the boards are rated at, as measured ones can."""
     alone = np.flatnonzero((options.pool >= 0) & (options.job_set < 0))
     most_w = np.zeros(len(options.pools))
     np.maximum.at(most_w, options.pool[alone], options.power_w[alone] / options.gpus[alone])
@@ -155,24 +155,24 @@ def _power_row(label: str, cap: float | None, idle: float, full: float) -> tuple
     return (label, quantity(idle, "W"), cap_text, quantity(full, "W"), room)
 
 
-def _examples(known: RoundJobs) -> tuple[IntArray, IntArray]:
-    """Jobs that stand for all that have the same options, and for how many each stands."""
-    alike = ~known.jobs.fixed & ~known.in_sets & (known.restart_s == 0.0)
-    # What a deadline or joules rule out depends on the work of each.
-    alike &= np.isinf(known.latest_s) & np.isinf(known.most_j)
-    jobs, others = np.flatnonzero(alike), np.flatnonzero(~alike)
-    _, first, like = np.unique(
-        2 * known.kind[jobs] + known.must_run[jobs], return_index=True, return_counts=True
+def _examples(jobs: RoundJobs) -> tuple[IntArray, IntArray]:
+    """Return one job of each group of jobs with the same options, and the sizes of the groups."""
+    is_alike = ~jobs.jobs.fixed & ~jobs.in_sets & (jobs.restart_s == 0.0)
+    # Deadlines and limits of energy rule options out by the work of each job.
+    is_alike &= np.isinf(jobs.latest_s) & np.isinf(jobs.most_j)
+    alike, others = np.flatnonzero(is_alike), np.flatnonzero(~is_alike)
+    _, first, n_alike = np.unique(
+        2 * jobs.kind[alike] + jobs.must_run[alike], return_index=True, return_counts=True
     )
-    examples = np.concatenate([jobs[first], others])
+    examples = np.concatenate([alike[first], others])
     order = np.argsort(examples)
-    return examples[order], np.concatenate([like, np.ones(len(others), dtype=np.int64)])[order]
+    return examples[order], np.concatenate([n_alike, np.ones(len(others), dtype=np.int64)])[order]
 
 
 def _print_jobs(
-    out: Console, instance: Instance, options: Options, examples: IntArray, like: IntArray
+    out: Console, instance: Instance, options: Options, examples: IntArray, n_alike: IntArray
 ) -> None:
-    """Print what there is of the jobs, from the options of examples that stand for so many each."""
+    """Print counts of jobs and options; `options` are of `examples`, each one of `n_alike` such jobs."""
     jobs = options.of.jobs
     deadlines = np.count_nonzero(~np.isnan(jobs.numbers("deadline_s")))
     about = [f"{len(jobs.running)} running", f"{deadlines} with a deadline"]
@@ -184,8 +184,8 @@ def _print_jobs(
     goal = VIEW.goal(instance.objective, "min")
     line(out, f"objective {instance.objective} ({goal.noun})", indent=2)
     if (costs := np.unique(options.of.change_cost[jobs.running])).any():
-        ends = dict.fromkeys(goal.amount(cost) for cost in (costs[0], costs[-1]))
-        line(out, f"a running job that changes or stops costs {' to '.join(ends)}", indent=2)
+        least_and_most = dict.fromkeys(goal.amount(cost) for cost in (costs[0], costs[-1]))
+        line(out, f"a running job that changes or stops costs {' to '.join(least_and_most)}", indent=2)
     for reason in reasons(options.of.left_out):
         line(out, ("left out", "yellow"), f": {reason}", indent=2)
     if not jobs:
@@ -194,11 +194,11 @@ def _print_jobs(
     np.maximum.at(largest, options.job, options.gpus)
     largest, n_options = largest[examples], np.diff(options.start)[examples]
     for size in np.unique(largest):
-        here = largest == size
-        ends = dict.fromkeys(f"{end:,}" for end in (n_options[here].min(), n_options[here].max()))
-        rows.append((str(size) if size else "none", f"{like[here].sum():,}", " to ".join(ends)))
+        same = largest == size
+        least_and_most = dict.fromkeys(f"{n:,}" for n in (n_options[same].min(), n_options[same].max()))
+        rows.append((str(size) if size else "none", f"{n_alike[same].sum():,}", " to ".join(least_and_most)))
     table(out, [">GPUs up to", ">jobs", ">options per job"], rows)
-    line(out, f"{int(like @ n_options):,} options in all", indent=2)
+    line(out, f"{int(n_alike @ n_options):,} options in all", indent=2)
     if late := [jobs.names[j] for j in without_options(options.of)]:
         line(out, ("cannot meet their deadlines, and may not wait: ", "bold red"), listed(late), indent=2)
 
@@ -232,9 +232,9 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
     """Print the first jobs that run and the names of those that wait."""
     heading(out, "Decision", f"{len(decision.jobs):,} run, {len(decision.waiting):,} wait")
     shown = decision.jobs[:MOST_ROWS]
-    known = {} if instance is None else _jobs_of(instance, shown)
+    jobs = {} if instance is None else _jobs_of(instance, shown)
     finish_s = {} if instance is None else completion_times_s(instance, shown)
-    rows = [_row(a, known.get(a.job), finish_s.get(a.job)) for a in shown]
+    rows = [_row(a, jobs.get(a.job), finish_s.get(a.job)) for a in shown]
     table(out, DECISION_COLUMNS, rows, beyond=len(decision.jobs) - MOST_ROWS, hint=rest_in(instance))
     if decision.waiting:
         line(out, f"waiting: {listed(decision.waiting)}", indent=2)
@@ -245,7 +245,7 @@ def print_decision(out: Console, decision: Decision, instance: Instance | None =
 
 
 def _jobs_of(instance: Instance, shown: list[Assignment]) -> dict[str, Job]:
-    """Jobs of some assignments by name."""
+    """Return the jobs of some assignments, by name."""
     jobs = instance.by_column()
     return {job.name: job for job in jobs.take(_numbers_of(jobs, {one.job for one in shown}))}
 
@@ -262,7 +262,7 @@ def _stopped(instance: Instance, decision: Decision) -> int:
 
 
 def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[str, float]:
-    """Seconds to completion of some jobs that run, restart included."""
+    """Return the seconds to completion of some jobs that run, restarts included."""
     from wattsched.instances.sizing.decision import Decision
 
     names = {assignment.job for assignment in running}
@@ -273,8 +273,8 @@ def completion_times_s(instance: Instance, running: list[Assignment]) -> dict[st
     jobs = every.take(_numbers_of(every, names | members))
     options = expand(instance.model_copy(update={"jobs": jobs, "sets": sets}))
     chosen = matching_options(options, Decision(jobs=running, waiting=[]))
-    found = zip(jobs.names, chosen.tolist(), strict=True)
-    return {name: float(options.completion_s[c]) for name, c in found if c >= 0}
+    pairs = zip(jobs.names, chosen.tolist(), strict=True)
+    return {name: float(options.completion_s[c]) for name, c in pairs if c >= 0}
 
 
 def _row(assignment: Assignment, job: Job | None, finish_s: float | None) -> tuple[str, ...]:
@@ -295,15 +295,15 @@ def _change(assignment: Assignment, job: Job | None) -> str:
     """Say whether a job that runs already restarts, migrates or stays; empty for other jobs."""
     if job is None or job.current is None:
         return ""
-    held = job.current
-    if any(getattr(held, name) != getattr(assignment, name) for name in ("gpus", "pool", "batch_size")):
+    current = job.current
+    if any(getattr(current, name) != getattr(assignment, name) for name in ("gpus", "pool", "batch_size")):
         return "restarts"
-    now, then = ({name: sorted(gpus) for name, gpus in one.nodes.items()} for one in (held, assignment))
-    return "migrates" if held.nodes and now != then else "stays"
+    now, then = ({name: sorted(gpus) for name, gpus in one.nodes.items()} for one in (current, assignment))
+    return "migrates" if current.nodes and now != then else "stays"
 
 
 def places(nodes: dict[str, list[int]]) -> str:
-    """GPUs by node: ``n3:0-7 n4:0-3``."""
+    """Format GPUs by node: ``n3:0-7 n4:0-3``."""
     named = [f"{name}:{ranges(gpus)}" for name, gpus in list(nodes.items())[:MOST_NODES]]
     if len(nodes) > MOST_NODES:
         named.append(f"+{count(len(nodes) - MOST_NODES, 'node')}")
@@ -311,7 +311,7 @@ def places(nodes: dict[str, list[int]]) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers with runs joined: ``0-3,6``."""
+    """Format numbers with runs joined: ``0-3,6``."""
     ordered = sorted(numbers)
     if not ordered:
         return ""
@@ -321,27 +321,27 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def about(instance: Instance) -> str:
-    """Jobs, GPUs and nodes of a round."""
+    """Summarise a round: its jobs, GPUs and nodes."""
     cluster = instance.cluster
     jobs, gpus = count(len(instance.jobs), "job"), count(cluster.total_gpus, "GPU")
     return f"{jobs} on {gpus} in {count(len(cluster.nodes), 'node')}"
 
 
 def capacities(instance: Instance) -> dict[str, float]:
-    """GPUs of the pools, caps of the power domains and quotas of tenants, by the names of their rows."""
+    """Return GPUs of pools, caps of power domains and quotas of tenants, by the names of their rows."""
     rows = {f"gpus:{pool.name}": float(pool.available.sum()) for pool in pools_of(instance.cluster)}
     rows |= {f"power_w:{domain.name}": domain.power_cap_w for domain in instance.cluster.power_domains}
     return rows | {quota.name: float(quota.limit) for quota in quotas_of(instance)}
 
 
 def rows_of(decision: Decision) -> list[dict[str, Any]]:
-    """A row for every job; waiting jobs have 0 GPUs."""
+    """Return a row for every job; waiting jobs have 0 GPUs."""
     running = [{"job": one.job, "waiting": False, **one.model_dump()} for one in decision.jobs]
     return [*running, *({"job": name, "waiting": True, "gpus": 0} for name in decision.waiting)]
 
 
 def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
-    """Yield the parts of a report: who has which GPU, and what every job does."""
+    """Yield the parts of a report: a map of the cluster, the assignments, and the waiting jobs."""
     from wattsched.report.html.page import Cell, Lines, Picture, Row, Table
     from wattsched.report.html.pictures import NodeMap, cluster_map, map_note
     from wattsched.report.html.solved import MOST_ROWS, cut_note
@@ -358,11 +358,11 @@ def parts_of(instance: Instance, decision: Decision) -> Iterator[Part]:
     body = cluster_map(nodes, [assignment.job for assignment in running])
     yield Picture("Cluster", body, map_note(nodes))
     shown = list(running[:MOST_ROWS])
-    known, finish_s = _jobs_of(instance, shown), completion_times_s(instance, shown)
+    jobs, finish_s = _jobs_of(instance, shown), completion_times_s(instance, shown)
     longest_s = max(finish_s.values(), default=1.0)
     rows = []
     for place, assignment in enumerate(shown):
-        texts = _row(assignment, known.get(assignment.job), finish_s.get(assignment.job))
+        texts = _row(assignment, jobs.get(assignment.job), finish_s.get(assignment.job))
         cells = [Cell(text) for text in texts]
         cells[1] = Cell(texts[1], float(assignment.gpus))
         if (seconds := finish_s.get(assignment.job)) is not None:

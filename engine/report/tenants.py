@@ -24,15 +24,15 @@ COLUMNS = ("tenant", ">jobs", "quota", ">may have", ">jobs ask for", "")
 
 
 def print_tenants(
-    out: Console, instance: Instance, options: Options, examples: IntArray, like: IntArray
+    out: Console, instance: Instance, options: Options, examples: IntArray, n_alike: IntArray
 ) -> None:
-    """Print a row for every quota, from the options of examples that stand for so many jobs each."""
+    """Print a row for every quota; `options` are of `examples`, each one of `n_alike` such jobs."""
     if not instance.tenants:
         return
     rows = list[tuple[str, ...]]()
     for number_of, (name, tenant) in enumerate(instance.tenants.items()):
         mine = options.of.tenant[examples] == number_of
-        own, often = examples[mine], like[mine]
+        own, often = examples[mine], n_alike[mine]
         jobs = f"{int(often.sum()):,}"
         quotas = list(_quotas(tenant)) or [("none", "", "")]
         for place, (quota, limit, note) in enumerate(quotas):

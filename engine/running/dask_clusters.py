@@ -100,7 +100,7 @@ def _with_processes(processes: int) -> Iterator[DaskExecutor]:
 
 
 def require_address(text: str) -> int | None:
-    """Processes of a local cluster, 0 where their number is not told; None for the address of a scheduler.
+    """Return the processes of a local cluster, 0 for no number; None for the address of a scheduler.
 
     Raises
     ------
@@ -149,17 +149,17 @@ def _local_cluster(processes: int) -> Iterator[LocalCluster]:
     cluster = None
     _start_tracker()
     environment = dask.config.get("distributed.nanny.pre-spawn-environ")
-    kept = {name: value for name, value in environment.items() if name != TRIM}
+    without_trim = {name: value for name, value in environment.items() if name != TRIM}
     try:
-        with later_interrupts(), dask.config.set({"distributed.nanny.pre-spawn-environ": kept}):
+        with later_interrupts(), dask.config.set({"distributed.nanny.pre-spawn-environ": without_trim}):
             cluster = LocalCluster(
                 n_workers=processes,
                 threads_per_worker=1,
                 host=LOOPBACK,
-                # No dashboard; and what Dask opens instead is on any free port.
+                # No dashboard; the server that Dask starts in its place uses any free port.
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
-                # A run may take what it would take without Dask.
+                # No limit of memory, as without Dask.
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
             )

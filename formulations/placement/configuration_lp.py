@@ -13,7 +13,7 @@ or offline, is a point of it whose cost is its power:
 
 Columns are generated: an LP over the patterns known so far proposes prices of the tasks, the dynamic
 programme finds the best patterns of each type at these prices, and `ConfigurationLp.proven_w` holds at all
-prices met on the way, so that stopping early costs tightness only. The LP's prices jump about: they are
+prices met on the way, so that stopping early costs tightness only. The LP's prices oscillate: they are
 smoothed towards the best so far (Wentges 1997).
 """
 
@@ -48,15 +48,15 @@ LEAST_SMOOTHING = 0.2
 PER_TYPE = 6
 """Patterns that a round adds per node type at most."""
 FIRST_LIMIT, LAST_LIMIT = 4.0, 4.0**7
-"""Limits of prices, in multiples of a task's usual watts: what is scarce is worth more than those."""
+"""Limits of prices, in multiples of a task's usual watts: scarce tasks are worth more than those."""
 MISSING = 1e-6
-"""Tasks and amounts that the LP may lack before prices must rise."""
+"""Total of artificial columns above which the limit of prices is raised."""
 IMPROVING_W = 1e-7
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Cost of a placement: its power times a weight, less watts per GPU that the accepted tasks ask for."""
+    """Cost of a placement: `weight` times its power, less a reward per GPU that its tasks request."""
 
     weight: float = 1.0
     gpu_reward_w: float = 0.0
@@ -72,7 +72,7 @@ POWER, ALLOCATION = Objective(), Objective(weight=0.0, gpu_reward_w=1.0)
 
 @dataclass(frozen=True)
 class Hosted:
-    """Total request of the tasks on the cluster, and their number; as much of it as is known."""
+    """Lower bounds on the total request of the tasks on the cluster, and on their number."""
 
     gpus: float = 0.0
     vcpus: float = 0.0
@@ -80,14 +80,14 @@ class Hosted:
 
 
 class Accepted(NamedTuple):
-    """Tasks that a placement hosts of those that have arrived.
+    """Limits on the tasks that a placement hosts of those that have arrived.
 
     Attributes
     ----------
     least, most : (M,) float
-        Tasks of each profile.
+        Fewest and most tasks of each profile.
     totals : (3,) float
-        GPUs and vCPUs that the hosted tasks ask for together, and their number: at least that much.
+        Least total of GPUs and vCPUs that the hosted tasks request, and of their number.
     """
 
     least: FloatArray
@@ -133,7 +133,7 @@ class PatternBound(NamedTuple):
 
 
 class ConfigurationLp:
-    """Bounds for placements on a cluster; each question makes the next ones cheaper.
+    """Configuration LP of a cluster; the patterns and prices of a solve speed up the next ones.
 
     Parameters
     ----------
@@ -150,9 +150,9 @@ class ConfigurationLp:
     types : NodeTypes
         K kinds of nodes.
     profiles : TaskTable
-        M classes of requests that differ in nothing that counts here.
+        M classes of requests that are equivalent in the LP.
     sizes : (3, M) float
-        GPUs and vCPUs that one task of each profile asks for, and 1.
+        GPUs and vCPUs that one task of each profile requests, and 1.
     pool : ColumnPool
         Patterns found so far.
 
@@ -212,42 +212,43 @@ class ConfigurationLp:
         RuntimeError
             If HiGHS fails.
         """
-        return self._solve(self._accepted(arrived, hosted), POWER, gap, rounds)
+        return self._solve(self._accepted_limits(arrived, hosted), POWER, gap, rounds)
 
     def most_allocated_gpus(self, arrived: ArrayLike, gap: float = GAP, rounds: int = ROUNDS) -> float:
-        """Bound the GPU that hosted tasks ask for together from above, in GPUs; arguments as above."""
-        bound = self._solve(self._accepted(arrived, Hosted()), ALLOCATION, gap, rounds)
+        """Bound the GPUs that hosted tasks request together from above; arguments as of `least_power`."""
+        bound = self._solve(self._accepted_limits(arrived, Hosted()), ALLOCATION, gap, rounds)
         return min(-bound.bound_w, self._gpus)
 
     def task_prices_w(self, arrived: ArrayLike, refused_w: float, gap: float = GAP) -> FloatArray:
         """Watts that hosting one more task of each profile costs when a GPU may be refused, shape (M,).
 
-        These are duals at the least power, and `refused_w` per GPU that the refused tasks ask for; other
+        These are duals at the least cost: power, and `refused_w` per GPU that refused tasks request. Other
         arguments as of `least_power`.
         """
         objective = Objective(gpu_reward_w=refused_w)
-        self._solve(self._accepted(arrived, Hosted()), objective, gap, ROUNDS)
+        self._solve(self._accepted_limits(arrived, Hosted()), objective, gap, ROUNDS)
         return self._proofs[objective][-1].profile
 
     def known_power_w(self, arrived: ArrayLike, hosted: Hosted | None = None) -> float:
-        """Best bound that the prices found so far prove, without solving anything."""
-        return self._known_w(self._accepted(arrived, hosted), POWER)
+        """Return the best bound on the power that prices found so far prove, without solving anything."""
+        return self._best_proven_w(self._accepted_limits(arrived, hosted), POWER)
 
     def known_allocated_gpus(self, arrived: ArrayLike) -> float:
-        """The same for the allocation."""
-        return min(-self._known_w(self._accepted(arrived, Hosted()), ALLOCATION), self._gpus)
+        """Return the best such bound on the allocated GPUs."""
+        return min(-self._best_proven_w(self._accepted_limits(arrived, Hosted()), ALLOCATION), self._gpus)
 
     def hostable(self, arrived: ArrayLike) -> Hosted:
         """Return the total request of the arrived tasks that fit onto the empty cluster by themselves."""
-        return Hosted(*(self.sizes @ self._accepted(arrived, None).most).tolist())
+        return Hosted(*(self.sizes @ self._accepted_limits(arrived, None).most).tolist())
 
-    def _accepted(self, arrived: ArrayLike, hosted: Hosted | None) -> Accepted:
-        weights = np.asarray(arrived, dtype=np.float64)
-        counted = np.bincount(self._profile_of, weights, len(self.profiles))
-        most: FloatArray = np.where(self._hostable, counted, 0.0)
+    def _accepted_limits(self, arrived: ArrayLike, hosted: Hosted | None) -> Accepted:
+        """Sum arrivals by profile, as limits; without `hosted` every task that fits anywhere is accepted."""
+        n_arrived = np.bincount(self._profile_of, np.asarray(arrived, np.float64), len(self.profiles))
+        most: FloatArray = np.where(self._hostable, n_arrived, 0.0)
         if hosted is None:
-            return Accepted(most, most, np.zeros(3))
-        return Accepted(0 * most, most, np.array([hosted.gpus, hosted.vcpus, hosted.tasks], dtype=float))
+            return Accepted(least=most, most=most, totals=np.zeros(3))
+        totals = np.array([hosted.gpus, hosted.vcpus, hosted.tasks], dtype=float)
+        return Accepted(least=0 * most, most=most, totals=totals)
 
     def _solve(self, accepted: Accepted, objective: Objective, gap: float, rounds: int) -> PatternBound:
         generation = ColumnGeneration(self, accepted, objective, self._centre.get(objective))
@@ -256,12 +257,12 @@ class ConfigurationLp:
         self._proofs[objective].append(generation.prices)
         return PatternBound(generation.bound_w, cost_w)
 
-    def _known_w(self, accepted: Accepted, objective: Objective) -> float:
+    def _best_proven_w(self, accepted: Accepted, objective: Objective) -> float:
         proofs = self._proofs[objective]
         return max((self.proven_w(prices, accepted, objective) for prices in proofs), default=-np.inf)
 
     def proven_w(self, prices: Prices, accepted: Accepted, objective: Objective) -> float:
-        """Cost that no placement of these tasks on the cluster can be below.
+        """Compute the lower bound that prices prove on the cost of any placement of these tasks.
 
         With x_p the nodes that carry pattern p, a_pm the tasks of profile m in it, q_m the accepted tasks and
         s_rm their sizes, any placement, whenever and in whichever order it was decided, satisfies ::
@@ -270,38 +271,38 @@ class ConfigurationLp:
             sum over m of s_rm q_m  >= totals_r      sum over patterns p of type k of mem_p x_p  <=  N_k MEM_k
             least_m <= q_m <= most_m
 
-        Take from its cost what it has too much of, at prices that are at least 0: what remains is no more
-        than the cost, and falls apart into profiles and types ::
+        Subtract the slack of these rows from the cost, at prices that are at least 0 (Lagrangian relaxation):
+        the rest is no more than the cost, and decomposes by profile and type ::
 
             cost >= sum_r total_r totals_r + sum_k N_k (node_k - memory_k MEM_k)
                     + sum_m min over q in [least_m, most_m] of q (profile_m - sum_r total_r s_rm)
             node_k = min over patterns p of type k of power_p + memory_k mem_p - sum_m profile_m a_pm
 
         or anything below that minimum. No step needs the prices to be optimal. For fixed prices the right
-        side is linear in (totals, least, most) together, so what it says about the means of these over
-        several runs is true of the mean of their costs; the best such bound, a maximum of linear functions,
-        is convex (Jensen: at the means it is no more than the mean of the single bounds).
+        side is linear in (totals, least, most) together, so at the means of these over several runs it
+        bounds the mean of their costs; the best such bound, a maximum of linear functions, is convex
+        (Jensen: at the means it is no more than the mean of the single bounds).
 
         Parameters
         ----------
         prices : Prices
         accepted : Accepted
         objective : Objective
-            That of the patterns' minima in ``prices.node``. Its reward counts as a part of the price of GPUs.
+            Objective under which ``prices.node`` was computed; its reward is a part of the price of GPUs.
 
         Returns
         -------
         float
-            Infinite if above the cost of the busiest cluster: then no placement accepts what it must.
+            Infinite if above the cost of the busiest cluster: then no placement meets the limits.
         """
         types = self.types
-        left = prices.profile - prices.total @ self.sizes
+        reduced_w = prices.profile - prices.total @ self.sizes
         terms = np.concatenate(
             [
                 (prices.total - objective.rewards_w) * accepted.totals,
                 types.count * prices.node,
                 -types.count * types.nodes.memory_mib * prices.memory,
-                np.where(left > 0, accepted.least, accepted.most) * left,
+                np.where(reduced_w > 0, accepted.least, accepted.most) * reduced_w,
             ]
         )
         bound_w = float(terms.sum() - ROUNDING * np.abs(terms).sum())
@@ -327,7 +328,7 @@ class ColumnGeneration:
     prices : Prices
         The prices that prove it.
     centre : (M + 3 + K,) float
-        The same as one vector.
+        These prices as one vector: the stability centre.
     """
 
     def __init__(
@@ -338,36 +339,36 @@ class ColumnGeneration:
         self._usual_w = self._usual_watts()
         if centre is None:
             centre = np.concatenate([self._usual_w[:-3], objective.rewards_w, np.zeros(len(lp.types))])
-        self._master, self._missing = self._begun()
+        self._master, self._artificial = self._build_master()
         self._add(lp.pool.all())
-        self._limit = FIRST_LIMIT
-        self._master.change_costs(self._missing, self._limit * self._usual_w)
-        self._pull = SMOOTHING
+        self._price_limit = FIRST_LIMIT
+        self._master.change_costs(self._artificial, self._price_limit * self._usual_w)
+        self._smoothing = SMOOTHING
         self.centre = centre
-        self.prices, _priced = self._priced(centre)
+        self.prices, _priced = self._price_patterns(centre)
         self.bound_w = lp.proven_w(self.prices, accepted, objective)
 
     def run(self, gap: float, rounds: int) -> float:
-        """Go on until bound and LP agree up to a relative gap, or for so many rounds.
+        """Generate columns until bound and LP agree up to a relative gap, or for `rounds` rounds.
 
         Returns
         -------
         float
-            The LP's last optimum: with nothing missing, an upper bound on that over all patterns.
+            The LP's last optimum: with artificial columns at 0, an upper bound on that over all patterns.
         """
         cost_w = np.inf
         for _ in range(rounds):
             optimum = self._master.solve()
-            cost_w, priced = optimum.cost, self._look_between(optimum)
+            cost_w, priced = optimum.cost, self._bound_between(optimum)
             if self.bound_w == np.inf:
                 break
             agree = cost_w - self.bound_w <= gap * max(abs(cost_w), 1.0)
-            if (agree or not self._grow(optimum, priced)) and not self._raise_limit(optimum):
+            if (agree or not self._add_improving(optimum, priced)) and not self._raise_price_limit(optimum):
                 break
         return cost_w
 
     def _usual_watts(self) -> FloatArray:
-        """Watts for a task of each profile, a GPU, a vCPU and a task by a usual GPU and CPU, (M + 3,)."""
+        """Watts of a task of each profile, a GPU, a vCPU and a mean task on average nodes, shape (M + 3,)."""
         objective, power, count = self._objective, self._lp.types.power, self._lp.types.count
         of_gpu = power.gpu_full_w - power.gpu_idle_w
         of_vcpu = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
@@ -377,10 +378,10 @@ class ColumnGeneration:
         profile = each @ self._lp.sizes
         return np.concatenate([profile, each[:2], [profile.mean()]])
 
-    def _begun(self) -> tuple[RestrictedMaster, IntArray]:
-        """The LP without patterns, and its columns for tasks of each profile and amounts that are missing.
+    def _build_master(self) -> tuple[RestrictedMaster, IntArray]:
+        """Build the LP without patterns; return it and its artificial columns, for profiles and totals.
 
-        These keep it feasible while patterns are few; what they cost is what duals of their rows can be.
+        These keep it feasible while patterns are few; their costs are upper limits of their rows' duals.
         """
         lp, accepted = self._lp, self._accepted
         profiles, types = len(lp.profiles), len(lp.types)
@@ -401,44 +402,44 @@ class ColumnGeneration:
         rows = [hosted, csc_array((3, len(patterns))), kind, kind * patterns.memory_mib]
         self._master.add_columns(csc_array(vstack(rows)), self._objective.weight * patterns.power_w)
 
-    def _look_between(self, optimum: LpOptimum) -> list[PricedPattern]:
-        """Bound at prices between the best ones and the LP's, and return the patterns found there."""
+    def _bound_between(self, optimum: LpOptimum) -> list[PricedPattern]:
+        """Bound at smoothed prices, between the best ones and the LP's; return the patterns found there."""
         profile, total, _node, memory = np.split(optimum.prices, self._rows)
         proposed = np.maximum(np.concatenate([profile, total + self._objective.rewards_w, -memory]), 0.0)
-        trial = self._pull * self.centre + (1 - self._pull) * proposed
-        prices, priced = self._priced(trial)
+        trial = self._smoothing * self.centre + (1 - self._smoothing) * proposed
+        prices, priced = self._price_patterns(trial)
         bound_w = self._lp.proven_w(prices, self._accepted, self._objective)
         if bound_w > self.bound_w:
             self.bound_w, self.prices, self.centre = bound_w, prices, trial
         return priced
 
-    def _priced(self, vector: FloatArray) -> tuple[Prices, list[PricedPattern]]:
+    def _price_patterns(self, vector: FloatArray) -> tuple[Prices, list[PricedPattern]]:
         profile, total, memory = np.split(vector, self._rows[:2])
         profile = np.where(self._lp.pricing.packed, profile, 0.0)
         node, priced = self._lp.pricing.best(profile, memory, self._objective.weight, PER_TYPE)
         return Prices(profile, total, memory, node), priced
 
-    def _grow(self, optimum: LpOptimum, priced: list[PricedPattern]) -> bool:
-        """Add patterns that lower the LP's optimum, or else look closer to its prices; False if done so."""
+    def _add_improving(self, optimum: LpOptimum, priced: list[PricedPattern]) -> bool:
+        """Add patterns of negative reduced cost, or else smooth less; False if neither is possible."""
         profile, _total, node, memory = np.split(optimum.prices, self._rows)
         patterns = self._lp.pricing.patterns(priced)
-        cost_w = self._objective.weight * patterns.power_w - patterns.hosted @ profile
-        cost_w -= node[patterns.type] + memory[patterns.type] * patterns.memory_mib
-        new = self._lp.pool.add(patterns.take(np.flatnonzero(cost_w < -IMPROVING_W)))
+        reduced_w = self._objective.weight * patterns.power_w - patterns.hosted @ profile
+        reduced_w -= node[patterns.type] + memory[patterns.type] * patterns.memory_mib
+        new = self._lp.pool.add(patterns.take(np.flatnonzero(reduced_w < -IMPROVING_W)))
         if len(new):
             self._add(new)
-            self._pull = SMOOTHING
+            self._smoothing = SMOOTHING
             return True
-        if self._pull == 0:
+        if self._smoothing == 0:
             return False
-        self._pull = self._pull / 2 if self._pull > LEAST_SMOOTHING else 0.0
+        self._smoothing = self._smoothing / 2 if self._smoothing > LEAST_SMOOTHING else 0.0
         return True
 
-    def _raise_limit(self, optimum: LpOptimum) -> bool:
-        """Let prices be higher if the LP still lacks something; False if not, or if they are high enough."""
-        if optimum.x[self._missing].sum() <= MISSING or self._limit >= LAST_LIMIT:
+    def _raise_price_limit(self, optimum: LpOptimum) -> bool:
+        """Raise the limit if artificial columns are in use; False if none is, or it is at its largest."""
+        if optimum.x[self._artificial].sum() <= MISSING or self._price_limit >= LAST_LIMIT:
             return False
-        self._limit *= FIRST_LIMIT
-        self._master.change_costs(self._missing, self._limit * self._usual_w)
-        self._pull = SMOOTHING
+        self._price_limit *= FIRST_LIMIT
+        self._master.change_costs(self._artificial, self._price_limit * self._usual_w)
+        self._smoothing = SMOOTHING
         return True

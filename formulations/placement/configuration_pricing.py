@@ -1,4 +1,4 @@
-"""Most valuable pattern of a node: which tasks it hosts when each profile is worth a price.
+"""Pricing of node patterns: the tasks of most value that a node can host at given prices of profiles.
 
 A pattern is a multiset of task profiles that one node hosts. Its GPUs hold whole-GPU tasks, or shares that
 add up to a GPU at most; CPU is the other resource. Three knapsacks, one inside the other, by dynamic
@@ -10,7 +10,7 @@ programming over whole units of CPU c ::
     U(c)    = most value of tasks without GPU
 
 and a node with b busy GPUs earns max over u of V(b, c - u) + U(u) at most. None of it depends on the power of
-a node, so all types that admit the same profiles share one table.
+a node, so all types that admit the same profiles (a *class* of types) share one table.
 
 Requests for CPU are rounded down to units, and so are capacities. Every pattern that fits still does, since
 floors add up to no more than the floor of the sum, and does so in no more CPU: values can only be too high
@@ -55,15 +55,15 @@ class Admitted:
 
 
 class SharePatterns:
-    """Most value of the shares on one GPU: S.
+    """Dynamic programme over shares of one GPU: S.
 
     Parameters
     ----------
     admitted : Admitted
     shares : (A,) int
-        Profiles of shares that may be on the GPU, each worth more than nothing.
+        Profiles of shares that may be on the GPU, each of positive value.
     value : (M,) float
-        What hosting a task of each profile is worth.
+        Value of hosting a task of each profile.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class SharePatterns:
         # Where no task shares a GPU, one step of a whole GPU is enough.
         self._step = int(np.gcd.reduce(milli[shares], initial=WHOLE_GPU))
         self._weight = milli // self._step
-        self._best = self._fill(admitted.most_units + 1)
+        self._best = self._best_by_gpu_step(admitted.most_units + 1)
         self.most = self._best[-1]
 
-    def _fill(self, columns: int) -> FloatArray:
-        """Fill S; the rows are steps of the GPU. Where shares cannot use more CPU, a row stays as it is."""
+    def _best_by_gpu_step(self, columns: int) -> FloatArray:
+        """Compute S; rows are steps of the GPU. Beyond the CPU that shares can use, a row is constant."""
         best = np.zeros((WHOLE_GPU // self._step + 1, columns))
         reach = np.zeros(len(best), dtype=np.int64)
         tasks = self._shares
@@ -102,7 +102,7 @@ class SharePatterns:
         return np.asarray(self._best[np.arange(WHOLE_GPU + 1) // self._step])
 
     def take(self, hosted: IntArray, units: int) -> None:
-        """Add tasks that earn ``most[units]`` to how many there are of each profile, shape (M,)."""
+        """Add the tasks that attain ``most[units]`` to the counts by profile `hosted`, shape (M,)."""
         steps = len(self._best) - 1
         while self._best[steps, units] > 0:
             fits = (self._weight[self._shares] <= steps) & (self._units[self._shares] <= units)
@@ -114,7 +114,7 @@ class SharePatterns:
 
 
 def best_shares(admitted: Admitted, value: FloatArray) -> IntArray:
-    """Positions of admitted shares that are worth something, and more than any that asks for no more."""
+    """Return the positions of admitted shares of positive value that no other share dominates."""
     profiles, units = admitted.profiles, admitted.cpu_units
     index = admitted.index[value[admitted.index] > 0]
     index = index[(profiles.gpus[index] == 1) & (profiles.gpu_milli[index] < WHOLE_GPU)]
@@ -126,16 +126,16 @@ def best_shares(admitted: Admitted, value: FloatArray) -> IntArray:
 
 
 class NodePatterns:
-    """Most value that nodes can host: V and U.
+    """Dynamic programmes over nodes: V and U.
 
     Parameters
     ----------
     admitted : Admitted
         A profile without GPU must have at least one unit of CPU.
     value : (M,) float
-        What hosting a task of each profile is worth; those worth nothing or less are left out.
+        Value of hosting a task of each profile; profiles without positive value are excluded.
     shares : SharePatterns
-        Of the admitted shares at these values, for at least as much CPU.
+        Those of the admitted shares at these values, for at least as much CPU.
     """
 
     def __init__(self, admitted: Admitted, value: FloatArray, shares: SharePatterns):
@@ -161,7 +161,7 @@ class NodePatterns:
         return self._shares.by_rest()[:, : self._columns]
 
     def pattern(self, gpus: int, units: int) -> tuple[IntArray, int]:
-        """Tasks that earn ``most(units)[gpus]``: how many of each profile, (M,), and the GPUs in use."""
+        """Return the tasks that attain ``most(units)[gpus]``, by profile, shape (M,), and the GPUs in use."""
         hosted = np.zeros(len(self._value), dtype=np.int64)
         on_cpu = int(np.argmax(self._of_gpus[gpus, units::-1] + self._of_cpu[: units + 1]))
         self._take_cpu(hosted, on_cpu)
@@ -175,7 +175,7 @@ class NodePatterns:
         return best
 
     def _fill_gpus(self, most: int) -> FloatArray:
-        """Fill V; as the value of one GPU is a staircase in the CPU, only its steps need be tried."""
+        """Compute V; as the value of one GPU is a step function of CPU, only its steps need be tried."""
         best = np.zeros((most + 1, self._columns))
         stairs = _stairs(self._of_gpu)
         for gpus in range(1, most + 1):
@@ -194,7 +194,7 @@ class NodePatterns:
                 _raise(best, best.copy(), self._units[task], self._value[task])
         return best
 
-    # Going back, the choice at a state is the one that gave it its value.
+    # Backtracking: the choice at a state is the one that gave it its value.
 
     def _take_cpu(self, hosted: IntArray, units: int) -> None:
         while self._of_cpu[units] > 0:
@@ -213,11 +213,9 @@ class NodePatterns:
             single = self._of_gpus[gpus - 1, units - stairs] + self._of_gpu[stairs]
             fits = (self._gpus[self._several] <= gpus) & (self._units[self._several] <= units)
             tasks = self._several[fits]
-            together = (
-                self._of_gpus[gpus - self._gpus[tasks], units - self._units[tasks]] + self._value[tasks]
-            )
-            if np.max(together, initial=0.0) >= np.max(single, initial=0.0):
-                task = tasks[np.argmax(together)]
+            several = self._of_gpus[gpus - self._gpus[tasks], units - self._units[tasks]] + self._value[tasks]
+            if np.max(several, initial=0.0) >= np.max(single, initial=0.0):
+                task = tasks[np.argmax(several)]
                 hosted[task] += 1
                 taken, used = int(self._gpus[task]), int(self._units[task])
             else:
@@ -235,13 +233,13 @@ class NodePatterns:
 
 
 def _raise(row: FloatArray, before: FloatArray, units: int, value: float) -> None:
-    """Let a row be at least what `before` earns with `units` less CPU, and `value` more."""
+    """Raise a row to at least the values of `before` at `units` less CPU, plus `value`."""
     if units < len(row):
         np.maximum(row[units:], before[: len(row) - units] + value, out=row[units:])
 
 
 def _stairs(best: FloatArray) -> IntArray:
-    """Positions at which a non-decreasing row of values rises, above 0 at the first."""
+    """Return the positions at which a non-decreasing row of values rises, from 0."""
     return np.flatnonzero(np.diff(best, prepend=0.0) > 0).astype(np.int64)
 
 
@@ -273,12 +271,12 @@ class Patterns(ColumnArrays):
         return len(self.type)
 
     def hashes(self) -> list[Hashable]:
-        """A value for each that equal patterns of one type share."""
+        """Return a key for each, equal for equal patterns of one type."""
         return [row.tobytes() for row in np.column_stack([self.type, self.gpus, self.hosted])]
 
 
 class PricedPattern(NamedTuple):
-    """A pattern of a node type and what it costs: power and memory less the price of its tasks."""
+    """A pattern of a node type and its reduced cost: power and memory less the prices of its tasks."""
 
     cost_w: float
     type: int
@@ -288,7 +286,7 @@ class PricedPattern(NamedTuple):
 
 
 class PatternPricing:
-    """The pricing problem of the configuration LP.
+    """Pricing problem of the configuration LP.
 
     Parameters
     ----------
@@ -302,8 +300,8 @@ class PatternPricing:
     Attributes
     ----------
     packed : (M,) bool
-        Profiles that patterns hold. The others have no GPU and less CPU than a unit: any number of them is
-        taken to fit anywhere, which only weakens bounds.
+        Profiles that patterns hold. The others have no GPU and less CPU than a unit: bounds treat any number
+        of them as fitting anywhere, which only weakens them.
     admits : (K, M) bool
         Which types can run a task of each profile.
     unit : int
@@ -316,12 +314,14 @@ class PatternPricing:
         self._units = profiles.cpu_milli // self.unit
         self.packed: BoolArray = (profiles.gpus > 0) | (self._units > 0)
         self.admits = types.admits(profiles)
-        kinds, kind = np.unique(self.admits & self.packed, axis=0, return_inverse=True)
-        self._kind = kind.reshape(-1)
-        self._admitted = [self._admitted_by(row, self._kind == k) for k, row in enumerate(kinds)]
-        self._ends = [self._last_units(type_) for type_ in range(len(types))]
+        # Types that admit the same profiles are one class: the class of each type, and the profiles of each.
+        admitted, class_ = np.unique(self.admits & self.packed, axis=0, return_inverse=True)
+        self._class = class_.reshape(-1)
+        self._admitted = [self._admitted_by(row, self._class == c) for c, row in enumerate(admitted)]
+        self._most_units = [self._most_units_by_package(type_) for type_ in range(len(types))]
 
     def _admitted_by(self, admits: BoolArray, types: BoolArray) -> Admitted:
+        """Collect the profiles that a class of types admits, and the size of its largest node."""
         nodes = self._types.nodes
         return Admitted(
             profiles=self._profiles,
@@ -331,28 +331,26 @@ class PatternPricing:
             most_gpus=int(nodes.gpus[types].max()),
         )
 
-    def _last_units(self, type_: int) -> list[int]:
-        """Most CPU that a node can use at each level of CPU power."""
-        last: list[int] = np.flatnonzero(np.append(np.diff(self.cpu_w(type_)) > 0, True)).tolist()
-        return last
+    def _most_units_by_package(self, type_: int) -> list[int]:
+        most: list[int] = np.flatnonzero(np.append(np.diff(self.cpu_w(type_)) > 0, True)).tolist()
+        return most
 
     def ends(self, type_: int) -> list[int]:
-        """Most units that a node of a type can use with one, two, ... CPU packages."""
-        return self._ends[type_]
+        """Return the most units that a node of a type can use with one, two, ... CPU packages."""
+        return self._most_units[type_]
 
     def cpu_w(self, type_: int) -> FloatArray:
-        """Watts of a node without GPUs in use by used units, shape (units of the node + 1,)."""
+        """Return the watts of a node that uses no GPU, by units in use, shape (units of the node + 1,)."""
         used = np.arange(self._types.nodes.cpu_milli[type_] // self.unit + 1)
         return self._power_w(np.full(len(used), type_), used, 0 * used)
 
     def tables(self, profile_w: FloatArray) -> list[NodePatterns]:
-        """Values of each type's nodes at a price of a hosted task of each profile."""
+        """Solve the dynamic programmes of each type at prices of hosted tasks, shape (M,)."""
         shares: dict[bytes, SharePatterns] = {}
         price_w = np.where(self.packed, profile_w, 0.0)
-        # The largest first: its table of shares serves the others.
-        largest_first = sorted(range(len(self._admitted)), key=lambda k: -self._admitted[k].most_units)
-        of_kind = {kind: self._table(self._admitted[kind], price_w, shares) for kind in largest_first}
-        return [of_kind[kind] for kind in self._kind.tolist()]
+        largest_first = sorted(range(len(self._admitted)), key=lambda c: -self._admitted[c].most_units)
+        by_class = {c: self._table(self._admitted[c], price_w, shares) for c in largest_first}
+        return [by_class[c] for c in self._class.tolist()]
 
     def _power_w(self, type_: IntArray, units: IntArray, gpus: IntArray) -> FloatArray:
         nodes, power = self._types.nodes, self._types.power
@@ -362,7 +360,7 @@ class PatternPricing:
     def best(
         self, profile_w: FloatArray, memory_w: FloatArray, weight: float, per_type: int
     ) -> tuple[FloatArray, list[PricedPattern]]:
-        """Least cost of a pattern of each type, shape (K,), and the patterns that cost least.
+        """Return the least reduced cost of a pattern of each type, shape (K,), and the best patterns.
 
         Parameters
         ----------
@@ -371,55 +369,57 @@ class PatternPricing:
         memory_w : (K,) float
             Price of a MiB of each type.
         weight : float
-            Of the power.
+            Weight of the power in the cost.
         per_type : int
-            Patterns per type.
+            Number of patterns returned per type at most.
         """
         least = np.zeros(len(self._types))
         priced: list[PricedPattern] = []
         tables: dict[tuple[int, float], NodePatterns] = {}
         shares: dict[bytes, SharePatterns] = {}
-        # Large nodes first: their tables of shares serve small ones.
+        # Large nodes first, as in `tables`: their tables of shares serve small ones.
         for type_ in np.argsort(-self._types.nodes.cpu_milli, kind="stable").tolist():
-            kind, memory = int(self._kind[type_]), float(memory_w[type_])
-            if (kind, memory) not in tables:
-                value = profile_w - memory * self._profiles.memory_mib
-                tables[kind, memory] = self._table(self._admitted[kind], value, shares)
-            cheapest = sorted(self._priced(type_, tables[kind, memory], weight), key=lambda o: o.cost_w)
+            class_, mib_w = int(self._class[type_]), float(memory_w[type_])
+            if (class_, mib_w) not in tables:
+                value = profile_w - mib_w * self._profiles.memory_mib
+                tables[class_, mib_w] = self._table(self._admitted[class_], value, shares)
+            cheapest = sorted(self._priced(type_, tables[class_, mib_w], weight), key=lambda o: o.cost_w)
             least[type_] = cheapest[0].cost_w
             priced += cheapest[:per_type]
         return least, priced
 
     def _table(
-        self, admitted: Admitted, value: FloatArray, known: dict[bytes, SharePatterns]
+        self, admitted: Admitted, value: FloatArray, computed: dict[bytes, SharePatterns]
     ) -> NodePatterns:
         shares = best_shares(admitted, value)
         key = shares.tobytes() + value[shares].tobytes()
-        if key not in known:
-            known[key] = SharePatterns(admitted, shares, value)
-        return NodePatterns(admitted, value, known[key])
+        if key not in computed:
+            computed[key] = SharePatterns(admitted, shares, value)
+        return NodePatterns(admitted, value, computed[key])
 
     def _priced(self, type_: int, table: NodePatterns, weight: float) -> list[PricedPattern]:
         gpus = np.arange(self._types.nodes.gpus[type_] + 1)
         priced = []
-        for units in self._ends[type_]:
+        for units in self._most_units[type_]:
             power_w = self._power_w(np.full(len(gpus), type_), np.full(len(gpus), units), gpus)
             cost_w = weight * power_w - table.most(units)[: len(gpus)]
             priced += [PricedPattern(cost, type_, table, g, units) for g, cost in enumerate(cost_w.tolist())]
         return priced
 
     def patterns(self, priced: Sequence[PricedPattern]) -> Patterns:
-        """Work priced patterns out."""
-        found = [pattern.table.pattern(pattern.gpus, pattern.units) for pattern in priced]
+        """Recover the tasks and the power of priced patterns by backtracking."""
+        solutions = [pattern.table.pattern(pattern.gpus, pattern.units) for pattern in priced]
         type_ = np.array([pattern.type for pattern in priced], dtype=np.int64)
-        hosted = np.array([tasks for tasks, _gpus in found], dtype=np.int64).reshape(-1, len(self._profiles))
-        gpus = np.array([gpus for _tasks, gpus in found], dtype=np.int64)
+        hosted = np.array([tasks for tasks, _gpus in solutions], dtype=np.int64).reshape(
+            -1, len(self._profiles)
+        )
+        gpus = np.array([gpus for _tasks, gpus in solutions], dtype=np.int64)
         power_w = self._power_w(type_, hosted @ self._units, gpus)
         return Patterns(type_, hosted, gpus, power_w, (hosted @ self._profiles.memory_mib).astype(np.float64))
 
 
 def _unit(cpu_milli: IntArray, capacity_milli: int, most_units: int) -> int:
-    """Unit of CPU that rounds requests down the least, out of those that are not too fine."""
+    """Choose the unit of CPU, at most `most_units` of them to a node, that rounds requests down the least."""
     exact = int(np.gcd.reduce(cpu_milli))
     if exact == 0 or capacity_milli // exact <= most_units:
         return max(exact, 1)

@@ -62,7 +62,7 @@ class LoggedRun:
 
 @dataclass(frozen=True)
 class LoggedJobs:
-    """Rows of a table with what logs tell of them: lines and cells, a run for each, and what was left out."""
+    """Rows of a table completed from logs (line and cells), the run of each, and notes on excluded jobs."""
 
     rows: list[tuple[int, Row]]
     runs: tuple[LoggedRun, ...]
@@ -70,7 +70,7 @@ class LoggedJobs:
 
 
 def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> LoggedJobs:
-    """Complete the rows of a table of jobs by what logs tell of them.
+    """Complete the rows of a table of jobs from the samples of logs.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
     used = np.zeros(len(samples), dtype=bool)
     missing: list[str] = []
     idle: list[str] = []
-    found: list[tuple[int, Row, LoggedRun]] = []
+    with_runs: list[tuple[int, Row, LoggedRun]] = []
     for line, row in rows:
         place = f"{table}, line {line}"
         chosen = _chosen(row, samples, place)
@@ -109,31 +109,31 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
             limits = listed((f"{run.power_limit_w:g}" for run in runs), "", MOST_NAMED)
-            told = f"{echo(row['job'])} ran at the power limits {limits} W"
+            several = f"{echo(row['job'])} ran at the power limits {limits} W"
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
-            raise ValueError(f"{place}: {told}; give each {each}")
-        found += [(line, row, run) for run in runs]
+            raise ValueError(f"{place}: {several}; give each {each}")
+        with_runs += [(line, row, run) for run in runs]
     notes = _notes(missing, idle, samples.take(~used), table)
-    if not found:
-        told = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
-        raise ValueError("; ".join([told, *notes]))
-    settings = _settings([row for _, row, _ in found], [run for _, _, run in found])
-    made = [
+    if not with_runs:
+        reason = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
+        raise ValueError("; ".join([reason, *notes]))
+    settings = _settings([row for _, row, _ in with_runs], [run for _, _, run in with_runs])
+    completed_rows = [
         (line, _filled(row, run, setting, f"{table}, line {line}"))
-        for (line, row, run), setting in zip(found, settings, strict=True)
+        for (line, row, run), setting in zip(with_runs, settings, strict=True)
     ]
-    return LoggedJobs(made, tuple(run for _, _, run in found), notes)
+    return LoggedJobs(completed_rows, tuple(run for _, _, run in with_runs), notes)
 
 
 def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
-    told = []
+    notes = []
     if missing:
-        told.append(f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample")
+        notes.append(f"left out: {listed(dict.fromkeys(missing))}, of which no log has a sample")
     if idle:
-        told.append(f"left out: {listed(dict.fromkeys(idle))}, with fewer than {LEAST} samples of busy GPUs")
+        notes.append(f"left out: {listed(dict.fromkeys(idle))}, with fewer than {LEAST} samples of busy GPUs")
     if names := [name for name in np.unique(unused.job).tolist() if name]:
-        told.append(f"not used: {listed(names)} of the logs, which {table} does not name")
-    return tuple(told)
+        notes.append(f"not used: {listed(names)} of the logs, which {table} does not name")
+    return tuple(notes)
 
 
 def _names(samples: Samples) -> list[str]:
@@ -142,14 +142,14 @@ def _names(samples: Samples) -> list[str]:
 
 
 def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
-    """Samples that a row names: by job or pod, else by log; within its times, and at its power limit."""
-    chosen = _alike(samples.job, row["job"])
+    """Return the mask of samples of a row: by job or pod, else by log; within its times and power limit."""
+    chosen = _match(samples.job, row["job"])
     if not chosen.any():
-        chosen = _alike(samples.log, row["job"])
+        chosen = _match(samples.log, row["job"])
         jobs = [name for name in np.unique(samples.job[chosen]).tolist() if name]
         if len(jobs) > 1:
-            told = f"the log {echo(row['job'])} has several jobs or windows ({listed(jobs)})"
-            raise ValueError(f"{place}, column 'job': {told}; name one")
+            several = f"the log {echo(row['job'])} has several jobs or windows ({listed(jobs)})"
+            raise ValueError(f"{place}, column 'job': {several}; name one")
         if jobs:
             chosen &= samples.job == jobs[0]
     ends_s = samples.time_s + np.nan_to_num(samples.duration_s)
@@ -166,53 +166,54 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
     return chosen
 
 
-def _alike(names: Texts, asked: str) -> BoolArray:
-    """Names that are, or whose part after the namespace is, what was asked for; ``*`` stands for anything."""
+def _match(names: Texts, pattern: str) -> BoolArray:
+    """Return the mask of names that match a pattern, with or without their namespace; ``*`` is a wildcard."""
 
-    def meant(name: str) -> bool:
-        of_pod = name.rpartition("/")[2]
-        return any(fnmatchcase(one, asked) if "*" in asked else one == asked for one in (name, of_pod))
+    def matches(name: str) -> bool:
+        pod = name.rpartition("/")[2]
+        return any(fnmatchcase(one, pattern) if "*" in pattern else one == pattern for one in (name, pod))
 
-    same = {name: bool(name) and meant(name) for name in {*names.tolist()}}
-    return np.fromiter((same[name] for name in names.tolist()), dtype=bool, count=len(names))
+    matched = {name: bool(name) and matches(name) for name in {*names.tolist()}}
+    return np.fromiter((matched[name] for name in names.tolist()), dtype=bool, count=len(names))
 
 
 def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
     """Summarise a job at each of its power limits where it was busy for long enough."""
     limits = np.unique(samples.power_limit_w)
-    alike = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
-    runs = [_run(row, samples.take(chosen), place) for chosen in alike]
+    masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
+    runs = [_summarise_run(row, samples.take(mask), place) for mask in masks]
     return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
 
 
-def _run(row: Row, samples: Samples, place: str) -> LoggedRun:
-    read, samples = len(samples), samples.take(_counted(samples))
+def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
+    """Average the samples of a run while it was busy; its power is per GPU."""
+    n_read, samples = len(samples), samples.take(_is_counted(samples))
     gpus = len(np.unique(samples.gpu))
     power_w = _mean(samples.power_w, samples.duration_s)
-    told = row.get("gpus", "")
+    cell = row.get("gpus", "")
     if (samples.gpu == "").any():
-        if not told:
+        if not cell:
             raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
-        power_w /= max(reading(told, f"{place}, column 'gpus'", 1e6), 1.0)
+        power_w /= max(reading(cell, f"{place}, column 'gpus'", 1e6), 1.0)
     clocks = samples.frequency_mhz[~np.isnan(samples.frequency_mhz)]
-    clock = float(np.median(clocks)) if len(clocks) else math.nan
-    near = np.abs(clocks - clock) <= SAME_CLOCK * clock
+    median_mhz = float(np.median(clocks)) if len(clocks) else math.nan
+    near = np.abs(clocks - median_mhz) <= SAME_CLOCK * median_mhz
     return LoggedRun(
         job=row["job"],
         gpus=gpus,
         power_w=power_w,
         utilisation=_mean(samples.utilisation, samples.duration_s),
-        frequency_mhz=clock,
+        frequency_mhz=median_mhz,
         power_limit_w=float(samples.power_limit_w[0]) if len(samples) else math.nan,
         window_s=_mean(samples.duration_s),
         locked=bool(len(near) and near.mean() >= LOCKED),
         samples=len(samples),
-        read=read,
+        read=n_read,
     )
 
 
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:
-    """Mean of the values that are known, nan if none is; weights that are nan are 1."""
+    """Average the values that are known, nan if none is; weights that are nan are 1."""
     known = ~np.isnan(values)
     if not known.any():
         return math.nan
@@ -220,8 +221,8 @@ def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:
     return float(np.average(values[known], weights=weight[known]))
 
 
-def _counted(samples: Samples) -> BoolArray:
-    """Samples that count: of each GPU from the first busy one to the last, less the first tenth of them."""
+def _is_counted(samples: Samples) -> BoolArray:
+    """Return the mask of samples from the first busy one of a GPU to the last, less the first tenth."""
     busy = samples.utilisation >= BUSY
     if np.isnan(samples.utilisation).all():
         least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
@@ -238,12 +239,12 @@ def _counted(samples: Samples) -> BoolArray:
 
 
 def _settings(rows: Sequence[Row], runs: Sequence[LoggedRun]) -> list[Row]:
-    """Cells of the setting that was varied, of each run: the power limit, or a clock that was locked."""
-    told = {name for row in rows for name in ("frequency_mhz", "power_limit_w") if row.get(name)}
+    """Return the varied setting of each run as a cell: its power limit, or its locked clock."""
+    given = {name for row in rows for name in ("frequency_mhz", "power_limit_w") if row.get(name)}
     limits, clocks = [run.power_limit_w for run in runs], _merged([run.frequency_mhz for run in runs])
-    if "frequency_mhz" not in told and ("power_limit_w" in told or _vary(limits)):
+    if "frequency_mhz" not in given and ("power_limit_w" in given or _vary(limits)):
         return [{"power_limit_w": _cell(limit)} for limit in limits]
-    if "frequency_mhz" in told or (all(run.locked for run in runs) and _vary(clocks)):
+    if "frequency_mhz" in given or (all(run.locked for run in runs) and _vary(clocks)):
         return [{"frequency_mhz": _cell(clock)} for clock in clocks]
     return [{} for _ in runs]
 
@@ -257,7 +258,7 @@ def _cell(value: float) -> str:
 
 
 def _merged(clocks: Iterable[float]) -> list[float]:
-    """Clocks, those that are the same but for their last steps by the name of the highest."""
+    """Replace clocks that differ by few steps by the highest of them."""
     names: dict[float, float] = {}
     highest = math.inf
     for clock in sorted({clock for clock in clocks if not math.isnan(clock)}, reverse=True):
@@ -268,12 +269,12 @@ def _merged(clocks: Iterable[float]) -> list[float]:
 
 
 def _filled(row: Row, run: LoggedRun, setting: Row, place: str) -> Row:
-    """Row with what its run tells, where it has no cell of its own."""
+    """Fill the empty cells of a row from its run."""
     cells = {"gpus": str(run.gpus), "power_w": f"{run.power_w:.9g}", **setting}
     if steps := row.get("steps"):
         if math.isnan(run.window_s):
-            told = "are of windows, which only Zeus has; give step_time_s or throughput"
-            raise ValueError(f"{place}, column 'steps': {told}")
+            reason = "are of windows, which only Zeus has; give step_time_s or throughput"
+            raise ValueError(f"{place}, column 'steps': {reason}")
         if not (count := reading(steps, f"{place}, column 'steps'", 1e12)) >= 1:
             raise ValueError(f"{place}, column 'steps': {echo(steps, '')} must be at least 1")
         cells["step_time_s"] = f"{run.window_s / count:.9g}"

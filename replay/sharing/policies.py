@@ -31,8 +31,8 @@ _TOLERANCE_W = 1e-6
 
 
 def anew(instance: SharingInstance, decide: Decide) -> Policy:
-    """Policy that decides of everything at each event, by a rule or a program, as if nothing ran."""
-    number = {job.name: j for j, job in enumerate(instance.jobs)}
+    """Make a policy that replaces all sets at each event by what a rule or a program decides."""
+    index_of = {job.name: j for j, job in enumerate(instance.jobs)}
 
     def policy(state: State) -> Units:
         jobs = [
@@ -41,7 +41,7 @@ def anew(instance: SharingInstance, decide: Decide) -> Policy:
         ]
         decision = decide(instance.model_copy(update={"jobs": jobs}))
         sets = [] if decision is None else decision.sets
-        return {unit: [number[name] for name in formed.jobs] for unit, formed in enumerate(sets)}
+        return {unit: [index_of[name] for name in formed.jobs] for unit, formed in enumerate(sets)}
 
     return policy
 
@@ -50,14 +50,14 @@ def anew(instance: SharingInstance, decide: Decide) -> Policy:
 
 
 class _Packing:
-    """Sets on the units while a rule of `formulations.sharing.rules` forms them.
+    """Sets of jobs on units, as a rule of `formulations.sharing.rules` forms them.
 
     Parameters
     ----------
     running : dict of int to list of int
-        Sets that there are to begin with.
+        Sets on the units at the start.
     slack : float
-        Part by which jobs of EaCO's sets may run longer than alone.
+        Share by which jobs of EaCO's sets may run longer than alone.
     """
 
     def __init__(self, state: State, running: Units, slack: float = math.inf):
@@ -81,14 +81,14 @@ class _Packing:
         return False
 
     def join_best_pair(self, job: int) -> bool:
-        """Let a job join the single one with which the normalised throughput is highest and high enough."""
+        """Pair a job with the single job of highest joint throughput, if that exceeds the threshold."""
         state, own = self._state, self._state.job_class[job]
         if not self._single:
             for unit, members in reversed(self.units.items()):
                 self._single[state.job_class[members[0]]].append(unit)
-        values = {c: self._throughput(c, own) for c, of_class in self._single.items() if of_class}
-        best = max(values, key=lambda c: values[c], default=None)
-        if best is None or values[best] <= rules.PACKING_THRESHOLD:
+        throughput = {c: self._throughput(c, own) for c, units in self._single.items() if units}
+        best = max(throughput, key=lambda c: throughput[c], default=None)
+        if best is None or throughput[best] <= rules.PACKING_THRESHOLD:
             return False
         self.units[self._single[best].pop()].append(job)
         return True

@@ -33,22 +33,22 @@ def require_forecast(instance: ShiftingInstance, against: str) -> None:
 
 
 def other_than(objective: str, against: str) -> str:
-    """The criterion of a frontier that an objective is not."""
+    """Return the criterion of a frontier that the objective does not minimise."""
     return against if objective == "mean-completion" else "mean-completion"
 
 
 def bounded(
     instance: ShiftingInstance, objective: str, against: str, limit: float | None
 ) -> ShiftingInstance:
-    """The instance of a point: an objective, and a limit on the other criterion instead of both budgets."""
+    """Return the instance of a point: an objective, and a limit on the other criterion in place of both."""
     limits = {"average_completion_s": None, TOTALS[against]: None}
     budgets = instance.budgets.model_copy(update=limits | {TOTALS[other_than(objective, against)]: limit})
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
 
 
-def is_more(value: float, other: float, most: float) -> bool:
-    """True if a total exceeds another by more than rounding, in a frontier of totals of at most `most`."""
-    return value > other + ROUNDING * other + NOTHING * most
+def is_more(value: float, other: float, largest: float) -> bool:
+    """True if a total exceeds another by more than rounding; `largest` is the frontier's largest total."""
+    return value > other + ROUNDING * other + NOTHING * largest
 
 
 def check_pareto(
@@ -59,8 +59,8 @@ def check_pareto(
 ) -> Verdict:
     """Check a Pareto result: decisions, claims and order, and that it ends where nothing is less.
 
-    That no decision dominates a point, and that none is beyond the ends, is on the solver's word where the
-    results that show it are not there; with `require_gap` that is refused.
+    That no decision dominates a point, and that none is beyond the ends, rests on the solver's claim
+    where the results that prove it are missing; with `require_gap` that is a fault.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def check_pareto(
     least: dict[str, float] = {}
 
     def totals_of(where: str, result: dict[str, Any], limit: float | None) -> Mapping[str, float]:
-        """Totals of a result, recomputed; those of a result without a limit are the least there are."""
+        """Return the recomputed totals of a result; without a limit its objective is a minimum."""
         objective = result["objective_name"]
         if objective not in ("mean-completion", against):
             faults.append(f"{where}: minimises '{objective}', which is no end of this frontier")
@@ -110,23 +110,23 @@ def check_pareto(
     if faults or not points:
         return Verdict(faults, claimed=any(claims))
     criteria = ("mean-completion", against)
-    most = {one: max(totals[TOTALS[one]] for totals in [*ends, *points]) for one in criteria}
-    amounts = [{one: totals[TOTALS[one]] for one in criteria} for totals in points]
-    faults += _of_order(amounts, against, most)
+    largest = {name: max(totals[TOTALS[name]] for totals in [*ends, *points]) for name in criteria}
+    amounts = [{name: totals[TOTALS[name]] for name in criteria} for totals in points]
+    faults += _order_faults(amounts, against, largest)
     unproven = []
     for criterion, k in zip(criteria, (0, len(points) - 1), strict=True):
-        found, total = amounts[k][criterion], TOTALS[criterion]
+        amount, total = amounts[k][criterion], TOTALS[criterion]
         if criterion not in least:
             unproven.append(f"ends: nothing shows the least {total}")
-        elif is_more(found, least[criterion], most[criterion]):
-            told = f"its {total} is {found:.12g}, the least is {least[criterion]:.12g}"
-            faults.append(f"points[{k}]: is no end of the frontier: {told}")
+        elif is_more(amount, least[criterion], largest[criterion]):
+            detail = f"its {total} is {amount:.12g}, the least is {least[criterion]:.12g}"
+            faults.append(f"points[{k}]: is no end of the frontier: {detail}")
     for k, (point, first) in enumerate(zip(frontier["points"], before, strict=True)):
         other = other_than(point["result"]["objective_name"], against)
-        known = least if first is None else {other: first[TOTALS[other]]}
-        if not _is_undominated(point, amounts[k], other, known, most):
-            told = f"points[{k}]: nothing shows that no decision dominates it"
-            (unproven if first is None else faults).append(told)
+        minima = least if first is None else {other: first[TOTALS[other]]}
+        if not _is_undominated(point, amounts[k], other, minima, largest):
+            fault = f"points[{k}]: nothing shows that no decision dominates it"
+            (unproven if first is None else faults).append(fault)
     faults += unproven if require_gap is not None else []
     return Verdict(faults, claimed=any(claims) or bool(unproven))
 
@@ -135,44 +135,43 @@ def _is_undominated(
     point: dict[str, Any],
     amounts: Mapping[str, float],
     other: str,
-    least: Mapping[str, float],
-    most: Mapping[str, float],
+    minima: Mapping[str, float],
+    largest: Mapping[str, float],
 ) -> bool:
-    """True if results show that no decision is as good as a point in both criteria, and better in one.
+    """True if the results prove that no decision dominates a point.
 
     Parameters
     ----------
     other : str
         The criterion that the point's result does not minimise.
-    least : mapping of str to float
-        The least that is known of criteria, of the other one within the limit of the result before.
+    minima : mapping of str to float
+        Proven minima of the criteria; with a result ``before``, that of `other` under its ``before_limit``.
     """
 
-    def equal(value: float, reference: float, criterion: str) -> bool:
-        by = (most[criterion],)
-        return not is_more(value, reference, *by) and not is_more(reference, value, *by)
+    def equal(value: float, reference: float, name: str) -> bool:
+        return not is_more(value, reference, largest[name]) and not is_more(reference, value, largest[name])
 
-    if least.keys() == amounts.keys() and all(equal(amounts[one], least[one], one) for one in least):
+    if minima.keys() == amounts.keys() and all(equal(amounts[name], minima[name], name) for name in minima):
         return True
     objective, limit, before = point["result"]["objective_name"], point["limit"], point["before"]
     if before is not None and before["objective_name"] != other:
         return False
-    within = amounts[objective] if point["before_limit"] is None else point["before_limit"]
+    before_limit = amounts[objective] if point["before_limit"] is None else point["before_limit"]
     return (
         limit is not None
-        and other in least
-        and equal(limit, least[other], other)
-        and not is_more(amounts[other], limit, most[other])
-        and not is_more(amounts[objective], within, most[objective])
+        and other in minima
+        and equal(limit, minima[other], other)
+        and not is_more(amounts[other], limit, largest[other])
+        and not is_more(amounts[objective], before_limit, largest[objective])
     )
 
 
-def _of_order(
-    amounts: Sequence[Mapping[str, float]], against: str, most: Mapping[str, float]
+def _order_faults(
+    amounts: Sequence[Mapping[str, float]], against: str, largest: Mapping[str, float]
 ) -> Iterator[str]:
-    """Later completion has to buy something."""
+    """Yield the points that do not complete later than the one before, with less of the criterion."""
     for number, (one, later) in enumerate(pairwise(amounts), start=1):
-        if not is_more(later["mean-completion"], one["mean-completion"], most["mean-completion"]) or (
-            not is_more(one[against], later[against], most[against])
+        if not is_more(later["mean-completion"], one["mean-completion"], largest["mean-completion"]) or (
+            not is_more(one[against], later[against], largest[against])
         ):
             yield f"points[{number}]: is no later with less {TOTALS[against]} than the one before"

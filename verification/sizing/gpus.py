@@ -1,6 +1,6 @@
-"""The GPUs of a decision: that they exist, are used once, and lie in blocks that are nobody else's.
+"""Check the GPUs of a decision: they exist, are used once, and lie in blocks that no other job reaches into.
 
-Arrays state the rules; words are made for the few places where one is broken.
+The rules are checked on arrays; messages are made for the few jobs that violate one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wattsched.topology.column import NONE, Coded
 from wattsched.verification.sizing.pools import Places, Pool, block_of
 
 UNKNOWN = -1
-"""Number of a job, pool or GPU that there is not."""
+"""Number of a job, pool or GPU that does not exist."""
 
 _COUNTS = ("gpus", "frequency_mhz", "batch_size", "gpu")
 SETTINGS = ("pool", "gpus", "frequency_mhz", "power_limit_w", "batch_size")
@@ -27,12 +27,12 @@ SETTINGS = ("pool", "gpus", "frequency_mhz", "power_limit_w", "batch_size")
 
 
 class Assigned:
-    """Assignments by column.
+    """Assignments of a decision, by column.
 
     Attributes
     ----------
     records : sequence of Assignment
-        The same one by one, for words about a few of them.
+        The same one by one, for messages.
     places : Places
     names : list of str
     job, pool : int arrays, shape (n_assignments,)
@@ -41,13 +41,13 @@ class Assigned:
     gpus, batch_size : int arrays, shape (n_assignments,)
         Batch sizes are 0 for none.
     settings : tuple of arrays, shape (n_assignments,)
-        What singles out the configuration of each, as `SETTINGS` has it; 0 for none.
+        Configuration of each, in the order of `SETTINGS`; 0 for none.
     start : int array, shape (n_assignments + 1,)
         Where the GPUs of each begin.
     nodes : dict of str to int
         Numbers of the nodes; those that do not exist have some beyond the cluster's.
     node, gpu, number : int arrays, shape (n_listed,)
-        GPUs as they are listed, by their nodes, and in the cluster; `UNKNOWN` for one that does not exist.
+        Node of each listed GPU, its index there, and its number in the cluster, or `UNKNOWN`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Assigned:
             unknown = dict.fromkeys(name for name in columns["node"].values if name not in places.node)
             self.nodes = places.node | {name: len(places.node) + more for more, name in enumerate(unknown)}
             self.node = _numbered(columns["node"], self.nodes)
-        # What has no number in the cluster has no GPU there.
+        # A node that is unknown to the cluster has no GPUs.
         size, first = (
             np.append(of, np.zeros(len(self.nodes) - len(of), np.int64)) for of in (places.size, places.first)
         )
@@ -84,16 +84,16 @@ class Assigned:
 
     @cached_property
     def node_names(self) -> list[str]:
-        """Nodes by number."""
+        """Names of the nodes, by number."""
         return list(self.nodes)
 
     @cached_property
     def formed(self) -> dict[str, list[int]]:
         """Assignments in each set that is formed."""
-        found: dict[str, list[int]] = {}
+        members: dict[str, list[int]] = {}
         for place in np.flatnonzero(self.set.codes != NONE).tolist():
-            found.setdefault(self.set.values[self.set.codes[place]], []).append(place)
-        return found
+            members.setdefault(self.set.values[self.set.codes[place]], []).append(place)
+        return members
 
     @cached_property
     def users(self) -> IntArray:
@@ -102,13 +102,13 @@ class Assigned:
         return np.append(alone, [places[0] for places in self.formed.values()]).astype(np.int64)
 
     def listed(self, assignments: IntArray) -> tuple[IntArray, IntArray]:
-        """GPUs of some assignments, entries of `number`, and to which of these each belongs."""
+        """Return the GPUs of some assignments, as indices of `number`, and the assignment of each."""
         length = self.start[assignments + 1] - self.start[assignments]
         return ranges(self.start[assignments], length), np.repeat(np.arange(len(assignments)), length)
 
 
 def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
-    """Columns of assignments, each with the GPUs that it lists, whatever their number."""
+    """Return the fields of assignments as columns; GPUs are flattened, those of each from its `start` on."""
     if isinstance(records, AssignmentColumns):
         return {
             "job": records.names,
@@ -119,7 +119,7 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
         }
     counts = {name: [getattr(one, name) or 0 for one in records] for name in _COUNTS[:-1]}
     counts["gpu"] = [gpu for one in records for gpus in one.nodes.values() for gpu in gpus]
-    held = [sum(map(len, one.nodes.values())) for one in records]
+    n_gpus = [sum(map(len, one.nodes.values())) for one in records]
     return {
         "job": [one.job for one in records],
         "pool": Coded.of(one.pool for one in records),
@@ -127,25 +127,25 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
         "node": Coded.of(node for one in records for node, gpus in one.nodes.items() for _ in gpus),
         **{name: np.array(values, dtype=np.int64) for name, values in counts.items()},
         "power_limit_w": np.array([one.power_limit_w for one in records], dtype=float),
-        "start": np.cumsum([0, *held]),
+        "start": np.cumsum([0, *n_gpus]),
     }
 
 
 def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
-    known = map(numbers.get, column.values, repeat(UNKNOWN))
-    return np.array([*known, UNKNOWN], dtype=np.int64)[column.codes]
+    by_value = map(numbers.get, column.values, repeat(UNKNOWN))
+    return np.array([*by_value, UNKNOWN], dtype=np.int64)[column.codes]
 
 
-Told = tuple[int, int, str, int, str]
-"""A fault after what it is sorted by: its user, the number of the rule, a name, a GPU."""
+_Fault = tuple[int, int, str, int, str]
+"""Sort keys of a fault (user, number of the rule, name, GPU), and its message."""
 
 
 def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
-    """Every job's GPUs exist, are its own, and lie where the pool lets a job have them.
+    """Return messages about GPUs that do not exist, are shared, or lie where their pool does not allow.
 
-    In pools of blocks that is an aligned block that no other job reaches into, all of whose GPUs are
-    available; in pools of nodes one node, or whole nodes and at most one part of another. Of the jobs that
-    share their GPUs the first counts.
+    A pool of blocks allows an aligned block that no other job reaches into, all of whose GPUs are
+    available; a pool of nodes one node, or whole nodes and at most one part of another. Of a set of jobs
+    that share GPUs the first is checked.
 
     Parameters
     ----------
@@ -155,20 +155,17 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     places, pool = assigned.places, assigned.pool[assigned.users]
     used, twice = _used(assigned)
     home = np.append(places.pool, UNKNOWN)[np.minimum(used.node, len(places.pool))]
-    strange = (used.number == UNKNOWN) | (home != pool[used.user])
-    told = [
-        *_miscounted(assigned, used, twice),
-        *_one_by_one(assigned, used, strange),
-    ]
-    held, foreign = (np.bincount(user, minlength=len(pool)) for user in (used.user, used.user[strange]))
-    at_home = (pool != UNKNOWN) & (held > 0) & (foreign == 0)
+    misplaced = (used.number == UNKNOWN) | (home != pool[used.user])
+    faults = [*_wrong_counts(assigned, used, twice), *_single_gpu_faults(assigned, used, misplaced)]
+    n_used, n_misplaced = (np.bincount(u, minlength=len(pool)) for u in (used.user, used.user[misplaced]))
+    at_home = (pool != UNKNOWN) & (n_used > 0) & (n_misplaced == 0)
     in_blocks, on_nodes = (
         at_home & np.append([one == rule for one in places.capacity], False)[pool]
         for rule in ("blocks", "nodes")
     )
-    told += _blocks(assigned, used.take(in_blocks[used.user]), np.flatnonzero(in_blocks), kept)
-    told += _parts(assigned, used.take(on_nodes[used.user]), kept)
-    return [text for *_, text in sorted(told)]
+    faults += _block_faults(assigned, used.take(in_blocks[used.user]), np.flatnonzero(in_blocks), kept)
+    faults += _partial_node_faults(assigned, used.take(on_nodes[used.user]), kept)
+    return [text for *_, text in sorted(faults)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +173,7 @@ class _Used(Table):
     """GPUs that users have, each once, user after user; arrays of shape (n_used,).
 
     ``user`` is a place among `Assigned.users`, ``number`` that of the GPU in the cluster, `UNKNOWN` for one
-    that does not exist. Of what is ``crowded`` perhaps somebody else uses the GPU as well.
+    that does not exist. A GPU that is not ``crowded`` has one user for certain.
     """
 
     user: IntArray
@@ -187,7 +184,7 @@ class _Used(Table):
 
 
 def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
-    """GPUs of the users, and which of these list one twice."""
+    """Return the GPUs of the users, and the mask of users that list one twice."""
     listed, user = assigned.listed(assigned.users)
     node, gpu, number = assigned.node[listed], assigned.gpu[listed], assigned.number[listed]
     uses = np.bincount(number[number != UNKNOWN], minlength=len(assigned.places.available))
@@ -201,7 +198,7 @@ def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
 
 
 def _later(*keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Entries whose keys all occur before, and the first entries that have them."""
+    """Return the entries whose keys all occur before, and the first entries that have them."""
     if not len(keys[0]):
         return keys[0], keys[0]
     _, first, group = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
@@ -214,29 +211,29 @@ def _name(assigned: Assigned, user: int) -> str:
     return assigned.names[int(assigned.users[user])]
 
 
-def _miscounted(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[Told]:
-    held = np.bincount(used.user, minlength=len(twice))
+def _wrong_counts(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[_Fault]:
+    n_used = np.bincount(used.user, minlength=len(twice))
     for user in np.flatnonzero(twice).tolist():
         yield user, 0, "", 0, f"job '{_name(assigned, user)}' lists a GPU twice"
-    for user in np.flatnonzero(held != assigned.gpus[assigned.users]).tolist():
-        asked, plural = assigned.gpus[assigned.users[user]], "" if held[user] == 1 else "s"
-        found = f"{held[user]} GPU{plural} in its nodes, its configuration {asked}"
-        yield user, 1, "", 0, f"job '{_name(assigned, user)}' has {found}"
+    for user in np.flatnonzero(n_used != assigned.gpus[assigned.users]).tolist():
+        configured, plural = assigned.gpus[assigned.users[user]], "" if n_used[user] == 1 else "s"
+        counts = f"{n_used[user]} GPU{plural} in its nodes, its configuration {configured}"
+        yield user, 1, "", 0, f"job '{_name(assigned, user)}' has {counts}"
 
 
-def _one_by_one(assigned: Assigned, used: _Used, strange: BoolArray) -> Iterator[Told]:
-    """GPUs that do not exist, are in another pool than the job's, take no jobs, or are somebody else's."""
+def _single_gpu_faults(assigned: Assigned, used: _Used, misplaced: BoolArray) -> Iterator[_Fault]:
+    """Yield GPUs that do not exist, are in another pool than the job's, are unavailable, or used twice."""
     places, crowded = assigned.places, np.flatnonzero(used.crowded)
     broken = (used.number != UNKNOWN) & ~places.available[used.number]
     later, first = _later(used.node[crowded], used.gpu[crowded])
     before = dict(zip(crowded[later].tolist(), crowded[first].tolist(), strict=True))
-    for entry in sorted({*np.flatnonzero(strange | broken).tolist(), *before}):
+    for entry in sorted({*np.flatnonzero(misplaced | broken).tolist(), *before}):
         user, node, gpu = int(used.user[entry]), assigned.node_names[used.node[entry]], int(used.gpu[entry])
         name = _name(assigned, user)
         who, where = f"job '{name}'", f"GPU {gpu} of node '{node}'"
         if used.number[entry] == UNKNOWN:
             yield user, 2, node, gpu, f"{who} uses {where}, which does not exist"
-        elif strange[entry]:
+        elif misplaced[entry]:
             pool = assigned.records[int(assigned.users[user])].pool
             its = places.pools[places.pool[used.node[entry]]]
             yield user, 2, node, gpu, f"{who} runs in pool '{pool}' but node '{node}' is in '{its}'"
@@ -246,25 +243,25 @@ def _one_by_one(assigned: Assigned, used: _Used, strange: BoolArray) -> Iterator
             yield user, 4, node, gpu, f"jobs '{other}' and '{name}' both use {where}"
 
 
-def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[Told]:
-    """Blocks of users whose GPUs are all in their own pool; `kept` is of all assignments."""
+def _block_faults(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[_Fault]:
+    """Yield blocks that are not aligned, have unavailable GPUs, or overlap; `users` stay in their pools."""
     if not len(users):
         return
     places, place = assigned.places, assigned.users[users]
-    held = np.bincount(used.user, minlength=len(assigned.users))
-    start = (np.cumsum(held) - held)[users]
+    n_used = np.bincount(used.user, minlength=len(assigned.users))
+    start = (np.cumsum(n_used) - n_used)[users]
     begin, aligned = places.reserved(used.number, start, assigned.gpus[place])
     for user in users[~aligned & ~kept[place]].tolist():
         size = block_of(assigned.gpus[assigned.users[user]])
-        told = f"job '{_name(assigned, user)}' is not inside one aligned block of {size} GPUs"
-        yield user, 5, "", 0, told
+        text = f"job '{_name(assigned, user)}' is not inside one aligned block of {size} GPUs"
+        yield user, 5, "", 0, text
     line = places.line[assigned.pool[place]]
     whole = np.flatnonzero(aligned & ~kept[place])
-    yield from _broken(assigned, used, users[whole], (line + begin)[whole])
-    # Whose GPUs are scattered takes only them.
-    apart = np.zeros(len(assigned.users), dtype=bool)
-    apart[users[~aligned]] = True
-    scattered = used.take(apart[used.user])
+    yield from _unavailable_in_blocks(assigned, used, users[whole], (line + begin)[whole])
+    # A job whose GPUs are scattered occupies only them.
+    is_scattered = np.zeros(len(assigned.users), dtype=bool)
+    is_scattered[users[~aligned]] = True
+    scattered = used.take(is_scattered[used.user])
     first = np.append(
         (line + begin)[aligned],
         places.line[places.home[scattered.number]] + places.position[scattered.number],
@@ -276,17 +273,19 @@ def _blocks(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -
         names = assigned.names[a], assigned.names[b]
         if names[0] != names[1] and not (kept[a] and kept[b]):
             pool = assigned.records[int(b)].pool
-            told = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
-            yield mine, 6, names[0], 0, told
+            text = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
+            yield mine, 6, names[0], 0, text
 
 
-def _broken(assigned: Assigned, used: _Used, users: IntArray, first: IntArray) -> Iterator[Told]:
-    """GPUs of users' blocks that are unavailable, besides those that they use, of which others tell.
+def _unavailable_in_blocks(
+    assigned: Assigned, used: _Used, users: IntArray, first: IntArray
+) -> Iterator[_Fault]:
+    """Yield unavailable GPUs of users' blocks that the users do not list (`_single_gpu_faults` has those).
 
     Parameters
     ----------
     first : int array, shape (n_users,)
-        Where their blocks begin on the lines.
+        Position on the lines at which each block begins.
     """
     places = assigned.places
     if places.available.all():
@@ -303,22 +302,24 @@ def _broken(assigned: Assigned, used: _Used, users: IntArray, first: IntArray) -
             yield user, 5, name, gpu, f"job '{_name(assigned, user)}': {of}"
 
 
-def _parts(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[Told]:
-    """Users, all of them in pools of nodes, with parts of several nodes."""
+def _partial_node_faults(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[_Fault]:
+    """Yield users in pools of nodes that occupy several nodes in part; one is allowed."""
     if not len(used.user):
         return
     n_nodes = len(assigned.places.size)
     pair, gpus = np.unique(used.user * n_nodes + used.node, return_counts=True)
     user, node = pair // max(1, n_nodes), pair % max(1, n_nodes)
-    parts = np.bincount(user[gpus < assigned.places.size[node]], minlength=len(assigned.users))
-    for one in np.flatnonzero(parts > 1).tolist():
+    n_partial = np.bincount(user[gpus < assigned.places.size[node]], minlength=len(assigned.users))
+    for one in np.flatnonzero(n_partial > 1).tolist():
         if not kept[assigned.users[one]]:
-            told = f"job '{_name(assigned, one)}' has parts of {parts[one]} nodes, of which one is allowed"
-            yield one, 5, "", 0, told
+            text = (
+                f"job '{_name(assigned, one)}' has parts of {n_partial[one]} nodes, of which one is allowed"
+            )
+            yield one, 5, "", 0, text
 
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
-    """Owners of ranges, each with an earlier one that has one of its spots first."""
+    """Return pairs of owners whose ranges overlap, the later one first."""
     spots = ranges(first, length)
     if distinct(spots, n_spots):
         return set()

@@ -1,4 +1,4 @@
-"""Bounds on what any schedule of a trace could reach, of whoever knows the future: `bound_of`."""
+"""Clairvoyant bounds: what no schedule of a trace can beat, even one that knows all jobs to come."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.verification.clairvoyant import Prover
 
 FINEST = 512
-"""Worths of a unit of work in the file, for each kind of jobs."""
+"""Largest number of values of a unit of work in the file, for each kind of jobs."""
 FIRST_PRICE = 0.1
-"""First price of a joule, of that at which the energy of the fastest schedules counts as much as time."""
+"""First price of a joule, relative to that at which the fastest schedules' energy costs as much as time."""
 FACTOR, NEAR, TRIES = 4.0, 1.5, 8
 """Factor between prices of a joule, factor at which the search ends, and most prices that are tried."""
 
 MOST_PERIODS = 256
-"""Largest number of periods of a budget while jobs arrive; of more, several are joined."""
+"""Largest number of periods of a budget while jobs arrive; more are merged into longer ones."""
 
 Parts = dict[str, Any]
 """``pools``, ``options``, ``jobs``, ``standing_w`` and ``budget`` of a `ClairvoyantBound`."""
@@ -53,36 +53,36 @@ def bound_of(
     Parameters
     ----------
     parts : dict
-        Of the trace (`parts_of`).
+        Instance of the bound, from `parts_of`.
     completion_s : sequence of float
         Mean completion times at which the energy of the jobs is bounded.
     until : float
-        Of `time.monotonic`: when it ends with the bound that it has.
+        Time, of `time.monotonic`, at which it returns the best bound so far.
     """
     workload = Workload.of(**parts)
-    found = [bounded(workload, until=until, progress=progress)]
+    bounds = [bounded(workload, until=until, progress=progress)]
     for mean_s in completion_s:
-        found += _priced(workload, mean_s * len(workload.work), found, until, progress)
-    edges = found[0].relaxation.edge_s.tolist()
-    stated = [_stated(workload, one) for one in found]
+        bounds += _bounds_at_prices(workload, mean_s * len(workload.work), bounds, until, progress)
+    edges = bounds[0].relaxation.edge_s.tolist()
+    stated = [_proof(workload, one) for one in bounds]
     claimed = ClairvoyantBound(**parts, slot_edges_s=edges, proofs=stated)
     bounds_s = map(Prover(claimed), stated)
     proven = [one.model_copy(update={"bound_s": s}) for one, s in zip(stated, bounds_s, strict=True)]
     return claimed.model_copy(update={"proofs": proven})
 
 
-def _priced(
-    workload: Workload, total_s: float, found: Sequence[Bounded], until: float, progress: Progress
+def _bounds_at_prices(
+    workload: Workload, total_s: float, bounds: Sequence[Bounded], until: float, progress: Progress
 ) -> list[Bounded]:
-    """Bounds at prices of a joule near that at which the schedules take so long, all jobs together.
+    """Bound at prices of a joule near the one at which all jobs' completion times sum to `total_s`.
 
-    At a higher price they take less energy, and longer; there the bound on the energy is the highest.
+    At a higher price schedules take less energy, and longer; at that price the bound on energy is largest.
     """
-    first = found[0]
-    known, new = {one.prices.joule: one for one in found if one.prices.joule > 0}, list[Bounded]()
+    first = bounds[0]
+    by_price, new = {one.prices.joule: one for one in bounds if one.prices.joule > 0}, list[Bounded]()
     while len(new) < TRIES and time.monotonic() < until:
-        low = max((q for q, one in known.items() if one.found.completion_s < total_s), default=None)
-        high = min((q for q, one in known.items() if one.found.completion_s >= total_s), default=None)
+        low = max((q for q, one in by_price.items() if one.found.completion_s < total_s), default=None)
+        high = min((q for q, one in by_price.items() if one.found.completion_s >= total_s), default=None)
         if low is not None and high is not None:
             if high <= NEAR * low:
                 break
@@ -94,28 +94,28 @@ def _priced(
         else:
             free = Relaxation(workload.efficient(watts=True), first.relaxation.edge_s).evaluate(first.prices)
             price = FIRST_PRICE * free.value / max(float(free.used.joules.sum()), 1e-30)
-        start = min(known.values(), key=lambda one: abs(math.log(one.prices.joule / price)), default=first)
+        start = min(by_price.values(), key=lambda one: abs(math.log(one.prices.joule / price)), default=first)
         new.append(bounded(workload, price, start, until=until, progress=progress))
-        known[price] = new[-1]
+        by_price[price] = new[-1]
     return new
 
 
 def parts_of(
     trace: Trace, budget: Budget | None = None, sleep: Sleep | None = None, *, energy: bool = False
 ) -> Parts:
-    """Return the fields of `ClairvoyantBound` that state what is bounded; a budget counts energy, too.
+    """Build the instance of a bound: the fields of `ClairvoyantBound` besides its proofs.
 
     Raises
     ------
     ValueError
-        For a row that draws less than its GPUs when idle, where energy counts.
+        Where energy counts (`energy`, or a budget), for a row that draws less than its idle GPUs.
     """
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if (energy or budget is not None) and len(below):
         job = trace.names[int(np.flatnonzero(rows.of_job == rows.kind[below[0]])[0])]
-        told = "power_w is below that of its GPUs when idle: there is no bound on its energy"
-        raise ValueError(f"job '{job}': {told}")
+        reason = "power_w is below that of its GPUs when idle: there is no bound on its energy"
+        raise ValueError(f"job '{job}': {reason}")
     kinds = [np.flatnonzero(trace.comparable & (rows.kind == kind)) for kind in range(len(rows.start) - 1)]
     options = {
         f"kind {number}": RunOptions(
@@ -133,17 +133,17 @@ def parts_of(
         options=[f"kind {kind}" for kind in rows.of_job.tolist()],
     )
     gpus = {name: n for name, n in zip(pools, trace.available.tolist(), strict=True) if n > 0}
-    standing_w, together = _standing_w(trace, sleep), 1
-    dearest = 0.0 if budget is None else float(budget.per_kwh.values.max()) / J_PER_KWH
-    if budget is not None and budget.amount >= standing_w * budget.period_s * dearest:
-        # Periods are taken together where they are many, which leaves schedules more freedom; not those that
-        # the idle cluster overspends, of which the others would have to pay for nothing.
-        together = max(1, math.ceil(float(np.ptp(trace.arrival_s)) / budget.period_s / MOST_PERIODS))
+    standing_w, n_merged = _standing_w(trace, sleep), 1
+    largest_per_j = 0.0 if budget is None else float(budget.per_kwh.values.max()) / J_PER_KWH
+    if budget is not None and budget.amount >= standing_w * budget.period_s * largest_per_j:
+        # Many periods are merged into longer ones, which relaxes the budget. Not where the idle cluster alone
+        # may exceed one: a merged period would charge that excess to its other periods.
+        n_merged = max(1, math.ceil(float(np.ptp(trace.arrival_s)) / budget.period_s / MOST_PERIODS))
     periods = budget and PeriodBudget(
         quantity=budget.quantity,
-        amount=together * budget.amount,
+        amount=n_merged * budget.amount,
         begin_s=float(trace.arrival_s[0]),
-        period_s=together * budget.period_s,
+        period_s=n_merged * budget.period_s,
         time_s=budget.per_kwh.time_s.tolist(),
         per_kwh=budget.per_kwh.values.tolist(),
     )
@@ -151,7 +151,7 @@ def parts_of(
 
 
 def _standing_w(trace: Trace, sleep: Sleep | None) -> float:
-    """Least draw of the cluster besides its jobs: all nodes idle, or asleep where they may be."""
+    """Return the least draw of the cluster without jobs: all nodes idle, or asleep where they may be."""
     nodes = Nodes(trace.cluster, trace.pools, sleep, 0.0)
     if sleep is None:
         return nodes.idle_cluster_w
@@ -159,8 +159,8 @@ def _standing_w(trace: Trace, sleep: Sleep | None) -> float:
     return sum(nodes.draw())
 
 
-def _stated(workload: Workload, one: Bounded) -> SlotPrices:
-    """Prices of a document, and what the relaxation comes to at them."""
+def _proof(workload: Workload, one: Bounded) -> SlotPrices:
+    """Return the prices of a bound as the document states them, and the relaxation's value there."""
     worths = one.relaxation.worths(one.prices, FINEST)
     return SlotPrices(
         joule_price=one.prices.joule,
