@@ -115,11 +115,11 @@ def test_a_solution_of_an_exported_program_becomes_a_result(run, tmp_path, monke
     names = [line.split()[0] for line in model.read_text().splitlines() if " cost " in line]
     waiting = "".join(f"{name} 1\n" for name in names if name.endswith("_wait"))
     answer.write_text("=obj= 1e30\n" + waiting)
-    refused = run("import", "solution", instance, answer, "-o", result, code=1)
-    assert "not valid: 1 fault" in refused.stdout
-    assert "objective: the file says 1e+30, its columns cost" in refused.stdout
+    outcome = run("import", "solution", instance, answer, "-o", result, code=1)
+    assert "not valid: 1 fault" in outcome.stdout
+    assert "objective: the file says 1e+30, its columns cost" in outcome.stdout
     assert not result.exists()
-    cost = refused.stdout.split()[-1]
+    cost = outcome.stdout.split()[-1]
     answer.write_text(f"=obj= {cost}\n" + waiting)
     assert "0 run, 5 wait" in run("import", "solution", instance, answer, "-o", result, code=0).stdout
     run("check", instance, result, code=0)
