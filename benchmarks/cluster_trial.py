@@ -1,4 +1,4 @@
-"""What trials of `wattsched` on real clusters share: a changing cap, our process, and a table of figures."""
+"""Shared parts of trials on real clusters: a changing cap, the process of wattsched, a table of figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARE_W = 250.0
 """Watts that a GPU may draw beyond idle under the first cap, on average."""
 
 Events = list[tuple[float, Callable[[], Any]]]
-"""What is to happen when a share of the jobs has ended."""
+"""Events, each with the share of the jobs that has to end before it."""
 OF_ROUNDS = {
     "rounds": "rounds",
     "decision, ms": "decision, median ms",
@@ -107,7 +107,7 @@ class Scheduler:
                 self._process.wait()
 
     def rounds(self) -> list[dict[str, Any]]:
-        """What it reported of its rounds."""
+        """Read the rounds that it reported."""
         found = list[dict[str, Any]]()
         for line in (self.folder / "rounds.jsonl").read_text().splitlines():
             try:

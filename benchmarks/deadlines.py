@@ -1,4 +1,4 @@
-"""How late calls with a time limit are, over random problems, sizes, solvers and limits.
+"""Measure how late calls with a time limit are, over random problems, sizes, solvers and limits.
 
     python -m benchmarks.deadlines --solves 300
     python -m benchmarks.deadlines --solves 10000 --processes 2 --write
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it; the seconds are those beyond the limit, the machine's pauses taken off."""
+    """Outcome of a call; the seconds are those beyond the limit, the machine's pauses taken off."""
 
     case: Case
     reason: str
@@ -62,7 +62,7 @@ class Outcome:
 
     @property
     def late(self) -> bool:
-        """Whether it broke the contract."""
+        """True if the call broke the contract."""
         return self.excess_s > SHARE * self.case.limit_s + SLACK_S
 
 

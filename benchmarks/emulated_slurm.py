@@ -36,7 +36,7 @@ _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def roots() -> list[Path | None]:
-    """Where there is a Slurm to run: this machine's own, and roots of other Debians."""
+    """List the places of a Slurm to run: this machine's own, and roots of other Debians."""
     named = os.environ.get("WATTSCHED_SLURM_ROOTS", "").split(":")
     return [None, *(Path(name) for name in named if name)]
 

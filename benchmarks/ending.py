@@ -1,4 +1,4 @@
-"""What trials start is waited for, and stopped with them, however they are ended."""
+"""Wait for the processes that a trial starts, and stop them with it, however it ends."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from benchmarks.real_kubernetes import GPUS, ControlPlane, missing, pod_body, re
 from wattsched.adapters.kubernetes.api import Api, KubernetesError
 
 NOTICE_S = 40.0
-"""How long before it is in force the cut of the cap is announced."""
+"""Seconds between the announcement of the cut of the cap and the cut."""
 PREFIX = "wattsched.io/"
 
 
@@ -307,7 +307,7 @@ def run(
 
 
 def figures(trial: Trial) -> dict[str, Any]:
-    """What was seen, in numbers."""
+    """Compute the figures of a trial."""
     ours = [job for job in trial.jobs.values() if not job.others]
     more = [len(trial.succeeded[job.name]) - len(job.bodies) for job in ours]
     gangs = [job for job in ours if len(job.bodies) > 1]

@@ -59,7 +59,7 @@ FAMILIES = {
 
 
 class Ran(NamedTuple):
-    """What a command took: wall and CPU seconds, and the largest resident size of its process."""
+    """Cost of a command: wall and CPU seconds, and the largest resident size of its process."""
 
     wall_s: float
     cpu_s: float

@@ -26,7 +26,7 @@ _TOKEN = "admintoken"
 
 
 def folder_of_programs() -> Path:
-    """Where the API server is."""
+    """Return the folder of the API server."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("WATTSCHED_KUBERNETES_BIN") or cache / "wattsched-kubernetes")
 
@@ -109,7 +109,7 @@ class ControlPlane:
         wait_until(self._answers, 60.0, f"the API server does not answer: {self.folder}/apiserver.log")
 
     def _answers(self) -> bool:
-        """Whether pods can be made: until the default namespace is there none can."""
+        """True if pods can be made, which needs the default namespace."""
         assert self._server is not None
         if self._server.poll() is not None:
             raise RuntimeError(f"the API server ended: {self.folder}/apiserver.log")

@@ -1,4 +1,4 @@
-"""How far policies are above what no schedule is below, on public traces: completion times and energy.
+"""Measure how far policies are above a bound on all schedules, on public traces: completion times and energy.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.replay_bounds --write [--processes 2]
 

@@ -207,7 +207,7 @@ HEAVY = 0.05
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of a replay.
+    """Outcome of a replay.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What policies would save against backfilling on three public traces, and who would be served later.
+"""Savings of policies against backfilling on three public traces, and who loses by it.
 
     python -m benchmarks.savings --write [--seeds 3]
 
@@ -51,7 +51,7 @@ GROUNDS = (
 
 
 def found(case: tuple[Ground, int], seeds: int) -> Savings:
-    """What would be saved on a ground, with jobs of an elasticity."""
+    """Compute the savings on a trace, with jobs of an elasticity."""
     ground, elasticity = case
     begin, end = ground.days
     source = JobSource(

@@ -1,4 +1,4 @@
-"""What a decision of a session costs, against HiGHS on arrays that are ready.
+"""Measure the time of a decision of a session, against HiGHS on arrays that are ready.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.sessions --write [--rounds 500]
 

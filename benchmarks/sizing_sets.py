@@ -1,4 +1,4 @@
-"""What options to share GPUs are worth in `sizing`: Gavel's jobs and measured pairs on capped V100.
+"""Value of options to share GPUs in `sizing`: Gavel's jobs and measured pairs on capped V100.
 
 python -m benchmarks.sizing_sets --write
 """

@@ -42,7 +42,7 @@ from benchmarks.harness import Asked
 from benchmarks.harness import run as run_benchmark
 
 NOTICE_S = 15.0
-"""How long before it is in force the first cut of the cap is announced."""
+"""Seconds between the announcement of the first cut of the cap and the cut."""
 OPTIONS: dict[str, Any] = {
     # Hostile jobs may say much, so that they get as far as they can.
     "allow": {
@@ -81,11 +81,11 @@ HOSTILE: dict[str, tuple[str, tuple[str, ...]]] = {
     "node that is not there": ("{}", ("--exclude=g[1-40]",)),
     "control characters": ('{"model": "\\u001b[31mred"}', ("-J", "a\x1b[31m\nb")),
 }
-"""What comments say of jobs that no site wants, and options of these."""
+"""Comments of hostile jobs, and their options."""
 
 
 class Sample(NamedTuple):
-    """What the queue showed at a moment; nodes by job and number of its restart."""
+    """The queue at a moment; nodes by job and number of its restart."""
 
     time_s: float
     power_w: float
@@ -138,7 +138,7 @@ class Trial:
             self.jobs.append(submit(script, "--hold", "--requeue", gres, "-J", name, *comment))
 
     def runs(self) -> dict[int, list[tuple[str, float]]]:
-        """What each job noted, in order."""
+        """Notes of each job, in order."""
         found: dict[int, list[tuple[str, float]]] = defaultdict(list)
         for line in self.log.read_text().splitlines() if self.log.exists() else ():
             what, number, time_s = line.split()
@@ -233,7 +233,7 @@ def run(
 
 
 def figures(trial: Trial) -> dict[str, Any]:
-    """What was seen, in numbers."""
+    """Compute the figures of a trial."""
     runs, rounds, samples = trial.runs(), trial.scheduler.rounds(), trial.samples
     ends = {number: [t for what, t in notes if what == "end"] for number, notes in runs.items()}
     acted, below_s = [], 0.0

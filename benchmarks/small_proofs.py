@@ -1,4 +1,4 @@
-"""What certificates of small instances prove by themselves: the share of optimal answers with a full proof.
+"""Prove small instances by their certificates alone: the share of optimal answers with a full proof.
 
     OMP_NUM_THREADS=1 python -m benchmarks.small_proofs --write [--seeds 250]
 
@@ -29,7 +29,7 @@ GAP = 1e-4
 NODE_GPUS = 8
 PLAIN = 0.5
 TIGHT = 0.3
-"""Of the instances with random options so many have smaller budgets, too."""
+"""Number of the instances with random options that have smaller budgets, too."""
 HEADER = (
     "family",
     "instances",
@@ -77,7 +77,7 @@ OPTIONS: dict[str, Callable[[Draw], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one instance, and what `check` says of the answer."""
+    """Answer to one instance, and the verdict of `check` on it."""
 
     family: str
     seed: int

@@ -167,7 +167,7 @@ def cpu_s() -> float:
 
 
 def faults_of(runs: Sequence[Run]) -> list[str]:
-    """What is wrong with the answers: points, bounds beyond another's point, gaps that were not reached."""
+    """List the faults of the answers: points, bounds beyond another's point, gaps that were not reached."""
     least: dict[tuple[str, int], float] = {}
     for run in runs:
         if run["objective"] is not None:

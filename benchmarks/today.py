@@ -159,7 +159,7 @@ class Fitted:
             )
 
     def yardstick(self, gpu_type: str) -> float:
-        """How many times as fast as the H100 a GPU type computes its yardstick, at its median batch."""
+        """Speed of a GPU type on its yardstick over that of the H100, at its median batch."""
         name = YARDSTICKS[gpu_type]
         local = float(np.median([row.batch / row.gpus for row in self.rows[name, gpu_type]]))
         one, other = (self.throughputs[name, kind].grad_time_s(local) for kind in (REFERENCE, gpu_type))

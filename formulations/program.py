@@ -223,8 +223,9 @@ class Program(ProgramRows):
         Rows count relative to their bound, which is one at least, or the largest entry where all are less.
         """
         activity = self.matrix @ x
+        least = np.where(self.row_size == 0.0, 1.0, np.minimum(self.row_size, 1.0))
         scale_up, scale_low = (
-            np.maximum(self._row_size, np.where(np.isfinite(bound), np.abs(bound), 0.0))
+            np.maximum(least, np.where(np.isfinite(bound), np.abs(bound), 0.0))
             for bound in (self.row_upper, self.row_lower)
         )
         worst = [0.0]
@@ -241,11 +242,11 @@ class Program(ProgramRows):
         return max(worst)
 
     @cached_property
-    def _row_size(self) -> FloatArray:
-        """Size of the largest entry of every row, one at most; one without entries."""
+    def row_size(self) -> FloatArray:
+        """Size of the largest entry of every row, 0 where there is none; shape (n_rows,)."""
         size = np.zeros(self.n_rows)
         np.maximum.at(size, self.matrix.indices, np.abs(self.matrix.data))
-        return np.where(size == 0.0, 1.0, np.minimum(size, 1.0))
+        return size
 
     def lagrangian_bound(self, prices: FloatArray) -> float:
         r"""Lower bound on the optimal cost that row prices prove.

@@ -26,7 +26,7 @@ from scipy.sparse import csc_array
 from wattsched.formulations.program import Block, Program
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import LAST_DIGITS, ROUNDING
-from wattsched.solvers.rows import elastic, group_of_choice, largest_by
+from wattsched.solvers.rows import elastic, group_of_choice
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 # Of what the rows hold together, the increase over which prices are the mean improvement.
@@ -147,12 +147,6 @@ class Bottleneck:
         ends = np.abs([self.program.row_lower, self.program.row_upper])
         return np.asarray(np.where(np.isfinite(ends), ends, 0.0).max(axis=0))
 
-    @cached_property
-    def _largest(self) -> FloatArray:
-        """Size of the largest entry of every row."""
-        matrix = self.program.matrix
-        return largest_by(matrix.indices, np.abs(matrix.data), self.program.n_rows)
-
     def _missing(self, prices: FloatArray) -> Callable[[float], float]:
         """Return the rows' shortfall at prices by threshold; not positive where that may be rounding."""
         program, n = self.program, self.program.n_choices
@@ -164,7 +158,7 @@ class Bottleneck:
         fixed = np.concatenate([(y * ends)[y != 0], (free * np.where(free == 0, 0.0, corner))])
         start = program.group_start[:-1]
         # A limit may be what rounding has left of a difference: a row is never surer than its largest entry.
-        unsure = float(np.abs(y) @ self._largest)
+        unsure = float(np.abs(y) @ program.row_size)
 
         def missing(threshold: float) -> float:
             least = np.minimum.reduceat(np.where(self.values <= threshold, use[:n], np.inf), start)

@@ -51,7 +51,7 @@ class Choices:
 
 Split = Choices | AtMost
 Case = Any
-"""What is left of a program; each branching rule says it in a way of its own."""
+"""A part of a program, in the form of its branching rule."""
 
 
 class Solved(NamedTuple):

@@ -65,8 +65,6 @@ _OPTIONS = {
     "highs": ("mip_rel_gap", "threads", "random_seed"),
 }
 
-# HiGHS takes smaller coefficients for 0, and the others may.
-_LEAST_ENTRY = 1e-9
 # A point that is not better by so much may be left out besides: of scaled costs, and relative to the
 # objective. CBC's is an option, else 1e-5; GLPK's is the default of "tol_obj", no option of glpsol.
 _CBC_INCREMENT = 1e-9
@@ -117,7 +115,8 @@ def solve(program: Program, limits: Limits, start: Start | None = None, *, name:
         def ask(current: Program) -> Answer:
             if timer.over():
                 return Answer(limit="time", detail=f"{name} stopped: out of time")
-            model = scaled(current, _LEAST_ENTRY)
+            # HiGHS as Pyomo sets it takes smaller coefficients for 0, and the others may.
+            model = scaled(current, VIOLATION)
             gap = limits.gap if interface.states_bound else 0.5 * limits.gap
             answer = once(model, gap)
             while (tighter := _tighter(program, answer, limits.gap, bound)) < gap and not timer.over():

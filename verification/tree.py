@@ -156,9 +156,9 @@ class CountSplit(Strict):
 
     at_most: Annotated[int, Field(ge=0, le=10**9)]
 
+    @abstractmethod
     def unknown_in(self, instance: Any) -> Iterator[str]:
         """Yield a fault for every name that the instance does not have."""
-        raise NotImplementedError
 
 
 SplitT = TypeVar("SplitT", bound=CountSplit)

@@ -104,7 +104,7 @@ class Streams:
 
 
 def longer(done: Outcome) -> float:
-    """How much longer jobs run than alone, on average."""
+    """Return how much longer jobs run than alone, on average."""
     return float(done.run_s.mean() / done.alone_s.mean()) - 1
 
 

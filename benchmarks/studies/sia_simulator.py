@@ -64,7 +64,7 @@ class Compared:
 
 
 def ratio(policy: GoodputPolicy, found: Any) -> float:
-    """What the policy's last decision is worth over what another answer to the same is."""
+    """Ratio of the value of the policy's last decision to that of another answer to the same round."""
     assert policy.last is not None
     assert policy.last.objective is not None
     jobs, theirs = policy.last.instance.by_column(), 0.0

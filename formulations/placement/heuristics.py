@@ -9,6 +9,7 @@ The rules were made for tasks that arrive one after another, and know nothing of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,15 +42,15 @@ LARGEST_GPU_MILLI = 8000
 """CPU and GPU of the largest node in FGD's artifact, to which all nodes are compared."""
 
 
-class Rule:
+class Rule(ABC):
     """Scores nodes for a request; the higher the better."""
 
+    @abstractmethod
     def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
         """Score of each of these nodes, on all of which the task fits, shape (S,).
 
         It must depend on nothing that changes without a placement on that node.
         """
-        raise NotImplementedError
 
     def normalise(self, scores: IntArray) -> IntArray:
         """Scores of all nodes on which the task fits on the scale from 0 to `BEST`, shape (S,)."""
@@ -61,7 +62,8 @@ class Rule:
         return int(np.where(free >= request.gpu_milli, free, np.iinfo(np.int64).max).argmin())
 
     def on_decision(self, request: Request, placement: Placement, state: ClusterState) -> None:
-        """Learn of a placement, for rules that do not read all they need from the state."""
+        """Learn of a placement; nothing is to be learnt by rules that read all they need from the state."""
+        return
 
 
 def stretched(scores: IntArray, if_equal: int) -> IntArray:
