@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.reading.inputs import echo, meant
+from wattsched.reading.inputs import CONTROL, echo, meant
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
@@ -289,6 +289,8 @@ def sentences_of(fault: Any) -> list[str]:
         return str(context.get("error", fault["msg"])).split("; ")
     if kind.startswith("int_") and isinstance(fault["input"], float) and abs(fault["input"]) >= LARGEST_WHOLE:
         return [f"is too large for a whole number, got {got}"]
+    if kind == "string_pattern_mismatch" and CONTROL in context["pattern"]:
+        return [f"must have no control characters, got {got}"]
     if kind in _SENTENCES:
         return [_SENTENCES[kind].format(**context, got=got)]
     message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)

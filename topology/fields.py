@@ -15,9 +15,11 @@ from pydantic import (
     model_validator,
 )
 
+from wattsched.reading.inputs import CONTROL, without_control
+
 LONGEST_NAME = 200
 """Characters of a name in a document, as of a cell that is read of a table."""
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=rf"^[^{CONTROL}]*$")]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
@@ -31,11 +33,12 @@ GpuNumber = Annotated[int, Field(ge=0, le=MOST)]
 
 
 def shortened(name: str) -> str:
-    """A name as long as files take it: of a longer one the beginning, and a digest of it all."""
-    if len(name) <= LONGEST_NAME:
+    """A name as files take it, and different from others: if it is not, escaped, cut and with a digest."""
+    kept = without_control(name)
+    if kept == name and len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"{name[: LONGEST_NAME - len(digest) - 1]}~{digest}"
+    return f"{kept[: LONGEST_NAME - len(digest) - 1]}~{digest}"
 
 
 class TooManyFaultsError(Exception):

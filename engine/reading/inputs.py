@@ -36,6 +36,8 @@ ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
+CONTROL = r"\x00-\x1f\x7f-\x9f"
+"""Characters that no name may have, as a part of a regular expression: they steer terminals, or end texts."""
 MOST_NAMED = 24
 """Columns that a message lists."""
 LARGEST, SMALLEST = 1e12, 1e-12
@@ -46,6 +48,9 @@ COMPANIONS = ("oracle_pair_throughputs.json", "simulation_throughputs.json")
 NO_ROOM = "does not fit into memory"
 _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
+
+_GUARDED = re.compile("'+[=+@-]")
+"""Cells before which an apostrophe keeps spreadsheets from running them; `instances.io.csv_text_cell`."""
 
 ValueT = TypeVar("ValueT")
 
@@ -336,12 +341,15 @@ class Row:
         self.place = place
 
     def text(self, column: str) -> str:
-        """Cell as it stands; it must not be empty."""
+        """Cell as it stands, without the apostrophe before a formula; it must not be empty."""
         value = self.cells[column].strip()
+        value = value[1:] if _GUARDED.match(value) else value
         if not value:
             raise self.fault(column, "is empty")
         if len(value) > LONGEST_CELL:
             raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
+        if without_control(value) != value:
+            raise self.fault(column, f"{echo(value)} has control characters")
         return value
 
     def number(self, column: str, least: float = 0.0, most: float = LARGEST) -> float:
@@ -428,6 +436,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def without_control(text: str) -> str:
+    """Text in which control characters are escaped."""
+    return re.sub(f"[{CONTROL}]", lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: object, quote: str = "'", most: int = 60) -> str:

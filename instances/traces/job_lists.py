@@ -375,7 +375,7 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
 
 def _name_cell(name: str) -> str:
     """A name that this list's reader takes."""
-    return shortened(csv_text_cell(name))
+    return csv_text_cell(shortened(name))
 
 
 def _date(time_s: float) -> str:

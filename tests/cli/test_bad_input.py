@@ -54,7 +54,12 @@ SPOILT: dict[str, tuple[str | Callable[[Document], object], str]] = {
     "unknown objective": (lambda d: d.update(objective="joy"), "'joy'"),
     "terminal codes in a name": (
         lambda d: d.update(jobs=[job | {"name": "\x1b[2J"} for job in d["jobs"]]),
-        "duplicate",
+        r"jobs[1].name: must have no control characters, got '\x1b[2J'",
+    ),
+    "a NUL in the name of a node": (_node(name="n\0"), r"cluster.nodes[0].name: must have no control"),
+    "a line break in the name of a GPU type": (
+        lambda d: d["cluster"]["gpu_types"].update({"a\nb": {"idle_power_w": 1.0}}),
+        "must have no control characters",
     ),
 }
 
@@ -104,8 +109,8 @@ def test_standard_input_is_named_in_messages(run):
 
 
 def test_names_in_a_file_are_no_markup(run, tiny, write):
-    tiny["jobs"][0]["name"] = "[red]job[/red] :smile: \x1b[31m"
-    assert "[red]job[/red] :smile: \\x1b[31m" in run("solve", write(tiny)).stdout
+    tiny["jobs"][0]["name"] = "[red]job[/red] :smile: \u202e[31m"
+    assert "[red]job[/red] :smile: \\u202e[31m" in run("solve", write(tiny)).stdout
 
 
 LOOPS = (
