@@ -15,6 +15,14 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
+_LAST_DIGITS, _NEARLY_ALL = 2.0**-51, 1e-6
+
+
+def left_of(limit: float, standing: float) -> float:
+    """Return what is left of a limit; where next to nothing is, the rounding of both does not count."""
+    left = limit - standing
+    return left + _LAST_DIGITS * limit if abs(left) < _NEARLY_ALL * limit else left
+
 
 @dataclass(frozen=True)
 class BudgetRow:
@@ -51,7 +59,7 @@ class BudgetRow:
     ) -> BudgetRow:
         """Row of the uses of all columns, shape (n_columns,)."""
         column = np.flatnonzero(use)
-        return cls(name, column, use[column], limit - standing, limit, least)
+        return cls(name, column, use[column], left_of(limit, standing), limit, least)
 
     def in_reach(self) -> BudgetRow:
         """The row in a unit that solvers can tell."""
@@ -101,7 +109,7 @@ class Budget:
     @property
     def capacity(self) -> float:
         """Amount left for the jobs; negative when the standing use alone breaks the budget."""
-        return self.limit - self.standing
+        return left_of(self.limit, self.standing)
 
 
 def budgets_of(known: RoundJobs) -> list[Budget]:
