@@ -13,6 +13,8 @@ from wattsched.cli.failures import refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
 from wattsched.cli.parameters import FileName, Number, Whole
+from wattsched.instances.units import S_PER_H
+from wattsched.report.imports import Entry, table_of
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
@@ -97,8 +99,8 @@ def _print(report: FitReport) -> None:
     out, profile, error = console(), report.profile, report.profile.fit_error
     measurements = count(len(report.measurements), "measurement")
     line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
-    for note in report.notes:
-        line(out, note)
+    if report.runs or report.notes:
+        table(out, *table_of([_read(report), *map(Entry.told, report.notes)], "measurement"))
     if report.runs:
         heading(out, "Logs", "of each GPU, from the first to the last sample that is busy, less a tenth")
         table(out, *_runs(report.runs))
@@ -144,6 +146,14 @@ def _print(report: FitReport) -> None:
     if profile.power_uncertainty is not None:
         within = f"±{percent(profile.power_uncertainty)}"
         line(out, f"watts of other configurations count as known to {within} (assumed)", indent=2)
+
+
+def _read(report: FitReport) -> Entry:
+    """Return the measurements that were read, and of logs their samples that count."""
+    counted, read = (sum(getattr(run, name) for run in report.runs) for name in ("samples", "read"))
+    gpu_s = [run.gpu_s for run in report.runs if not math.isnan(run.gpu_s)]
+    what = f"{count(counted, 'sample')} of {read:,}" if report.runs else "rows of the table"
+    return Entry("read", what, len(report.measurements), sum(gpu_s) / S_PER_H if gpu_s else None)
 
 
 def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:

@@ -81,13 +81,18 @@ def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _finish(recorded: Recorded, output: str) -> None:
-    """Write what was found, and say what it is."""
+def _finish(recorded: Recorded, output: str, source: str) -> None:
+    """Write what was found, and say what it is, and what was read, assumed, converted and left out."""
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces.job_lists import csv_of
+    from wattsched.report.imports import table_of
+    from wattsched.report.terminal import console, table
 
+    size, *more = recorded.lines()
+    entries = recorded.table()
+    comments = [f"imported from {source}: {size}", *(entry.sentence() for entry in entries)]
     trace, cluster = Path(output) / TRACE, Path(output) / CLUSTER
-    contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs)}
+    contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs, comments)}
     if recorded.cluster is not None:
         empty = Instance(name=recorded.cluster.name, cluster=recorded.cluster, jobs=[])
         contents[cluster] = content_of(empty, str(cluster))
@@ -101,8 +106,9 @@ def _finish(recorded: Recorded, output: str) -> None:
         if before not in (None, target.read_bytes()):
             told = "held something else before, which is replaced"
             click.echo(f"note: {printable(str(target))} {told}", err=True)
-    for line in recorded.lines():
+    for line in (size, *more):
         click.echo(line)
+    table(console(), *table_of(entries))
 
 
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
@@ -151,7 +157,7 @@ def slurm(
         raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
     with refusing():
         found = recorded(said, time_zone, replaced)
-    _finish(found, output)
+    _finish(found, output, "Slurm")
 
 
 @click.command("kubernetes", cls=Command)
@@ -178,7 +184,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
             moments.append(moment_of(document) or os.path.getmtime(path))
     with refusing():
         found = recorded(items, max(moments), replaced)
-    _finish(found, output)
+    _finish(found, output, "Kubernetes")
 
 
 AS_EXPORTED = "As it was given to 'export'."

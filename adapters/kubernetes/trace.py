@@ -267,10 +267,10 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
     used: list[Run] = []
     for run in runs:
         if reason := _why_not(run):
-            found.left_out[reason] += 1
+            found.leave_out(reason, run.gpus, run.end_s - run.start_s)
             continue
         if run.end_s == inf and now_s <= run.start_s:
-            found.left_out["begun after the objects were asked for"] += 1
+            found.leave_out("begun after the objects were asked for")
             continue
         used.append(run if run.end_s < inf else replace(run, end_s=now_s, state="running"))
     for job in _together(used):
@@ -289,7 +289,7 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
         )
     if not found.jobs:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
-    found.note_gaps(found.ended["running"])
+    found.note_gaps(["running"])
     if len(used) > len(found.jobs):
         found.notes.append(f"of {count(len(used), 'pod')}, those of a group at the same time are one job")
     found.notes.append("Kubernetes measures no energy; jobs have no watts")

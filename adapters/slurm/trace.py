@@ -168,7 +168,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     for job in jobs:
         if reason := _why_not(job):
-            found.left_out[reason] += 1
+            found.leave_out(reason, job.gpus, job.elapsed_s)
             continue
         power_w = None
         strange.update(name for name in job.gpu_types if there and name.lower() not in there)
@@ -196,7 +196,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
         found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
-    found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
+    found.note_gaps(state.lower() for state in STILL_RUN)
     if shared:
         why = (
             "is that of shared nodes"

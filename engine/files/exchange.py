@@ -35,6 +35,7 @@ from wattsched.instances.traces.openb import read_openb
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import read_text, require_once
 from wattsched.replaying.placements import read_experiment
+from wattsched.report.imports import Entry
 from wattsched.results.documents import instance_of
 from wattsched.results.problems import problem as find_problem
 from wattsched.solvers.export import to_lp, to_mps
@@ -56,7 +57,9 @@ def reading_of(form: Format) -> list[inspect.Parameter]:
     return [parameter for parameter in every if parameter.name != KNOWN]
 
 
-def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:
+def import_trace(
+    form: str, *files: File, entries: list[Entry] | None = None, **options: Any
+) -> Instance | PlacementInstance:
     """Make an instance of files of a public trace.
 
     Parameters
@@ -66,6 +69,8 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     *files : str or Path
         Of a trace of jobs any number, whose jobs are taken together; of ``openb`` one file of nodes, which
         gives a cluster without jobs, or with `window` one of nodes and one of tasks.
+    entries : list of Entry, optional
+        Takes what was read, assumed and left out.
     **options
         Those of the format's reader. Of a trace of jobs also at (seconds of the trace's clock, or
         "busiest"), cluster, power_fraction, objective, round_s, restart_s and seed, as for
@@ -96,8 +101,9 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
             raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
     require_types(_window if window else found.read, options)
     require_types(round_at, options)
+    entries = [] if entries is None else entries
     if window:
-        return _window(files, **options)
+        return _window(files, entries, **options)
     if found.yields == "cluster" and len(files) != 1:
         two = ", or with --window two, nodes and tasks" if found.windows else ""
         raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
@@ -105,11 +111,15 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     reading = {name: options.pop(name) for name in own if name in options}
     read = [found.read(file, **reading) for file in files]
     if found.yields == "jobs":
-        return _round(_told_apart(read, files) if found.numbered else read, files, options)
+        return _round(_told_apart(read, files) if found.numbered else read, files, entries, options)
+    gpus = sum(node.gpus for node in read[0].nodes)
+    entries.append(Entry("read", f"nodes with {gpus:,} GPUs", len(read[0].nodes)))
     return Instance(name=read[0].name, cluster=read[0], jobs=[])
 
 
-def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]) -> Instance:
+def _round(
+    traces: list[list[TraceJob]], files: Sequence[File], entries: list[Entry], options: dict[str, Any]
+) -> Instance:
     """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
     found: dict[str, File] = {}
     for file, trace in zip(files, traces, strict=True):
@@ -120,9 +130,21 @@ def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[st
     if "objective" in options:
         options["objective"] = find_problem("sizing").objective(options["objective"])
     at = options.pop("at", "busiest")
+    every = [job for trace in traces for job in trace]
     with naming(", ".join(map(str, files))):
-        jobs = using_gpus(job for trace in traces for job in trace)
-    return round_at(jobs, at, name=_stem(files[0]), **options)
+        jobs = using_gpus(every)
+    made = round_at(jobs, at, name=_stem(files[0]), **options)
+    here, using = {job.name for job in made.jobs}, {job.name for job in jobs}
+    parts = {
+        ("read", "jobs"): every,
+        ("left out", "without GPUs or duration"): [job for job in every if job.name not in using],
+        ("left out", "not in the system at the moment of the round"): [j for j in jobs if j.name not in here],
+        ("assumed", "models of the catalogue, drawn by the seed"): [
+            job for job in jobs if job.name in here and job.model is None
+        ],
+    }
+    entries += [Entry.of(*told, part) for told, part in parts.items() if part]
+    return made
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -143,7 +165,12 @@ def _stem(file: File) -> str:
 
 
 def _window(
-    files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
+    files: Sequence[File],
+    entries: list[Entry],
+    window: int,
+    arrived: float = 0.8,
+    placed_by: str = "fgd",
+    seed: int = 42,
 ) -> PlacementInstance:
     """Window of tasks on a cluster that other tasks have come to before."""
     from wattsched.replay.placement.policies import policy_factory
@@ -155,6 +182,11 @@ def _window(
     experiment = read_experiment(*files, arrivals=arrived, seed=seed)
     # How models are spelled is a matter of FGD's target workload; of a window only what they are counts.
     merged = replace(experiment, tasks=experiment.tasks.with_equal_specs_merged())
+    entries += [
+        Entry("read", "nodes", len(experiment.nodes)),
+        Entry("read", "tasks", len(experiment.tasks)),
+        Entry("assumed", f"they arrive in an order drawn by the seed; {placed_by} placed those before"),
+    ]
     return window_at(merged, placed_by, seed, window)
 
 

@@ -54,6 +54,9 @@ _GUARDED = re.compile("'+[=+@-]")
 
 ValueT = TypeVar("ValueT")
 
+_COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*)?\n)+)")
+"""Lines before the header of a table that are a number sign, alone or with a blank and a text."""
+
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -266,7 +269,8 @@ def require_once(files: Sequence[str | Path]) -> None:
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
-    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone.
+    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
+    before the header are skipped (`comments_of`).
 
     Raises
     ------
@@ -282,8 +286,15 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path}{', ' if message.startswith('line ') else ': '}{message}") from None
 
 
+def comments_of(path: str | Path) -> list[str]:
+    """Comments before the header of a CSV file, which say where it is from; errors as `read_bytes`."""
+    found = _COMMENTS.match(read_bytes(path))
+    return [] if found is None else [line[2:].strip() for line in text_of(found[1]).split("\n")[:-1]]
+
+
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
     _require_text(content)
+    content = _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
     reader = csv.reader(text, delimiter=_separator(content), strict=True)

@@ -225,7 +225,7 @@ def savings(
             )
             for one in tested
         ],
-        assumptions=_assumptions(source, settings, pacing),
+        assumptions=[*source.comments, *_assumptions(source, settings, pacing)],
     )
 
 

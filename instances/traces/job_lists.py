@@ -5,7 +5,7 @@ Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz`
 2020, as GAIA sampled them (ASPLOS 2024), ``pai_*.csv``.
 
 A plain list is what a user can write by hand, and what imports write. Its columns, in any order; others are
-not looked at:
+not looked at. Lines that begin with ``# `` may stand before them, and are repeated by who reads the list:
 
 ============  ========================================================================================
 ``job``       name, unique
@@ -37,7 +37,7 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.inputs import Cells, Row, echo, listed, number_in, rows_of
+from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, number_in, printable, rows_of
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
@@ -334,7 +334,7 @@ def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
     """Warn of columns and jobs of a list that are not used, and of models that are assumed."""
-    told = []
+    told = ["; ".join(comments)] if (comments := comments_of(path)) else []
     if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")
     using = [job for job in jobs if job.gpus and job.duration_s]
@@ -349,10 +349,12 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
         warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
 
 
-def csv_of(jobs: Iterable[TraceJob]) -> str:
+def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:
     """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC.
 
-    Names that are longer than the reader takes are `shortened`.
+    Names that are longer than the reader takes are `shortened`. Comments come first, each in a line that
+    begins with ``#``; rows that have this sign are quoted, so that ``pandas.read_csv(..., comment="#")``
+    reads the list, too.
     """
     jobs = sorted(jobs, key=lambda job: (job.submitted_s, job.name))
     columns = {
@@ -368,9 +370,12 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(kept)
-    writer.writerows(zip(*kept.values(), strict=True))
+    out.writelines(f"# {printable(comment)}\n" for comment in comments)
+    plain = csv.writer(out, lineterminator="\n")
+    quoted = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(kept)
+    for row in zip(*kept.values(), strict=True):
+        (quoted if "#" in "".join(row) else plain).writerow(row)
     return out.getvalue()
 
 

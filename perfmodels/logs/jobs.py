@@ -46,6 +46,8 @@ class LoggedRun:
         Whether the clock stayed the same.
     samples, read : int
         How many count, of how many that the job has.
+    gpu_s : float
+        GPU seconds of those that count.
     """
 
     job: str
@@ -58,6 +60,7 @@ class LoggedRun:
     locked: bool
     samples: int
     read: int
+    gpu_s: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,16 @@ def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
         locked=bool(len(near) and near.mean() >= LOCKED),
         samples=len(samples),
         read=n_read,
+        gpu_s=_gpu_seconds(samples),
     )
+
+
+def _gpu_seconds(samples: Samples) -> float:
+    """Seconds of windows, or from the first to the last sample of each GPU; nan where no log tells times."""
+    if not np.isnan(samples.duration_s).all():
+        return float(np.nansum(samples.duration_s))
+    spans_s = [np.ptp(samples.time_s[samples.gpu == gpu]) for gpu in np.unique(samples.gpu)]
+    return float(np.sum(spans_s))
 
 
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:

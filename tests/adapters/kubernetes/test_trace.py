@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from wattsched.adapters.kubernetes.trace import GROUPS, items_of, moment_of, recorded
 from wattsched.instances.errors import InputError
+from wattsched.report.imports import Entry
 
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json").read_text())
 BEGIN_S, NOW_S = 1_800_000_000, 1_800_010_000
@@ -211,6 +212,6 @@ def test_names_are_as_long_as_what_reads_them_takes() -> None:
     found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
     assert len({job.name for job in found.jobs}) == 2
     assert all(len(name) == 200 for job in found.jobs for name in (job.name, job.account))
-    assert "names of 2 jobs cut to 200 characters" in found.lines()
+    assert Entry("converted", "names cut to 200 characters", 2) in found.table()
     assert found.cluster is not None
     assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]

@@ -255,7 +255,7 @@ def test_the_example() -> None:
         "a1": "rack1", "a2": "rack1", "a3": "rack2", "a4": "rack2", "v1": "rack3", "v2": "rack3",
     }  # fmt: skip
     assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
-    assert "down or drained now, but in the cluster: 1 node" in found.lines()
+    assert "down or drained now, but in the cluster: 1 node" in found.notes
 
 
 @given(st.data())
