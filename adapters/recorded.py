@@ -98,8 +98,9 @@ class Recorded:
         states = [state for state in running if state in self.ended]
         if jobs := sum(self.ended[state] for state in states):
             hours = sum(self.gpu_h[state] for state in states)
-            told = "still running: what they have run is all of it"
-            self.entries.append(Entry("assumed", told, jobs, hours))
+            self.entries.append(
+                Entry("assumed", "still running: what they have run is all of it", jobs, hours)
+            )
         if vague := [job for job in self.jobs if job.gpu_type is None]:
             self.entries.append(Entry.of("assumed", "GPU type not clear: left empty", vague))
 
@@ -124,7 +125,7 @@ class Recorded:
         if measured := [job for job in self.jobs if job.power_w is not None]:
             rows.append(Entry.of("converted", "measured energy to mean watts", measured))
         if self.cut:
-            rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters", self.cut))
+            rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
         rows += [*(Entry("assumed", text) for text in self.assumed), *self.entries]
         rows += [Entry("noted", note) for note in self.notes[:MOST_NOTES]]

@@ -21,7 +21,6 @@ _OBJECTIVE = "cost"
 _LONGEST_LABEL = 64
 """Characters of a name that are written: CBC reads names of at most 100, CPLEX lines of at most 560."""
 _TERMS_PER_LINE = 5
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 
 
 def to_mps(program: Program) -> str:
@@ -138,7 +137,7 @@ def exported(program: Program) -> Exported:
 
 def _numbered(letter: str, names: Iterable[str]) -> list[str]:
     """Names that differ by their number, and that no reader takes for a number or a keyword: ``x7_train``."""
-    labels = (_NOT_IN_NAMES.sub("_", name)[:_LONGEST_LABEL] for name in names)
+    labels = (re.sub(r"\W", "_", name, flags=re.ASCII)[:_LONGEST_LABEL] for name in names)
     return [f"{letter}{number}_{label}" for number, label in enumerate(labels)]
 
 

@@ -139,9 +139,7 @@ def _round(
         ("read", "jobs"): every,
         ("left out", "without GPUs or duration"): [job for job in every if job.name not in using],
         ("left out", "not in the system at the moment of the round"): [j for j in jobs if j.name not in here],
-        ("assumed", "models of the catalogue, drawn by the seed"): [
-            job for job in jobs if job.name in here and job.model is None
-        ],
+        ("assumed", "models drawn by the seed"): [j for j in jobs if j.name in here and j.model is None],
     }
     entries += [Entry.of(*told, part) for told, part in parts.items() if part]
     return made
@@ -183,8 +181,7 @@ def _window(
     # How models are spelled is a matter of FGD's target workload; of a window only what they are counts.
     merged = replace(experiment, tasks=experiment.tasks.with_equal_specs_merged())
     entries += [
-        Entry("read", "nodes", len(experiment.nodes)),
-        Entry("read", "tasks", len(experiment.tasks)),
+        Entry("read", f"nodes, and {len(experiment.tasks):,} tasks", len(experiment.nodes)),
         Entry("assumed", f"they arrive in an order drawn by the seed; {placed_by} placed those before"),
     ]
     return window_at(merged, placed_by, seed, window)

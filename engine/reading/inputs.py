@@ -49,12 +49,9 @@ NO_ROOM = "does not fit into memory"
 _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
-_GUARDED = re.compile("'+[=+@-]")
-"""Cells before which an apostrophe keeps spreadsheets from running them; `instances.io.csv_text_cell`."""
-
 ValueT = TypeVar("ValueT")
 
-_COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*)?\n)+)")
+_COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
 """Lines before the header of a table that are a number sign, alone or with a blank and a text."""
 
 _CHUNK = 1 << 20
@@ -354,7 +351,8 @@ class Row:
     def text(self, column: str) -> str:
         """Cell as it stands, without the apostrophe before a formula; it must not be empty."""
         value = self.cells[column].strip()
-        value = value[1:] if _GUARDED.match(value) else value
+        # An apostrophe of `instances.io.csv_text_cell`, which keeps spreadsheets from running the cell.
+        value = value[1:] if re.match("'+[=+@-]", value) else value
         if not value:
             raise self.fault(column, "is empty")
         if len(value) > LONGEST_CELL:

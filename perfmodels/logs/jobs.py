@@ -218,10 +218,8 @@ def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
 
 def _gpu_seconds(samples: Samples) -> float:
     """Seconds of windows, or from the first to the last sample of each GPU; nan where no log tells times."""
-    if not np.isnan(samples.duration_s).all():
-        return float(np.nansum(samples.duration_s))
     spans_s = [np.ptp(samples.time_s[samples.gpu == gpu]) for gpu in np.unique(samples.gpu)]
-    return float(np.sum(spans_s))
+    return float(np.nansum(samples.duration_s) or np.sum(spans_s))
 
 
 def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:

@@ -26,7 +26,7 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("import", "slurm", *SITE, "--time-zone", "Europe/Berlin", "-o", "site", code=0)
     assert "48 jobs of 5 users and 3 accounts, 637 GPU h\n" in done.stdout
-    assert "  left out      3      0  without GPUs\n                1      0  never started\n" in done.stdout
+    assert "  left out      3      0  without GPUs\n  left out      1      0  never started\n" in done.stdout
     comments, (head, first, *_) = _parts(Path("site/jobs.csv"))
     assert comments[0] == "imported from Slurm: 48 jobs of 5 users and 3 accounts, 637 GPU h"
     assert "left out: without GPUs, 3 jobs, 0 GPU h" in comments
@@ -229,7 +229,7 @@ def test_rounds_of_traces_say_what_was_read_and_left_out(run, write):
     rows = [line.split(maxsplit=3) for line in said.splitlines() if line.startswith("  ")]
     assert ["read", "4", "12.02", "jobs"] in rows
     assert ["left", "out", "1", "0  without GPUs or duration"] in rows
-    assert ["1", "0.01667", "not", "in the system at the moment of the round"] in rows
-    assert ["assumed", "2", "12", "models of the catalogue, drawn by the seed"] in rows
+    assert ["left", "out", "1", "0.01667  not in the system at the moment of the round"] in rows
+    assert ["assumed", "2", "12", "models drawn by the seed"] in rows
     nodes = write("sn,cpu_milli,memory_mib,gpu,model\nn1,64000,1,2,P100\nn2,96000,1,8,G3\n", "nodes.csv")
     assert run("import", "openb", nodes, code=0).stderr.split()[-5:] == ["2", "nodes", "with", "10", "GPUs"]

@@ -212,6 +212,6 @@ def test_names_are_as_long_as_what_reads_them_takes() -> None:
     found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
     assert len({job.name for job in found.jobs}) == 2
     assert all(len(name) == 200 for job in found.jobs for name in (job.name, job.account))
-    assert Entry("converted", "names cut to 200 characters", 2) in found.table()
+    assert Entry("converted", "names cut to 200 characters, or escaped", 2) in found.table()
     assert found.cluster is not None
     assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]
