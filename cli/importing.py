@@ -172,11 +172,10 @@ def _import(name: str, own: list[str]) -> Any:
     def callback(
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
-        from wattsched.files.exchange import import_trace
-        from wattsched.report.imports import Entry, table_of
+        from wattsched.files.exchange import imported
+        from wattsched.report.imports import table_of
         from wattsched.report.terminal import console, table
 
-        entries: list[Entry] = []
         if values.get("window") is not None:
             refuse_given(own, "does not go with --window")
             values = {key: value for key, value in values.items() if key not in own}
@@ -190,11 +189,12 @@ def _import(name: str, own: list[str]) -> Any:
             raise BadInput("standard input is named twice")
         with progress(f"reading {', '.join(map(shown, files))}"), refusing(), ExitStack() as stack:
             paths = [stack.enter_context(named_input(file)) for file in files]
-            text = content_of(import_trace(name, *paths, entries=entries, **values), output)
+            made, entries = imported(name, *paths, **values)
+            text = content_of(made, output)
             if cluster is not None:
                 cluster.tell()
         write(output, text)
-        table(console(stderr=True), *table_of(entries, "record"))
+        table(console(stderr=output in (None, STANDARD)), *table_of(entries, "record"))
 
     return callback
 

@@ -57,9 +57,7 @@ def reading_of(form: Format) -> list[inspect.Parameter]:
     return [parameter for parameter in every if parameter.name != KNOWN]
 
 
-def import_trace(
-    form: str, *files: File, entries: list[Entry] | None = None, **options: Any
-) -> Instance | PlacementInstance:
+def import_trace(form: str, *files: File, **options: Any) -> Instance | PlacementInstance:
     """Make an instance of files of a public trace.
 
     Parameters
@@ -69,8 +67,6 @@ def import_trace(
     *files : str or Path
         Of a trace of jobs any number, whose jobs are taken together; of ``openb`` one file of nodes, which
         gives a cluster without jobs, or with `window` one of nodes and one of tasks.
-    entries : list of Entry, optional
-        Takes what was read, assumed and left out.
     **options
         Those of the format's reader. Of a trace of jobs also at (seconds of the trace's clock, or
         "busiest"), cluster, power_fraction, objective, round_s, restart_s and seed, as for
@@ -90,6 +86,11 @@ def import_trace(
     OSError
         When a file cannot be read.
     """
+    return imported(form, *files, **options)[0]
+
+
+def imported(form: str, *files: File, **options: Any) -> tuple[Instance | PlacementInstance, list[Entry]]:
+    """Make an instance as `import_trace`, and tell what was read, assumed and left out."""
     require_known("form", form, known := formats())
     for file in files:
         require("files", file, (str, os.PathLike), "paths")
@@ -101,9 +102,8 @@ def import_trace(
             raise ValueError(f"`{name}` does not go with the format {form}{' and a window' * window}")
     require_types(_window if window else found.read, options)
     require_types(round_at, options)
-    entries = [] if entries is None else entries
     if window:
-        return _window(files, entries, **options)
+        return _window(files, **options)
     if found.yields == "cluster" and len(files) != 1:
         two = ", or with --window two, nodes and tasks" if found.windows else ""
         raise ValueError(f"{form}: takes one file of nodes{two}; got {len(files)} without it")
@@ -111,15 +111,15 @@ def import_trace(
     reading = {name: options.pop(name) for name in own if name in options}
     read = [found.read(file, **reading) for file in files]
     if found.yields == "jobs":
-        return _round(_told_apart(read, files) if found.numbered else read, files, entries, options)
+        return _round(_told_apart(read, files) if found.numbered else read, files, options)
     gpus = sum(node.gpus for node in read[0].nodes)
-    entries.append(Entry("read", f"nodes with {gpus:,} GPUs", len(read[0].nodes)))
-    return Instance(name=read[0].name, cluster=read[0], jobs=[])
+    entry = Entry("read", f"nodes with {gpus:,} GPUs", len(read[0].nodes))
+    return Instance(name=read[0].name, cluster=read[0], jobs=[]), [entry]
 
 
 def _round(
-    traces: list[list[TraceJob]], files: Sequence[File], entries: list[Entry], options: dict[str, Any]
-) -> Instance:
+    traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]
+) -> tuple[Instance, list[Entry]]:
     """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
     found: dict[str, File] = {}
     for file, trace in zip(files, traces, strict=True):
@@ -141,8 +141,7 @@ def _round(
         ("left out", "not in the system at the moment of the round"): [j for j in jobs if j.name not in here],
         ("assumed", "models drawn by the seed"): [j for j in jobs if j.name in here and j.model is None],
     }
-    entries += [Entry.of(*told, part) for told, part in parts.items() if part]
-    return made
+    return made, [Entry.of(*told, part) for told, part in parts.items() if part]
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -163,13 +162,8 @@ def _stem(file: File) -> str:
 
 
 def _window(
-    files: Sequence[File],
-    entries: list[Entry],
-    window: int,
-    arrived: float = 0.8,
-    placed_by: str = "fgd",
-    seed: int = 42,
-) -> PlacementInstance:
+    files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
+) -> tuple[PlacementInstance, list[Entry]]:
     """Window of tasks on a cluster that other tasks have come to before."""
     from wattsched.replay.placement.policies import policy_factory
     from wattsched.replay.placement.stream import window_at
@@ -180,11 +174,11 @@ def _window(
     experiment = read_experiment(*files, arrivals=arrived, seed=seed)
     # How models are spelled is a matter of FGD's target workload; of a window only what they are counts.
     merged = replace(experiment, tasks=experiment.tasks.with_equal_specs_merged())
-    entries += [
+    entries = [
         Entry("read", f"nodes, and {len(experiment.tasks):,} tasks", len(experiment.nodes)),
         Entry("assumed", f"they arrive in an order drawn by the seed; {placed_by} placed those before"),
     ]
-    return window_at(merged, placed_by, seed, window)
+    return window_at(merged, placed_by, seed, window), entries
 
 
 CLUSTERS = (
