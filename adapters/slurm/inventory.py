@@ -16,9 +16,11 @@ from wattsched.instances.errors import InputError, validated
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
-_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_PAIR = re.compile(r"(?<!\S)(\w[\w/:]*)=(\S*)")
+_FREE_TEXT = re.compile(r"(?m)(?<!\S)(?:OS=.*?(?=\sRealMemory=|$)|(?:Comment|Extra|Reason)=.*$)")
+"""Texts that people and systems choose: to the end of the line, but for OS where a line has all keys."""
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
@@ -150,16 +152,16 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
-        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
+        told = _FREE_TEXT.sub("", text)
+        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", told)]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
-        rows = [_node_row(one) for one in found]
+        rows = [_node_row(one, name) for one in found for name in expand(one["NodeName"])]
     return {node.name: node for row in rows for node in _node(row)}
 
 
-def _node_row(found: dict[str, str]) -> NodeRow:
-    name = found["NodeName"]
+def _node_row(found: dict[str, str], name: str) -> NodeRow:
     if missing := [key for key in ("State", "Gres") if key not in found]:
         raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
     fields = {"state": found["State"], "gres": found["Gres"], "partitions": found.get("Partitions", "")}
@@ -189,8 +191,8 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key."""
-    for line in text.splitlines():
+    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found
 
