@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
@@ -228,8 +228,14 @@ def _of_pods(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterato
             start_s=start_s,
             end_s=(max(known) if known else start_s) if pod.ended else inf,
             gpus=pod.gpus,
-            gpu_type=nodes[pod.node].product if pod.node in nodes else "",
+            gpu_type=_product(pod.resources, nodes[pod.node]) if pod.node in nodes else "",
         )
+
+
+def _product(resources: Collection[str], node: KubeNode) -> str:
+    """Product that a node has as the one resource that is asked for; empty where that is not clear."""
+    found = {node.resources.get(name, "") for name in resources}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
