@@ -50,7 +50,7 @@ class GpuPart:
     share : Fraction
         Of the board's compute.
     room : Fraction
-        Of the board's memory or its compute, whichever is more: what no other part can have.
+        Of the board's memory that it takes at least, which a slice of 3g has more of than of the compute.
     memory_gib : float, optional
         None where the name does not tell it.
     """
@@ -91,7 +91,7 @@ def _slice_named(name: str) -> GpuPart:
         of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
         share = min(Fraction(1), Fraction(slices, of))
         eighths = Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
-        room = share if of < MIG_SLICES else min(Fraction(1), max(share, eighths))
+        room = share if of < MIG_SLICES else min(Fraction(1), eighths)
         return GpuPart(board, found[1], share, room, float(found[4]))
     if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
         slices, memory_gib = int(found[4] or 0), int(found[5])
