@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from math import ceil
 
 from wattsched.topology.cluster import GpuType
@@ -68,7 +68,7 @@ class GpuPart:
         return found[0].lower() if found else ""
 
 
-@cache
+@lru_cache(maxsize=4096)
 def part_named(name: str) -> GpuPart:
     """Part of a board that a scheduler calls so, such as ``a100_1g.5gb`` or ``Tesla-T4-SHARED-4``."""
     part = _slice_named(name)
@@ -150,6 +150,8 @@ def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
 
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
     """Idle watts of the boards of a node that are in none of its parts."""
+    if not any(part_named(kind).kind for kind in kinds):
+        return 0.0
     left, board_w = (
         {model: Fraction(boards) for model, boards in boards_of(kinds).items()},
         dict[str, float](),

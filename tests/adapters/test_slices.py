@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.strategies.effort import examples
 from wattsched.adapters.kubernetes.load import load_of as kubernetes_load
 from wattsched.adapters.kubernetes.options import KubernetesOptions
 from wattsched.adapters.kubernetes.reading import read as read_kubernetes
@@ -27,7 +28,7 @@ from wattsched.adapters.slurm.reading import Site as SlurmSite
 from wattsched.adapters.slurm.trace import Said
 from wattsched.adapters.slurm.trace import recorded as slurm_recorded
 
-LAYOUTS, SERVER_W = 1_000, 200.0
+LAYOUTS, SERVER_W = examples(1_000), 200.0
 BOARDS = {"A100-40": ("a100", 50, 400), "A100-80": ("a100", 50, 400), "H100-80": ("h100", 70, 700)}
 """Name in small letters, idle watts and most watts of a board."""
 PROFILES = {
