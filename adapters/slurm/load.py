@@ -286,6 +286,7 @@ def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
         else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
     )
     counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
+    counted = "it counts as its boards" if SEVERAL in kind else counted
     return f"{some(names)} gets no jobs: {why}. Until then {counted}"
 
 
