@@ -16,9 +16,11 @@ from wattsched.instances.errors import InputError, validated
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
-_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_PAIR = re.compile(r"(?<!\S)(\w[\w/:]*)=(\S*)")
+_FREE_TEXT = re.compile(r"(?m)(?<!\S)(?:OS=.*?(?=\sRealMemory=|$)|(?:Comment|Extra|Reason)=.*$)")
+"""Texts that people and systems choose: to the end of the line, but for OS where a line has all keys."""
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
@@ -150,7 +152,8 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
-        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
+        parts = re.split(r"(?m)^\s*(?=NodeName=)", _FREE_TEXT.sub("", text))
+        lines = [" ".join(one.split()) for one in parts]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
@@ -189,8 +192,8 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key."""
-    for line in text.splitlines():
+    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import tzinfo
+from datetime import datetime, tzinfo
+from math import inf
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
@@ -19,7 +20,9 @@ from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
+from wattsched.topology.cluster import Cluster
 from wattsched.topology.exchange import logical_lines
+from wattsched.topology.fields import shortened
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
 _OF_DOCUMENTS = {
@@ -28,6 +31,7 @@ _OF_DOCUMENTS = {
     "sinfo": (NODES, {"node", "nodes"}),
 }
 """Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
+MOST_DRAW = 2.0
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
 
@@ -154,37 +158,71 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
             found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
-    jobs = dict[tuple[str, float | None], Accounted]()
+    jobs = list[Accounted]()
     for text in said.accounting:
         with said.naming(text):
-            jobs |= {(job.id, job.start_s): job for job in read_accounting(text, zone)}
-    _take(found, jobs.values(), nodes)
+            jobs += read_accounting(text, zone)
+    if zone is None and any(job.local for job in jobs):
+        own = datetime.now().astimezone().tzname()
+        found.assumed.append(
+            f"times without a zone are in that of this machine, {own}; --time-zone names another"
+        )
+    _take(found, _latest(jobs), nodes)
     return found
+
+
+def _latest(records: Iterable[Accounted]) -> list[Accounted]:
+    """Return the latest record of each run, whatever the order of records; each start of a job is a run."""
+
+    def progress(record: Accounted) -> tuple[bool, bool, float]:
+        return record.state not in WAITING, record.state not in STILL_RUN, record.elapsed_s
+
+    runs = dict[tuple[str, float | None], Accounted]()
+    for record in records:
+        run = record.id, None if record.state in WAITING else record.start_s
+        runs[run] = max(runs.get(run, record), record, key=progress)
+    started_s = dict[str, float]()
+    for id, start_s in runs:
+        if start_s is not None:
+            started_s[id] = max(start_s, started_s.get(id, 0.0))
+    # What waited has started since, unless it was requeued after its last start.
+    return [
+        record
+        for (id, start_s), record in runs.items()
+        if start_s is not None or record.eligible_s > started_s.get(id, -inf)
+    ]
 
 
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
-    strange, shared = Counter[str](), 0
+    strange, others, shared, excessive, ambiguous = Counter[str](), Counter[str](), 0, 0, 0
+    most_w = {} if found.cluster is None else _most_w(found.cluster)
     there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     for job in jobs:
+        others.update(job.other_gres)
         if reason := _why_not(job):
             found.left_out[reason] += 1
             continue
         power_w = None
+        ambiguous += job.ambiguous
         strange.update(name for name in job.gpu_types if there and name.lower() not in there)
         if job.energy_j is not None and _alone(job, nodes):
             power_w = job.energy_j / job.elapsed_s
-        shared += job.energy_j is not None and power_w is None
+            if power_w > sum(most_w[shortened(name)] for name in job.nodes):
+                power_w, excessive = None, excessive + 1
+        elif job.energy_j is not None:
+            shared += 1
         found.add(
             TraceJob(
                 name=job.id,
                 submitted_s=job.eligible_s,
                 duration_s=job.elapsed_s,
-                gpus=job.gpus,
+                gpus=job.gpus or 0,
                 gpu_type=_gpu_type(job, nodes),
                 power_w=power_w,
                 user=job.user,
                 account=job.account,
+                time_limit_s=job.time_limit_s,
             ),
             job.state.lower() or "unknown",
             (job.start_s or job.eligible_s) - job.eligible_s,
@@ -196,6 +234,15 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
         found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
+    if ambiguous:
+        told = f"of {count(ambiguous, 'job')} a time is in the hour that comes twice in autumn"
+        found.assumed.append(f"{told}, and nothing tells which; it is taken for the first")
+    if others:
+        text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
+        found.notes.append(f"not counted as GPUs: {text}")
+    if excessive:
+        told = f"energy of {count(excessive, 'job')} means more than twice the watts of its nodes"
+        found.notes.append(f"{told} and their boards; it is left out")
     found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
     if shared:
         why = (
@@ -204,12 +251,14 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             else "may be that of shared nodes, which a file of nodes would tell"
         )
         found.notes.append(f"energy of {count(shared, 'job')} {why}; it is left out")
-    elif not any(job.power_w for job in found.jobs):
+    elif not (excessive or any(job.power_w for job in found.jobs)):
         found.notes.append("Slurm has measured no energy; jobs have no watts")
 
 
 def _why_not(job: Accounted) -> str:
     """Return why a job is not in the trace; empty where it is."""
+    if job.gpus is None:
+        return "with an unknown number of GPUs"
     if not job.gpus:
         return "without GPUs"
     if job.state in WAITING:
@@ -221,8 +270,17 @@ def _why_not(job: Accounted) -> str:
 
 def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:
     """True if a job held all GPUs of its nodes, so that the nodes' energy is its own."""
-    known = all(name in nodes for name in job.nodes)
-    return known and sum(nodes[name].gpus for name in job.nodes) <= job.gpus
+    known = job.nodes and all(name in nodes for name in job.nodes)
+    return bool(known) and sum(nodes[name].gpus for name in job.nodes) <= (job.gpus or 0)
+
+
+def _most_w(cluster: Cluster) -> dict[str, float]:
+    """Watts beyond which a node's energy is no measurement: twice those of its idle base and full boards."""
+    boards_w = {name: kind.max_power_w or inf for name, kind in cluster.gpu_types.items()}
+    return {
+        node.name: MOST_DRAW * (node.base_power_w + node.gpus * boards_w[node.gpu_type])
+        for node in cluster.nodes
+    }
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:

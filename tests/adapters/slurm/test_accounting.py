@@ -40,6 +40,7 @@ JOBS = st.lists(
         gpu_types=st.just(frozenset()) | st.just(frozenset(["a100"])),
         energy_j=st.none() | st.integers(1, 10**9).map(float),
         nodes=st.sampled_from([("a1",), ("a2",), ("a1", "a2")]),
+        time_limit_s=st.none() | st.integers(1, 10**4).map(lambda minutes: 60.0 * minutes),
     ).map(lambda job: job if job.gpus else replace(job, gpu_types=frozenset())),
     min_size=1,
     max_size=5,
@@ -65,6 +66,7 @@ def cells_of(job: Accounted, name: str = "train") -> dict[str, str]:
     """A line of the table, the energy in its steps."""
     cells = [job.id, job.user, job.account, "gpu", job.state, time_of(job.eligible_s - 50)]
     cells += [time_of(job.eligible_s), time_of(job.start_s or 0), "Unknown", clock(job.elapsed_s)]
+    cells += ["UNLIMITED" if job.time_limit_s is None else clock(job.time_limit_s)]
     cells += [tres_of(job), tres_of(job), "", {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]), name]
     return dict(zip(FIELDS, cells, strict=True))
 
@@ -94,6 +96,8 @@ def document_of(jobs: list[Accounted], release: str) -> str:
         names = ["gpu", *(f"gpu:{kind}" for kind in job.gpu_types)] if job.gpus else []
         tres += [{"type": "gres", "name": name, "count": job.gpus} for name in names]
         times = {"elapsed": job.elapsed_s, "eligible": job.eligible_s, "start": job.start_s}
+        minutes = None if job.time_limit_s is None else job.time_limit_s / 60
+        times |= {"limit": minutes if release < "23.02" else wrapped(minutes)}
         energies = [0.0, job.energy_j] if job.energy_j is not None else []
         fields: dict[str, Any] = {"user": job.user, "account": job.account}
         fields |= {"time": {**times, "submission": job.eligible_s - 50}}
@@ -148,7 +152,7 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
         of = known[job.name]
         assert of.eligible_s + waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
-        assert job.gpu_type == "A100"
+        assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
         alone = of.gpus >= 8 * len(of.nodes)
         assert job.power_w == (of.energy_j / of.elapsed_s if alone and of.energy_j is not None else None)
 

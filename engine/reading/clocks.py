@@ -1,0 +1,59 @@
+"""Clock times without a zone: the moments that they may stand for, and which of these fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+from itertools import pairwise, product
+
+
+def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:
+    """Return the moments at which clocks show a time: two in the hour that comes twice in autumn.
+
+    Parameters
+    ----------
+    clock : datetime
+        Without a zone.
+    zone : tzinfo, optional
+        Of the clocks (default: this machine's).
+
+    Returns
+    -------
+    list of float
+        Seconds since 1970, the earlier first.
+
+    Raises
+    ------
+    ValueError
+        For a time that these clocks skip in spring.
+    OverflowError, OSError
+        For a year that the system does not know.
+    """
+    both = {clock.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
+    shown = [s for s in sorted(both) if datetime.fromtimestamp(s, zone).replace(tzinfo=None, fold=0) == clock]
+    if not shown:
+        whose = "this machine" if zone is None else str(zone)
+        raise ValueError(f"the clocks of {whose} skip this time in spring; --time-zone names another zone")
+    return shown
+
+
+def fitting(times: Sequence[Sequence[float]], lasted_s: float | None = None) -> tuple[list[float], bool]:
+    """Return the readings of successive times that fit best, and whether others fit as well.
+
+    They fit where none comes before its predecessor, and the last two are `lasted_s` apart. Of equally good
+    ones the earliest are taken.
+
+    Parameters
+    ----------
+    times : sequence of sequences of float
+        The moments that each time may stand for.
+    lasted_s : float, optional
+        Stated seconds between the last two times.
+    """
+
+    def misfit_s(chosen: Sequence[float]) -> tuple[float, float]:
+        backwards_s = sum(max(0.0, before - after) for before, after in pairwise(chosen))
+        return backwards_s, 0.0 if lasted_s is None else abs(chosen[-1] - chosen[-2] - lasted_s)
+
+    ranked = sorted(product(*times), key=misfit_s)
+    return list(ranked[0]), len(ranked) > 1 and misfit_s(ranked[0]) == misfit_s(ranked[1])
