@@ -36,20 +36,15 @@ ValueT = TypeVar("ValueT")
 
 TIMES = ("Submit", "Eligible", "Start", "End")
 """Columns of times, in the order in which they happen."""
-FREE_TEXTS = (
-    *("JobName", "Comment", "AdminComment", "SystemComment", "Extra", "SubmitLine", "WorkDir"),
-    *("StdIn", "StdOut", "StdErr"),
-)
+FREE_TEXTS = ("JobName", "Comment", "AdminComment", "SystemComment", "Extra", "SubmitLine", "WorkDir")
 """Columns whose text may hold the separator."""
-_UNKNOWN = frozenset(["Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "UNLIMITED"])
+_UNKNOWN = {"Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "UNLIMITED", "4.29G"}
 _UNKNOWN |= {str(number) for number in UNKNOWN}
 _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
 _GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
 _OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
-MOST_J = 1e15
-"""Larger values mean that Slurm does not know the energy."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +115,8 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         id = f"{row.array_job}_[{row.array_tasks}]"
     elif row.het_job and row.het_offset is not None:
         id = f"{row.het_job}+{row.het_offset}"
-    times, elapsed_s = row.time, row.time.elapsed
-    if elapsed_s is None and times.start and times.end:
-        elapsed_s = max(0.0, times.end - times.start)
+    times = row.time
+    ran_s = max(0.0, (times.end or 0.0) - (times.start or 0.0)) if times.elapsed is None else times.elapsed
     return Accounted(
         id=id,
         user=row.user,
@@ -131,7 +125,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         state=next(reversed(row.state.current), ""),
         eligible_s=max(times.eligible or 0.0, times.submission or 0.0),
         start_s=times.start or None,
-        elapsed_s=elapsed_s or 0.0,
+        elapsed_s=ran_s,
         gpus=gpus,
         gpu_types=kinds,
         energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
@@ -149,16 +143,17 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
     """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
+    if not tres:
+        return None, frozenset()
     counts = dict[str, int | None]()
     for entry, kind, number in _GPU_COUNT.findall(tres):
         known = int(number) if re.fullmatch("[0-9]{1,20}", number) else -1
         if not 0 <= known < 1e6 and known not in UNKNOWN:
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
         counts[kind] = None if known in UNKNOWN else known
-    typed = [count for kind, count in counts.items() if kind]
-    known = [count for count in typed if count is not None]
-    total = counts.get("", sum(known) if len(known) == len(typed) else None)
-    return total, frozenset(kind for kind, count in counts.items() if kind and count)
+    typed = {kind: count for kind, count in counts.items() if kind}
+    total = counts.get("", None if None in typed.values() else sum(filter(None, typed.values())))
+    return total, frozenset(kind for kind, count in typed.items() if count)
 
 
 def _energy_in(tres: str) -> float | None:
@@ -168,12 +163,8 @@ def _energy_in(tres: str) -> float | None:
 
 def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
     """Return a job's joules: its own, or those of the largest step, as steps overlap on the same nodes."""
-    known = [one for one in (own, max((s for s in steps if s), default=None)) if one and 0 < one < MOST_J]
+    known = [one for one in (own, max((s for s in steps if s), default=None)) if one and one > 0]
     return known[0] if known else None
-
-
-def _hosts(text: str) -> list[str]:
-    return names_in(text)
 
 
 def amount(text: str) -> float | None:
@@ -245,10 +236,11 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     start_s, end_s = time_s.get("Start"), time_s.get("End")
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
-    limit_min = read.optional("TimelimitRaw", Row.number)
-    limit_s = read.optional("Timelimit", _elapsed_s) if limit_min is None else 60 * limit_min
+    limit_s = 60 * (read.optional("TimelimitRaw", Row.number) or 0.0) or read.optional(
+        "Timelimit", _elapsed_s
+    )
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (0, frozenset())
+    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
@@ -261,7 +253,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         gpus=gpus,
         gpu_types=kinds,
         energy_j=None,
-        nodes=tuple(read.optional("NodeList", _in_cell(_hosts)) or ()),
+        nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
         time_limit_s=limit_s or None,
         other_gres=frozenset(_OTHER_GRES.findall(cells.get(column, ""))),
         local=any(form == LOCAL for _, form in told.values()),
@@ -274,15 +266,12 @@ def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], 
     text = row.text(column)
     try:
         found_s, form = moment_s(text)
-    except (ValueError, OverflowError, OSError):
-        message = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
-        raise row.fault(column, message) from None
-    if form != LOCAL:
-        return [found_s if form == ZONED else row.number(column)], form
-    try:
-        return moments_s(datetime.fromtimestamp(found_s, UTC).replace(tzinfo=None), zone), form
+        if form == LOCAL:
+            return moments_s(datetime.fromtimestamp(found_s, UTC).replace(tzinfo=None), zone), form
     except (ValueError, OverflowError, OSError) as error:
-        raise row.fault(column, f"{echo(text)}: {error}") from None
+        expected = "a time in --time-zone like 2026-11-03T08:30:00, as SLURM_TIME_FORMAT=standard prints it"
+        raise row.fault(column, f"{echo(text)}: {error}; expected {expected}") from None
+    return [found_s if form == ZONED else row.number(column)], form
 
 
 def _elapsed_s(row: Row, column: str) -> float:

@@ -257,14 +257,14 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
 
 def _why_not(job: Accounted) -> str:
     """Return why a job is not in the trace; empty where it is."""
-    if job.gpus is None:
-        return "with an unknown number of GPUs"
-    if not job.gpus:
+    if job.gpus == 0:
         return "without GPUs"
     if job.state in WAITING:
         return "still waiting"
     if job.start_s is None or (not job.elapsed_s and not job.nodes):
         return "never started"
+    if job.gpus is None:
+        return "with an unknown number of GPUs"
     return "" if job.elapsed_s > 0 else "ended at once"
 
 

@@ -10,30 +10,17 @@ from itertools import pairwise, product
 def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:
     """Return the moments at which clocks show a time: two in the hour that comes twice in autumn.
 
-    Parameters
-    ----------
-    clock : datetime
-        Without a zone.
-    zone : tzinfo, optional
-        Of the clocks (default: this machine's).
-
-    Returns
-    -------
-    list of float
-        Seconds since 1970, the earlier first.
+    They are seconds since 1970, the earlier first. `clock` has no zone; without `zone` it is this machine's.
 
     Raises
     ------
-    ValueError
-        For a time that these clocks skip in spring.
-    OverflowError, OSError
-        For a year that the system does not know.
+    ValueError, OverflowError, OSError
+        For a time that these clocks skip in spring, or a year that the system does not know.
     """
     both = {clock.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
     shown = [s for s in sorted(both) if datetime.fromtimestamp(s, zone).replace(tzinfo=None, fold=0) == clock]
     if not shown:
-        whose = "this machine" if zone is None else str(zone)
-        raise ValueError(f"the clocks of {whose} skip this time in spring; --time-zone names another zone")
+        raise ValueError(f"the clocks of {zone or 'this machine'} skip this time in spring")
     return shown
 
 
@@ -42,13 +29,6 @@ def fitting(times: Sequence[Sequence[float]], lasted_s: float | None = None) -> 
 
     They fit where none comes before its predecessor, and the last two are `lasted_s` apart. Of equally good
     ones the earliest are taken.
-
-    Parameters
-    ----------
-    times : sequence of sequences of float
-        The moments that each time may stand for.
-    lasted_s : float, optional
-        Stated seconds between the last two times.
     """
 
     def misfit_s(chosen: Sequence[float]) -> tuple[float, float]:
