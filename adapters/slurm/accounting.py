@@ -72,8 +72,7 @@ class Accounted:
     other_gres : frozenset of str
         Generic resources that are no GPUs, such as ``gres/shard``.
     local, ambiguous : bool
-        True if a time has no zone; if nothing tells which of two such times is meant in the hour that comes
-        twice in autumn.
+        True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
     """
 
     id: str
@@ -115,22 +114,20 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         id = f"{row.array_job}_[{row.array_tasks}]"
     elif row.het_job and row.het_offset is not None:
         id = f"{row.het_job}+{row.het_offset}"
-    times = row.time
-    ran_s = max(0.0, (times.end or 0.0) - (times.start or 0.0)) if times.elapsed is None else times.elapsed
     return Accounted(
         id=id,
         user=row.user,
         account=row.account,
         # The last state is the newest: PENDING, RESIZING is a record that a change of size ended.
         state=next(reversed(row.state.current), ""),
-        eligible_s=max(times.eligible or 0.0, times.submission or 0.0),
-        start_s=times.start or None,
-        elapsed_s=ran_s,
+        eligible_s=max(row.time.eligible or 0.0, row.time.submission or 0.0),
+        start_s=row.time.start or None,
+        elapsed_s=row.time.elapsed or 0.0,
         gpus=gpus,
         gpu_types=kinds,
         energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
         nodes=tuple(row.nodes),
-        time_limit_s=60 * times.limit_min if times.limit_min else None,
+        time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
         other_gres=frozenset(_OTHER_GRES.findall(tres)),
     )
 
@@ -163,8 +160,7 @@ def _energy_in(tres: str) -> float | None:
 
 def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
     """Return a job's joules: its own, or those of the largest step, as steps overlap on the same nodes."""
-    known = [one for one in (own, max((s for s in steps if s), default=None)) if one and one > 0]
-    return known[0] if known else None
+    return next((one for one in (own, max((s for s in steps if s), default=None)) if one and one > 0), None)
 
 
 def amount(text: str) -> float | None:
@@ -179,13 +175,11 @@ def amount(text: str) -> float | None:
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, list[float | None]]] = []
-    last: dict[str, int] = {}
+    last, joules = dict[str, int](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
-        own_j = read.optional("ConsumedEnergyRaw", _in_cell(amount)) or read.optional(
-            "ConsumedEnergy", _in_cell(amount)
-        )
+        own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
             last[id] = len(found)
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
@@ -229,16 +223,14 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     if elapsed_s is None:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
     told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
-    fit, ambiguous = fitting(
-        [readings for readings, _ in told.values()], elapsed_s if {"Start", "End"} <= told.keys() else None
-    )
+    lasted_s = elapsed_s if {"Start", "End"} <= told.keys() else None
+    fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
     time_s = dict(zip(told, fit, strict=True))
     start_s, end_s = time_s.get("Start"), time_s.get("End")
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
-    limit_s = 60 * (read.optional("TimelimitRaw", Row.number) or 0.0) or read.optional(
-        "Timelimit", _elapsed_s
-    )
+    limit_min = read.optional("TimelimitRaw", Row.number)
+    limit_s = 60 * limit_min if limit_min else read.optional("Timelimit", _elapsed_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
     gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()

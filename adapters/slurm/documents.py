@@ -223,7 +223,6 @@ class _Times(Part):
     elapsed: Number
     submission: Number
     start: Number
-    end: Number = None
     eligible: Number = 0
     limit_min: Annotated[Number, Field(alias="limit")] = None
 

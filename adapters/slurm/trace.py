@@ -20,7 +20,6 @@ from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
-from wattsched.topology.cluster import Cluster
 from wattsched.topology.exchange import logical_lines
 from wattsched.topology.fields import shortened
 
@@ -32,6 +31,7 @@ _OF_DOCUMENTS = {
 }
 """Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
 MOST_DRAW = 2.0
+"""Energy that means more than so many times the watts of a node and its boards is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
 
@@ -112,7 +112,7 @@ def ask_slurm(since: str, until: str) -> Said:
     """Ask this machine's Slurm for jobs of a time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``."""
     period = (f"--starttime={since}", f"--endtime={until}")
     jobs = ask(
-        *("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}", *period),
+        *("sacct", "--allusers", "--duplicates", "--parsable2", f"--format={','.join(FIELDS)}", *period),
         timeout_s=LONGEST_S,
         environment={"SLURM_TIME_FORMAT": "%s"},
     )
@@ -145,7 +145,11 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     nodes = dict[str, SlurmNode]()
     for text in said.nodes:
         with said.naming(text):
-            nodes |= nodes_in(text)
+            for name, node in nodes_in(text).items():
+                known = nodes.setdefault(name, node)
+                if (known.gpu_type, known.gpus) != (node.gpu_type, node.gpus):
+                    told = f"{node.gpus} {node.gpu_type}, in another file {known.gpus} {known.gpu_type}"
+                    raise InputError([f"node {echo(name)} has {told}; name one of these files"])
     for name in [name for name, node in nodes.items() if "+" in node.gpu_type]:
         del nodes[name]
         found.notes.append(f"node '{name}' has GPUs of several types, and is left out")
@@ -164,54 +168,43 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
             jobs += read_accounting(text, zone)
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
-        found.assumed.append(
-            f"times without a zone are in that of this machine, {own}; --time-zone names another"
-        )
+        found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes)
     return found
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
-    """Return the latest record of each run, whatever the order of records; each start of a job is a run."""
-
-    def progress(record: Accounted) -> tuple[bool, bool, float]:
-        return record.state not in WAITING, record.state not in STILL_RUN, record.elapsed_s
-
-    runs = dict[tuple[str, float | None], Accounted]()
-    for record in records:
-        run = record.id, None if record.state in WAITING else record.start_s
-        runs[run] = max(runs.get(run, record), record, key=progress)
-    started_s = dict[str, float]()
-    for id, start_s in runs:
-        if start_s is not None:
-            started_s[id] = max(start_s, started_s.get(id, 0.0))
+    """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
+    runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
+    states = (WAITING, STILL_RUN)
+    for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.elapsed_s)):
+        start_s = None if one.state in WAITING else one.start_s
+        runs[one.id, start_s] = one
+        last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
     # What waited has started since, unless it was requeued after its last start.
-    return [
-        record
-        for (id, start_s), record in runs.items()
-        if start_s is not None or record.eligible_s > started_s.get(id, -inf)
-    ]
+    found = [one for run, one in runs.items() if run[1] is not None or one.eligible_s > last_s[one.id]]
+    return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
-    strange, others, shared, excessive, ambiguous = Counter[str](), Counter[str](), 0, 0, 0
-    most_w = {} if found.cluster is None else _most_w(found.cluster)
+    strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
+    types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
+    most_w = {
+        one.name: one.base_power_w + one.gpus * (types[one.gpu_type].max_power_w or inf) for one in machines
+    }
     there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     for job in jobs:
         others.update(job.other_gres)
         if reason := _why_not(job):
             found.left_out[reason] += 1
             continue
-        power_w = None
         ambiguous += job.ambiguous
         strange.update(name for name in job.gpu_types if there and name.lower() not in there)
-        if job.energy_j is not None and _alone(job, nodes):
-            power_w = job.energy_j / job.elapsed_s
-            if power_w > sum(most_w[shortened(name)] for name in job.nodes):
-                power_w, excessive = None, excessive + 1
-        elif job.energy_j is not None:
-            shared += 1
+        power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
+        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes, most_w)):
+            power_w = None
+            unused[why] += 1
         found.add(
             TraceJob(
                 name=job.id,
@@ -234,24 +227,15 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
         found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
-    if ambiguous:
-        told = f"of {count(ambiguous, 'job')} a time is in the hour that comes twice in autumn"
-        found.assumed.append(f"{told}, and nothing tells which; it is taken for the first")
     if others:
         text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
         found.notes.append(f"not counted as GPUs: {text}")
-    if excessive:
-        told = f"energy of {count(excessive, 'job')} means more than twice the watts of its nodes"
-        found.notes.append(f"{told} and their boards; it is left out")
+    if ambiguous:
+        when = "the hour that comes twice, and nothing tells which: the first is taken"
+        found.assumed.append(f"of {count(ambiguous, 'job')} a time is in {when}")
     found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
-    if shared:
-        why = (
-            "is that of shared nodes"
-            if nodes
-            else "may be that of shared nodes, which a file of nodes would tell"
-        )
-        found.notes.append(f"energy of {count(shared, 'job')} {why}; it is left out")
-    elif not (excessive or any(job.power_w for job in found.jobs)):
+    found.notes += [f"energy of {count(n, 'job')} {why}; it is left out" for why, n in unused.items()]
+    if not (unused or any(job.power_w for job in found.jobs)):
         found.notes.append("Slurm has measured no energy; jobs have no watts")
 
 
@@ -268,19 +252,16 @@ def _why_not(job: Accounted) -> str:
     return "" if job.elapsed_s > 0 else "ended at once"
 
 
-def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:
-    """True if a job held all GPUs of its nodes, so that the nodes' energy is its own."""
-    known = job.nodes and all(name in nodes for name in job.nodes)
-    return bool(known) and sum(nodes[name].gpus for name in job.nodes) <= (job.gpus or 0)
-
-
-def _most_w(cluster: Cluster) -> dict[str, float]:
-    """Watts beyond which a node's energy is no measurement: twice those of its idle base and full boards."""
-    boards_w = {name: kind.max_power_w or inf for name, kind in cluster.gpu_types.items()}
-    return {
-        node.name: MOST_DRAW * (node.base_power_w + node.gpus * boards_w[node.gpu_type])
-        for node in cluster.nodes
-    }
+def _why_not_its_own(
+    job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode], most_w: Mapping[str, float]
+) -> str:
+    """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
+    if not nodes:
+        return "may be that of shared nodes, which a file of nodes would tell"
+    if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
+        return "is that of shared nodes"
+    over = power_w > MOST_DRAW * sum(most_w[shortened(name)] for name in job.nodes)
+    return "means more than twice what its nodes and their boards draw" if over else ""
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:

@@ -10,12 +10,8 @@ from itertools import pairwise, product
 def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:
     """Return the moments at which clocks show a time: two in the hour that comes twice in autumn.
 
-    They are seconds since 1970, the earlier first. `clock` has no zone; without `zone` it is this machine's.
-
-    Raises
-    ------
-    ValueError, OverflowError, OSError
-        For a time that these clocks skip in spring, or a year that the system does not know.
+    They are seconds since 1970, the earlier first. Without a zone the clocks are this machine's. A time that
+    they skip in spring is a ValueError.
     """
     both = {clock.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1)}
     shown = [s for s in sorted(both) if datetime.fromtimestamp(s, zone).replace(tzinfo=None, fold=0) == clock]
@@ -27,8 +23,7 @@ def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:
 def fitting(times: Sequence[Sequence[float]], lasted_s: float | None = None) -> tuple[list[float], bool]:
     """Return the readings of successive times that fit best, and whether others fit as well.
 
-    They fit where none comes before its predecessor, and the last two are `lasted_s` apart. Of equally good
-    ones the earliest are taken.
+    They fit where none is before its predecessor, and the last two are `lasted_s` apart; of equals the first.
     """
 
     def misfit_s(chosen: Sequence[float]) -> tuple[float, float]:
