@@ -69,7 +69,7 @@ class Accounted:
         Of its nodes or GPUs, whatever the site's sensors measure.
     time_limit_s : float, optional
         None where it had no limit of its own.
-    other_gres : frozenset of str
+    other_gres : tuple of str
         Generic resources that are no GPUs, such as ``gres/shard``.
     local, ambiguous : bool
         True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
@@ -87,7 +87,7 @@ class Accounted:
     energy_j: float | None
     nodes: tuple[str, ...]
     time_limit_s: float | None = None
-    other_gres: frozenset[str] = frozenset()
+    other_gres: tuple[str, ...] = ()
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
 
@@ -128,7 +128,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
         nodes=tuple(row.nodes),
         time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
-        other_gres=frozenset(_OTHER_GRES.findall(tres)),
+        other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
     )
 
 
@@ -140,17 +140,16 @@ def _tres_text(entries: Iterable[TresRow]) -> str:
 
 def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
     """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
-    if not tres:
-        return None, frozenset()
-    counts = dict[str, int | None]()
+    counts, unknown = dict[str, int](), not tres
     for entry, kind, number in _GPU_COUNT.findall(tres):
         known = int(number) if re.fullmatch("[0-9]{1,20}", number) else -1
         if not 0 <= known < 1e6 and known not in UNKNOWN:
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
-        counts[kind] = None if known in UNKNOWN else known
-    typed = {kind: count for kind, count in counts.items() if kind}
-    total = counts.get("", None if None in typed.values() else sum(filter(None, typed.values())))
-    return total, frozenset(kind for kind, count in typed.items() if count)
+        unknown |= known in UNKNOWN
+        counts |= {} if known in UNKNOWN else {kind: known}
+    typed = {kind: count for kind, count in counts.items() if kind and count}
+    total = counts.get("", None if unknown and not typed else sum(typed.values()))
+    return total, frozenset(typed)
 
 
 def _energy_in(tres: str) -> float | None:
@@ -247,7 +246,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         energy_j=None,
         nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
         time_limit_s=limit_s or None,
-        other_gres=frozenset(_OTHER_GRES.findall(cells.get(column, ""))),
+        other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
         local=any(form == LOCAL for _, form in told.values()),
         ambiguous=ambiguous,
     )
