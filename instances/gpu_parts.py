@@ -18,7 +18,8 @@ from math import ceil
 from wattsched.topology.cluster import GpuType
 
 _MIG = re.compile(
-    r"(?<![a-z0-9])(?:mig[-_.])?((?:(\d)c\.)?(\d)g\.(\d{1,3})gb(?:[+.-](?:me|gfx|all))*)(?![a-z0-9])", re.I
+    r"(?<![a-z0-9])(?:mig[-_.])?((?:([1-7])c\.)?([1-7])g\.(\d{1,3})gb(?:[+.-](?:me|gfx|all))*)(?![a-z0-9])",
+    re.I,
 )
 _VGPU = re.compile(r"(?<![a-z0-9])([a-z]+\d+s?)-?(d?)-((?:(\d)-)?(\d{1,3})[abcq])(?![a-z0-9])", re.I)
 _SHARED = re.compile(r"[-_]shared[-_](\d{1,4})(?![a-z0-9])", re.I)
@@ -90,8 +91,7 @@ def _slice_named(name: str) -> GpuPart:
         board, slices = _without(name, *found.span()), int(found[2] or found[3])
         of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
         share = min(Fraction(1), Fraction(slices, of))
-        eighths = Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
-        room = share if of < MIG_SLICES else min(Fraction(1), eighths)
+        room = share if of < MIG_SLICES else Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
         return GpuPart(board, found[1], share, room, float(found[4]))
     if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
         slices, memory_gib = int(found[4] or 0), int(found[5])
