@@ -20,8 +20,7 @@ from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
 UNKNOWN = frozenset([2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1, 2**64])
-"""Slurm's NO_VAL and INFINITE, printed where a number is not set or has no limit: of 32 bits, of 64 bits, and
-those of 64 bits as a double."""
+"""Slurm's NO_VAL and INFINITE of 32 and 64 bits, and as a double: numbers that are not set, or no limit."""
 
 
 def _number(value: Any) -> Any:

@@ -171,17 +171,16 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
-        parts = re.split(r"(?m)^\s*(?=NodeName=)", _FREE_TEXT.sub("", text))
-        lines = [" ".join(one.split()) for one in parts]
+        told = _FREE_TEXT.sub("", text)
+        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", told)]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
-        rows = [_node_row(one) for one in found]
+        rows = [_node_row(one, name) for one in found for name in expand(one["NodeName"])]
     return {node.name: node for row in rows for node in _node(row)}
 
 
-def _node_row(found: dict[str, str]) -> NodeRow:
-    name = found["NodeName"]
+def _node_row(found: dict[str, str], name: str) -> NodeRow:
     if missing := [key for key in ("State", "Gres") if key not in found]:
         raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
     fields = {"state": found["State"], "gres": found["Gres"], "partitions": found.get("Partitions", "")}

@@ -177,7 +177,7 @@ def _in_shards(
     jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]
 ) -> tuple[list[Accounted], dict[str, SlurmNode]]:
     """Jobs and nodes with shards as slices of GPUs, of which a job with whole ones has them all."""
-    cut = {name: node for name, node in nodes.items() if node.shards and len(node.kinds) == 1}
+    cut = {name: node for name, node in nodes.items() if node.shards >= node.gpus and len(node.kinds) == 1}
     found, each = list[Accounted](), {name: node.shards // node.gpus for name, node in cut.items()}
     for name, node in cut.items():
         cut[name] = replace(
@@ -236,7 +236,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
                 submitted_s=job.eligible_s,
                 duration_s=job.elapsed_s,
                 gpus=job.gpus or 0,
-                gpu_type=_gpu_type(job, nodes),
+                gpu_type=_gpu_type(job, nodes, there),
                 power_w=power_w,
                 user=job.user,
                 account=job.account,
@@ -289,11 +289,10 @@ def _why_not_its_own(
     return "means more than twice what its nodes and their boards draw" if over else ""
 
 
-def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:
-    """GPU type of a job as nodes have it; the accounting writes it in small letters."""
+def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:
+    """GPU type of a job as nodes have it, by its name in the small letters of the accounting."""
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
-    known = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
     kinds = kinds or {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None

@@ -28,13 +28,15 @@ def accounted(
 
 
 def test_jobs_that_ran(accounted: Any) -> None:
-    again = accounted.submit("sleep 60", "--gres=gpu:8", "--account=speech", "--requeue")
+    again = accounted.submit("sleep 3", "--gres=gpu:8", "--account=speech", "--requeue")
     for _ in range(100):
         if "R" in accounted.run("squeue", "--noheader", "--format=%t"):
             break
         time.sleep(0.1)
     time.sleep(1.5)
     accounted.run("scontrol", "requeue", str(again))
+    time.sleep(1.5)
+    accounted.run("scontrol", "update", f"JobId={again}", "StartTime=now")
     whole = accounted.submit(
         *("sleep 2", "--nodes=2", "--gpus-per-node=8", "--account=vision", "--job-name=a|b", "--time=5")
     )
@@ -45,14 +47,19 @@ def test_jobs_that_ran(accounted: Any) -> None:
     accounted.run("scancel", str(cancelled))
     for _ in range(200):  # until the daemon has written all of it
         states = accounted.run("sacct", "--allusers", "--noheader", "--allocations", "--format=State").split()
-        if states.count("COMPLETED") == 5 and "FAILED" in states:
+        if states.count("COMPLETED") == 6 and "FAILED" in states:
             break
         time.sleep(0.3)
-    accounted.run("scancel", str(again))
     live = recorded(ask_slurm("now-1hour", "now"))
     jobs = {job.name: job for job in live.jobs}
-    assert set(jobs) == {str(again), str(whole), str(failed), *(f"{array}_{task}" for task in range(3))}
-    assert live.ended == {"completed": 4, "failed": 1, "requeued": 1}
+    assert set(jobs) == {
+        str(again),
+        f"{again}#2",
+        str(whole),
+        str(failed),
+        *(f"{array}_{task}" for task in range(3)),
+    }
+    assert live.ended == {"completed": 5, "failed": 1, "requeued": 1}
     assert (jobs[str(whole)].time_limit_s, jobs[str(failed)].time_limit_s) == (300, None)
     assert live.left_out["without GPUs"] == 1
     assert {job.gpu_type for job in jobs.values()} == {"A100"}

@@ -108,6 +108,11 @@ def test_no_free_text_has_keys(system: str, extra: str, comment: str, reason: st
     assert all(one.takes_jobs and one.partitions == ("p", "q") for one in nodes.values())
 
 
+def test_a_line_of_several_nodes_is_as_many() -> None:
+    nodes = nodes_in("NodeName=n[08-10],m1 Gres=gpu:8 State=IDLE\n")
+    assert {name: node.gpus for name, node in nodes.items()} == dict.fromkeys(["n08", "n09", "n10", "m1"], 8)
+
+
 def test_a_comment_of_a_reservation_has_no_keys_and_its_duration_tells_its_hour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
