@@ -159,8 +159,7 @@ class StatedOptions(Strict):
         """
         if (known := self._known_type(name)) is not None:
             return known
-        if SEVERAL in name:
-            kinds = kinds_of(name, 0)
+        if len(kinds := kinds_of(name, 1)) > 1:
             idle_w = sum(number * self.gpu_type(kind).idle_power_w for kind, number in kinds.items())
             most_w = max(map(self.max_power_w, kinds))
             return GpuType(idle_power_w=idle_w / sum(kinds.values()), max_power_w=most_w)

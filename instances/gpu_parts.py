@@ -124,10 +124,8 @@ def part_of(board: GpuType, part: GpuPart) -> GpuType:
 
 def kinds_of(gpu_type: str, gpus: int) -> dict[str, int]:
     """GPUs of a node by type, of which `SEVERAL` joins some."""
-    if SEVERAL not in gpu_type:
-        return {gpu_type: gpus}
-    pairs = (one.partition(" ") for one in gpu_type.split(SEVERAL))
-    return {kind: int(number) for number, _, kind in pairs}
+    pairs = [re.fullmatch(r"([1-9]\d{0,6}) (.+)", one) for one in gpu_type.split(SEVERAL)]
+    return {pair[2]: int(pair[1]) for pair in pairs if pair} if pairs[1:] and all(pairs) else {gpu_type: gpus}
 
 
 def joined(kinds: Mapping[str, int]) -> str:
@@ -152,10 +150,7 @@ def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> flo
     """Idle watts of the boards of a node that are in none of its parts."""
     if not any(part_named(kind).kind for kind in kinds):
         return 0.0
-    left, board_w = (
-        {model: Fraction(boards) for model, boards in boards_of(kinds).items()},
-        dict[str, float](),
-    )
+    left, board_w = dict[str, Fraction | int](boards_of(kinds)), dict[str, float]()
     for kind, number in kinds.items():
         part = part_named(kind)
         left[part.model] -= number * part.share
