@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
-from wattsched.instances.gpu_names import common_name, gpu_type_named
+from wattsched.instances.gpu_names import gpu_type_named
+from wattsched.instances.gpu_parts import boards_of, kinds_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
@@ -22,16 +24,23 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
 MOST_NOTES = 8
+HOST = "host"
+"""Level of the group above the nodes that stand for one node with GPUs of several types."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A node as a scheduler has it, with GPUs of one type."""
+    """A node as a scheduler has it, with GPUs of one type or of several, `gpu_parts.joined`."""
 
     name: str
     gpu_type: str
     gpus: int
     parent: str | None = None
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass
@@ -111,8 +120,7 @@ class Recorded:
         of = f" of {' and '.join(whose)}" if whose else ""
         lines = [f"{count(len(self.jobs), 'job')}{of}, {number(gpu_hours(self.jobs))} GPU h"]
         if self.cluster is not None:
-            gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
-            lines.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+            lines.append(_size_told(self.cluster))
         else:
             lines.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
@@ -150,6 +158,22 @@ class Recorded:
         return [Entry("doubtful", told, gpu_h=beyond_h)]
 
 
+def _size_told(cluster: Cluster) -> str:
+    """Nodes of a cluster with their whole GPUs, and slices with the boards that these are of."""
+    hosts = {group.name for group in cluster.groups if group.level == HOST}
+    whole, slices, by_host = 0, 0, defaultdict[str, Counter[str]](Counter)
+    for node in cluster.nodes:
+        kinds = by_host[node.parent if node.parent in hosts else node.name]
+        if part_named(node.gpu_type).kind:
+            kinds[node.gpu_type], slices = node.gpus, slices + node.gpus
+        else:
+            whole += node.gpus
+    boards = sum(sum(boards_of(kinds).values()) for kinds in by_host.values())
+    told = [count(whole, "GPU")] if whole or not slices else []
+    told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
+    return f"{count(len(by_host), 'node')} with {' and '.join(told)}"
+
+
 def counted(counts: Counter[str]) -> str:
     """Counts in words, the largest first."""
     return ", ".join(f"{n:,} {what}" for what, n in counts.most_common())
@@ -165,6 +189,9 @@ def cluster_of(
 ) -> Cluster:
     """Cluster of some nodes.
 
+    Of a node with GPUs of several types there is one for each, below a group of its name; the first has the
+    watts of the server.
+
     Parameters
     ----------
     assumed : list of str
@@ -175,7 +202,7 @@ def cluster_of(
         GPU type to the known one that counts instead.
     """
     machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
-    kinds = sorted({machine.gpu_type for machine in machines})
+    kinds = sorted({kind for machine in machines for kind in machine.kinds})
     for kind in stand_ins:
         if kind not in kinds:
             raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
@@ -184,8 +211,10 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             assumed.append(f"GPU type '{kind}' {text}")
-    base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
+    server_w = {server_power_w(one.kinds) for one in machines}
+    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(server_w)]
+    if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
+        assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -193,17 +222,23 @@ def cluster_of(
             seen.add(above)
             above = switches.get(above)
         used |= seen
-    nodes = [
-        {"name": shortened(one.name), "gpu_type": shortened(one.gpu_type), "gpus": one.gpus}
-        | {"base_power_w": base_w[one.name]}
-        | ({} if one.parent is None else {"parent": shortened(one.parent)})
-        for one in machines
-    ]
     groups = [
-        {"name": shortened(switch), "level": "switch"}
-        | ({} if parent is None else {"parent": shortened(parent)})
+        {"name": shortened(switch), "level": "switch"} | _below(parent)
         for switch, parent in switches.items()
         if switch in used
     ]
+    nodes = list[dict[str, Any]]()
+    for one in machines:
+        base_w, several = server_power_w(one.kinds) + unused_idle_w(one.kinds, known), len(one.kinds) > 1
+        groups += [{"name": shortened(one.name), "level": HOST} | _below(one.parent)] if several else []
+        for kind, gpus in one.kinds.items():
+            called, above = (f"{one.name}/{kind}", one.name) if several else (one.name, one.parent)
+            row = {"name": shortened(called), "gpu_type": shortened(kind), "gpus": gpus}
+            nodes.append(row | {"base_power_w": base_w} | _below(above))
+            base_w = 0.0
     types = {shortened(kind): found.model_dump(exclude_unset=True) for kind, found in known.items()}
     return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})
+
+
+def _below(parent: str | None) -> dict[str, str]:
+    return {} if parent is None else {"parent": shortened(parent)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -21,8 +22,11 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.gpu_parts import joined
 
 GPU = "nvidia.com/gpu"
+_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?")
+"""Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
 PREFIX = "wattsched.io/"
 GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 """Label of the pods of a gang, and label or annotation that states how many they are."""
@@ -48,7 +52,10 @@ class KubeNode:
     Attributes
     ----------
     product : str
-        Its GPUs as their label names them.
+        Its GPUs as their label names them, replicas with their number on a board (``Tesla-T4-SHARED-4``); of
+        a node with several kinds as `gpu_parts.joined` has them.
+    resources : dict of str to str
+        The same of each resource by which pods ask for some.
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
@@ -65,6 +72,7 @@ class KubeNode:
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     ready: bool
+    resources: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,8 @@ class KubePod:
     ----------
     node : str
         Where it is bound to; empty for one that waits.
+    resources : dict of str to int
+        Its GPUs by the resource that it asks for, such as ``nvidia.com/mig-1g.5gb``.
     needs : dict of str to float
         What it asks for besides GPUs; of every host port, 1.
     claims : bool
@@ -112,6 +122,7 @@ class KubePod:
     deletion_s: float
     limit_s: float
     odd: str
+    resources: dict[str, int]
     legible: bool = True
 
     @property
@@ -235,20 +246,46 @@ def _whole(number: float) -> int:
     return int(number)
 
 
-def _gpus(node: Node) -> int:
-    """GPUs of a node, broken ones among them."""
-    return _whole(max(node.status.capacity.get(GPU, 0.0), node.status.allocatable.get(GPU, 0.0)))
+def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
+    """GPUs among amounts of resources, those that there are any of."""
+    return {name: _whole(ceil(most)) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
+
+
+def _gpus(node: Node) -> dict[str, int]:
+    """GPUs of a node by resource, broken ones among them."""
+    had, offered = gpus_asked(node.status.capacity), gpus_asked(node.status.allocatable)
+    return {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
+
+
+def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:
+    """Return what GPUs that a node offers as a resource are, such as ``Tesla-T4-SHARED-4``."""
+    product, name = labels.get(gpu_label) or UNLABELLED, resource.removesuffix(".shared")
+    if (found := _GPU.fullmatch(resource)) and found[1]:
+        whole = re.sub("-SHARED$", "", product)
+        product = labels.get(f"{name}.product") or f"{whole}-{found[1].removesuffix('.shared')}"
+    replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))
+    each = int(replicas) if re.fullmatch(r"\d{1,4}", replicas) else 1
+    is_shared = product.endswith("-SHARED") or resource.endswith(".shared")
+    if each < 2 and is_shared:  # no label tells how many there are of a board
+        each = gpus // int(boards) if re.fullmatch(r"[1-9]\d{0,4}", boards) else gpus
+    return f"{re.sub('-SHARED$', '', product)}-SHARED-{each}" if each > 1 else product
 
 
 def _node(row: Node, gpu_label: str) -> KubeNode:
-    gpus, offered = _gpus(row), _whole(row.status.allocatable.get(GPU, 0.0))
+    there, labels = _gpus(row), row.metadata.labels
+    resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
+    kinds = Counter[str]()
+    for name, number in there.items():
+        kinds[resources[name]] += number
+    gpus, offered = kinds.total(), sum(gpus_asked(row.status.allocatable).values())
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=row.metadata.labels.get(gpu_label) or UNLABELLED,
+        product=joined(kinds) if kinds else UNLABELLED,
+        resources=resources,
         gpus=gpus,
         broken=gpus - offered,
-        room={name: most for name, most in row.status.allocatable.items() if name != GPU},
+        room={name: most for name, most in row.status.allocatable.items() if name not in there},
         labels=row.metadata.labels,
         taints=tuple(taint for taint in row.spec.taints if taint.effect in _CLOSING),
         ready=ready and not row.spec.unschedulable,
@@ -258,11 +295,14 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
-    gpus = ceil(needs.pop(GPU, 0.0))
+    asked = gpus_asked(needs)
+    needs = {name: amount for name, amount in needs.items() if not _GPU.fullmatch(name)}
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
         odd = "has scheduling gates"
+    elif len(asked) > 1:
+        odd = f"asks for GPUs of several kinds, which are not decided on together: {', '.join(asked)}"
     elif any(_hard(one) for one in spec.spread):
         odd = "has topologySpreadConstraints, which are not looked at"
     elif spec.claims:
@@ -285,7 +325,8 @@ def _pod(row: Pod) -> KubePod:
         scheduler=spec.scheduler or "default-scheduler",
         node=spec.node or "",
         phase=row.status.phase or "Pending",
-        gpus=gpus,
+        gpus=sum(asked.values()),
+        resources=asked,
         needs=needs,
         claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,

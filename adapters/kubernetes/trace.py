@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from wattsched.adapters.kubernetes.objects import (
     Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, KubePod, read, read_node, read_pod
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
@@ -228,18 +228,25 @@ def _of_pods(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterato
             start_s=start_s,
             end_s=(max(known) if known else start_s) if pod.ended else inf,
             gpus=pod.gpus,
-            gpu_type=nodes[pod.node].product if pod.node in nodes else "",
+            gpu_type=_product(pod.resources, nodes[pod.node]) if pod.node in nodes else "",
         )
 
 
+def _product(resources: Collection[str], node: KubeNode) -> str:
+    """Product that a node has as the one resource that is asked for; empty where that is not clear."""
+    found = {node.resources.get(name, "") for name in resources}
+    return found.pop() if len(found) == 1 else ""
+
+
 def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
-    products = {node.product for node in nodes.values()}
     for document in documents:
         row = validated(_Workload, document)
+        asked = {name for pod in _pods_of(row) for name in pod.resources}
+        products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
         held = {one.type: one for one in row.conditions if one.status == "True"}
         admitted, finished = held.get("Admitted"), held.get("Finished")
         start_s = inf if admitted is None or admitted.moment_s is None else admitted.moment_s
-        flavors = {one.flavors[GPU] for one in row.assigned if GPU in one.flavors}
+        flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
         named = {common_name(flavor) for flavor in flavors}
         kinds = {kind for kind in products if named == {common_name(kind)}} or products
         ended = (finished.reason or "finished").lower() if finished is not None else "running"
@@ -258,8 +265,12 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> It
 
 def _gpus_of(row: _Workload) -> int:
     """GPUs of all pods of a workload."""
-    pods = [{"metadata": {"name": row.metadata.name}, "spec": one.spec} for one in row.sets]
-    return sum(one.count * read_pod(pod).gpus for one, pod in zip(row.sets, pods, strict=True))
+    return sum(one.count * pod.gpus for one, pod in zip(row.sets, _pods_of(row), strict=True))
+
+
+def _pods_of(row: _Workload) -> list[KubePod]:
+    """A pod of each set of a workload."""
+    return [read_pod({"metadata": {"name": row.metadata.name}, "spec": one.spec}) for one in row.sets]
 
 
 def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:

@@ -7,12 +7,14 @@ that nothing is kept for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
 from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.gpu_parts import joined, kinds_of
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
@@ -34,7 +36,7 @@ class SlurmNode:
     Attributes
     ----------
     gpu_type : str
-        As Slurm names it; of a node with several types their names, joined by ``+``.
+        As Slurm names it; of a node with several types as `gpu_parts.joined` has them.
     takes_jobs : bool
         False where it is down, drained, or does not answer.
     used : frozenset of int
@@ -43,6 +45,8 @@ class SlurmNode:
         Infinite where Slurm does not tell.
     free_cpus, free_memory_mib : float
         Of these, what no job has.
+    shards : int
+        Shards that its GPUs may be had in instead.
     """
 
     name: str
@@ -56,6 +60,12 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
+    shards: int = 0
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass(frozen=True)
@@ -147,6 +157,15 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     return found
 
 
+def held_in(text: str | None) -> list[int]:
+    """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
+    return [one for _, _, numbers in gpus_in(_as_gpus(text)) for one in numbers]
+
+
+def _as_gpus(text: str | None) -> str:
+    return (text or "").replace("shard:", "gpu:")
+
+
 def nodes_in(text: str) -> dict[str, SlurmNode]:
     """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name."""
     if text.lstrip().startswith("{"):
@@ -169,16 +188,17 @@ def _node_row(found: dict[str, str], name: str) -> NodeRow:
 
 
 def _node(row: NodeRow) -> Iterator[SlurmNode]:
-    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
-    if entries:
+    kinds = Counter[str]()
+    for kind, count, _ in gpus_in(row.gres):
+        kinds[kind or "gpu"] += count
+    if kinds := +kinds:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
-        kind, gpus = "+".join(dict.fromkeys(kind for kind, _ in entries)), sum(count for _, count in entries)
+        used = frozenset(held_in(row.gres_used))
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
         yield SlurmNode(
             row.name,
-            kind,
-            gpus,
+            joined(kinds),
+            kinds.total(),
             tuple(row.partitions),
             not closed,
             used,
@@ -187,6 +207,7 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
             features=frozenset(row.active_features),
+            shards=sum(number for _, number, _ in gpus_in(_as_gpus(row.gres))) - kinds.total(),
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from math import inf
 
@@ -17,6 +17,7 @@ from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
@@ -150,9 +151,12 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
                 if (known.gpu_type, known.gpus) != (node.gpu_type, node.gpus):
                     told = f"{node.gpus} {node.gpu_type}, in another file {known.gpus} {known.gpu_type}"
                     raise InputError([f"node {echo(name)} has {told}; name one of these files"])
-    for name in [name for name, node in nodes.items() if "+" in node.gpu_type]:
-        del nodes[name]
-        found.notes.append(f"node '{name}' has GPUs of several types, and is left out")
+    jobs = list[Accounted]()
+    for text in said.accounting:
+        with said.naming(text):
+            jobs += read_accounting(text, zone)
+    if any(job.shards for job in jobs):
+        jobs, nodes = _in_shards(jobs, nodes)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -162,15 +166,31 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
             found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
-    jobs = list[Accounted]()
-    for text in said.accounting:
-        with said.naming(text):
-            jobs += read_accounting(text, zone)
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
         found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes)
     return found
+
+
+def _in_shards(
+    jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]
+) -> tuple[list[Accounted], dict[str, SlurmNode]]:
+    """Jobs and nodes with shards as slices of GPUs, of which a job with whole ones has them all."""
+    cut = {name: node for name, node in nodes.items() if node.shards >= node.gpus and len(node.kinds) == 1}
+    found, each = list[Accounted](), {name: node.shards // node.gpus for name, node in cut.items()}
+    for name, node in cut.items():
+        cut[name] = replace(
+            node, gpu_type=f"{node.gpu_type}-SHARED-{each[name]}", gpus=each[name] * node.gpus
+        )
+    for job in jobs:
+        if job.nodes and cut.keys() >= set(job.nodes) and (job.gpus or job.shards):
+            slices = (job.gpus or 0) * each[job.nodes[0]] + job.shards
+            own = frozenset([cut[job.nodes[0]].gpu_type])
+            others = tuple(name for name in job.other_gres if name != "gres/shard")
+            job = replace(job, gpus=slices, gpu_types=own, other_gres=others)
+        found.append(job)
+    return found, {**nodes, **cut}
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
@@ -190,17 +210,22 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     """Put jobs into the trace, or count why not."""
     strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
     types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
-    most_w = {
-        one.name: one.base_power_w + one.gpus * (types[one.gpu_type].max_power_w or inf) for one in machines
-    }
-    there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
+    most_w = defaultdict[str, float](float)
+    for one in machines:  # of which several stand for a node with several types
+        gpus_w = one.gpus * (types[one.gpu_type].max_power_w or inf)
+        most_w[one.name.partition("/")[0]] += one.base_power_w + gpus_w
+    there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     for job in jobs:
         others.update(job.other_gres)
         if reason := _why_not(job):
             found.leave_out(reason, job.gpus or 0, job.elapsed_s)
             continue
+        absent = [name for name in job.gpu_types if there and name.lower() not in there]
+        if cut := [name for name in absent if part_named(name).kind]:
+            found.left_out[f"on slices {echo(cut[0])}, which no node has"] += 1
+            continue
+        strange.update(absent)
         ambiguous += job.ambiguous
-        strange.update(name for name in job.gpu_types if there and name.lower() not in there)
         power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
         if power_w is not None and (why := _why_not_its_own(job, power_w, nodes, most_w)):
             power_w = None
@@ -269,5 +294,5 @@ def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
-    kinds = kinds or {nodes[name].gpu_type for name in job.nodes if name in nodes}
+    kinds = kinds or {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None
