@@ -139,6 +139,7 @@ class PodSpec(Part):
 
     node: Annotated[str | None, Field(alias="nodeName")] = None
     scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
+    resources: Needs = Needs()
     containers: Several[Container] = []
     first: Annotated[Several[Container], Field(alias="initContainers")] = []
     overhead: Resources = {}

@@ -11,7 +11,7 @@ from typing import Any
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.objects import (
     Constraints,
-    Container,
+    Needs,
     Node,
     Nodes,
     Pod,
@@ -22,7 +22,22 @@ from wattsched.adapters.kubernetes.objects import (
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
 
-GPU = "nvidia.com/gpu"
+GPU, INTEL = "nvidia.com/gpu", "gpu.intel.com/"
+GPU_LABELS = {
+    GPU: (f"{GPU}.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
+    "amd.com/gpu": ("amd.com/gpu.product-name", "amd.com/gpu.device-id"),
+    f"{INTEL}i915": (f"{INTEL}product",),
+    f"{INTEL}xe": (f"{INTEL}product",),
+}
+"""Resources that are whole GPUs, and the labels of nodes that name their product."""
+
+_BETA_LABEL = re.compile(r"beta\.(amd\.com/gpu\.[a-z-]+)(?:\.(.+))?")
+_AMD_DEVICES = {
+    **{"738c": "MI100", "7408": "MI250X", "740c": "MI250X", "740f": "MI210", "74a0": "MI300A"},
+    **{"74a1": "MI300X", "74a5": "MI325X", "75a0": "MI350X", "75a3": "MI355X"},
+}
+"""Products by PCI device ID."""
+
 PREFIX = "wattsched.io/"
 GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 """Label of the pods of a gang, and label or annotation that states how many they are."""
@@ -49,6 +64,8 @@ class KubeNode:
     ----------
     product : str
         Its GPUs as their label names them.
+    resource : str
+        Resource that its GPUs are, such as ``amd.com/gpu``.
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
@@ -59,6 +76,7 @@ class KubeNode:
 
     name: str
     product: str
+    resource: str
     gpus: int
     broken: int
     room: dict[str, float]
@@ -75,6 +93,8 @@ class KubePod:
     ----------
     node : str
         Where it is bound to; empty for one that waits.
+    resource : str
+        Resource that its GPUs are; other nodes have none for it.
     needs : dict of str to float
         What it asks for besides GPUs; of every host port, 1.
     claims : bool
@@ -99,6 +119,7 @@ class KubePod:
     scheduler: str
     node: str
     phase: str
+    resource: str
     gpus: int
     needs: dict[str, float]
     claims: bool
@@ -139,6 +160,11 @@ class KubePod:
         """True if it uses what it asked for of its node."""
         return bool(self.node) and not self.ended
 
+    def may_have(self, node: KubeNode) -> bool:
+        """True if a node has GPUs of its kind, and is as its selector, affinity and tolerations ask."""
+        allowed = self.constraints.allow(node.name, node.labels, node.taints)
+        return allowed and self.resource == node.resource
+
 
 @dataclass(frozen=True)
 class Site:
@@ -161,10 +187,10 @@ class Site:
 
 
 def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site:
-    """Read what the API said; `gpu_label` is the label of nodes that names their GPUs."""
+    """Read what the API said; `gpu_label` names GPUs where a node has it, and else their vendor's label."""
     try:
         found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
-        nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
+        nodes = {node.name: node for row in found.nodes if (node := _node(row, gpu_label)).gpus}
         pods = {pod.uid: pod for pod in map(_any_pod, snapshot["pods"])}
         return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
@@ -182,9 +208,10 @@ def seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
     pods, notes = dict(site.pods), list[str]()
     present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
     for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
-        most = site.nodes[pod.node].gpus
-        asked = pod.gpus if pod.legible else most
-        had = 0 if asked > most and pod.phase != "Running" else min(asked, left[pod.node])
+        node = site.nodes[pod.node]
+        asked = pod.gpus if pod.resource == node.resource else 0
+        asked = asked if pod.legible else node.gpus
+        had = 0 if asked > node.gpus and pod.phase != "Running" else min(asked, left[pod.node])
         left[pod.node] -= had
         if had != pod.gpus:
             pods[pod.uid] = replace(pod, gpus=had)
@@ -229,26 +256,38 @@ def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _whole(number: float) -> int:
-    if not 0 <= number <= _MOST_GPUS:
-        raise InputError([f"{GPU}: there cannot be {number:g} GPUs"])
-    return int(number)
+def _gpus(row: Node) -> tuple[str, int, int]:
+    """Resource of a node's GPUs, how many there are, and how many of them the device plugin offers.
+
+    Of Intel's, those that a label names: others are graphics of CPUs. A node of two vendors has the first's.
+    """
+    for resource in GPU_LABELS:
+        had, offered = (part.get(resource, 0.0) for part in (row.status.capacity, row.status.allocatable))
+        if odd := [amount for amount in (had, offered) if not 0 <= amount <= _MOST_GPUS]:
+            raise InputError([f"{resource}: there cannot be {odd[0]:g} GPUs"])
+        if max(had, offered) >= 1 and (INTEL not in resource or f"{INTEL}product" in row.metadata.labels):
+            return resource, int(max(had, offered)), int(offered)
+    return GPU, 0, 0
 
 
-def _gpus(node: Node) -> int:
-    """GPUs of a node, broken ones among them."""
-    return _whole(max(node.status.capacity.get(GPU, 0.0), node.status.allocatable.get(GPU, 0.0)))
+def _product(labels: Mapping[str, str], resource: str, gpu_label: str) -> str:
+    """Product of a node's GPUs as its labels name it; AMD's older labels have it in their own names."""
+    older = {one[1]: one[2] or labels[one[0]] for one in map(_BETA_LABEL.fullmatch, labels) if one}
+    named = {**older, **labels}
+    known = [named[label] for label in (gpu_label, *GPU_LABELS[resource]) if named.get(label)]
+    return _AMD_DEVICES.get(known[0].lower(), known[0]) if known else UNLABELLED
 
 
 def _node(row: Node, gpu_label: str) -> KubeNode:
-    gpus, offered = _gpus(row), _whole(row.status.allocatable.get(GPU, 0.0))
+    resource, gpus, offered = _gpus(row)
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=row.metadata.labels.get(gpu_label) or UNLABELLED,
+        product=_product(row.metadata.labels, resource, gpu_label),
+        resource=resource,
         gpus=gpus,
         broken=gpus - offered,
-        room={name: most for name, most in row.status.allocatable.items() if name != GPU},
+        room={name: most for name, most in row.status.allocatable.items() if name != resource},
         labels=row.metadata.labels,
         taints=tuple(taint for taint in row.spec.taints if taint.effect in _CLOSING),
         ready=ready and not row.spec.unschedulable,
@@ -258,7 +297,8 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
-    gpus = ceil(needs.pop(GPU, 0.0))
+    resource = next((name for name in GPU_LABELS if needs.get(name)), GPU)
+    gpus = ceil(needs.pop(resource, 0.0))
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
@@ -285,6 +325,7 @@ def _pod(row: Pod) -> KubePod:
         scheduler=spec.scheduler or "default-scheduler",
         node=spec.node or "",
         phase=row.status.phase or "Pending",
+        resource=resource,
         gpus=gpus,
         needs=needs,
         claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
@@ -307,12 +348,19 @@ def _hard(spread: Any) -> bool:
 
 
 def _needs(spec: PodSpec) -> dict[str, float]:
-    """Return a pod's resources: of its containers together, or of the largest that runs before them."""
-    sidecars = [_asked(one) for one in spec.first if one.restart == "Always"]
-    together = _summed([*(_asked(one) for one in spec.containers), *sidecars])
-    alone = [_asked(one) for one in spec.first if one.restart != "Always"]
-    names = {name for needs in (together, *alone) for name in needs}
-    largest = {name: max(needs.get(name, 0.0) for needs in (together, *alone)) for name in names}
+    """Return a pod's resources by Kubernetes' own formula.
+
+    Of each resource, the most that is in use at once: by all containers and sidecars, or before them by an
+    init container and the sidecars that have started; or what the pod states for all of them.
+    """
+    sidecars, most = dict[str, float](), dict[str, float]()
+    for one in spec.first:
+        together = _summed([sidecars, _asked(one.resources)])
+        sidecars = together if one.restart == "Always" else sidecars
+        most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
+    together = _summed([sidecars, *(_asked(one.resources) for one in spec.containers)])
+    most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
+    whole = {**spec.resources.limits, **most, **spec.resources.requests}
     listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
     # Those of different addresses of a node would do beside each other; few pods name addresses.
     ports = {
@@ -321,11 +369,11 @@ def _needs(spec: PodSpec) -> dict[str, float]:
         for port in one.ports
         if port.host
     }
-    return _summed([largest, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
+    return _summed([whole, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 
-def _asked(container: Container) -> dict[str, float]:
-    return {**container.resources.limits, **container.resources.requests}
+def _asked(needs: Needs) -> dict[str, float]:
+    return {**needs.limits, **needs.requests}
 
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -7,17 +7,18 @@ Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz`
 A plain list is what a user can write by hand, and what imports write. Its columns, in any order; others are
 not looked at:
 
-============  ========================================================================================
-``job``       name, unique
-``arrival``   seconds from any moment on, or dates in all rows: ``2026-11-03 08:30``, ``...T08:30:00Z``
-``duration``  seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
-``gpus``      whole GPUs that it held, at most as many as a cluster may have
-``gpu_type``  optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
-``watts``     optional: mean draw of its GPUs together, as measured
-``user``      optional
-``account``   optional
-``model``     optional: what it trained, a model of the catalogue; empty where nobody knows
-============  ========================================================================================
+==============  ======================================================================================
+``job``         name, unique
+``arrival``     seconds from any moment on, or dates in all rows: ``2026-11-03 08:30``, ``...T08:30:00Z``
+``duration``    seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
+``gpus``        whole GPUs that it held, at most as many as a cluster may have
+``gpu_type``    optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
+``watts``       optional: mean draw of its GPUs together, as measured
+``user``        optional
+``account``     optional
+``model``       optional: what it trained, a model of the catalogue; empty where nobody knows
+``time_limit``  optional: longest run time that its user stated, written like ``duration``
+==============  ======================================================================================
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "user", "account", "model")
+OPTIONAL = ("gpu_type", "watts", "user", "account", "model", "time_limit")
 
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
@@ -267,6 +268,7 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
         model=read.optional("model", partial(_model_or_none, known)),
+        time_limit_s=read.optional("time_limit", _duration_s),
     )
     return job, form
 
@@ -344,6 +346,8 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
         told.append(f"assumed: {of}; which of the catalogue each trains is drawn by the seed")
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
+    if limited := sum(job.time_limit_s is not None for job in using):
+        told.append(f"not used: time_limit, told of {limited:,} of {len(using):,} jobs")
     for line in told:
         warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
 
@@ -364,6 +368,7 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
         "user": [_name_cell(job.user) for job in jobs],
         "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],
+        "time_limit": ["" if job.time_limit_s is None else f"{job.time_limit_s:.12g}" for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
     out = io.StringIO()

@@ -24,6 +24,8 @@ class TraceJob:
         Mean draw of its GPUs together, where it was measured.
     user, account : str
         Whose it is; empty where the trace does not tell.
+    time_limit_s : float, optional
+        Longest run time that its user stated; None where the job had no limit, or the trace does not tell.
     """
 
     name: str
@@ -36,6 +38,7 @@ class TraceJob:
     power_w: float | None = None
     user: str = ""
     account: str = ""
+    time_limit_s: float | None = None
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:
