@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
-from wattsched.instances.gpu_names import common_name, gpu_type_named
+from wattsched.instances.gpu_names import gpu_type_named
+from wattsched.instances.gpu_parts import boards_of, kinds_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.report.wording import count, duration
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
 MOST_NOTES = 8
+HOST = "host"
+"""Level of the group above the nodes that stand for one node with GPUs of several types."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A node as a scheduler has it, with GPUs of one type."""
+    """A node as a scheduler has it, with GPUs of one type or of several, `gpu_parts.joined`."""
 
     name: str
     gpu_type: str
     gpus: int
     parent: str | None = None
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass
@@ -89,8 +97,7 @@ class Recorded:
         of = f" of {' and '.join(whose)}" if whose else ""
         lines = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
         if self.cluster is not None:
-            gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
-            lines.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+            lines.append(_size_told(self.cluster))
         else:
             lines.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
@@ -101,6 +108,22 @@ class Recorded:
         lines += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
         rest = len(self.notes) - MOST_NOTES
         return lines + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
+
+
+def _size_told(cluster: Cluster) -> str:
+    """Nodes of a cluster with their whole GPUs, and slices with the boards that these are of."""
+    hosts = {group.name for group in cluster.groups if group.level == HOST}
+    whole, slices, by_host = 0, 0, defaultdict[str, Counter[str]](Counter)
+    for node in cluster.nodes:
+        kinds = by_host[node.parent if node.parent in hosts else node.name]
+        if part_named(node.gpu_type).kind:
+            kinds[node.gpu_type], slices = node.gpus, slices + node.gpus
+        else:
+            whole += node.gpus
+    boards = sum(sum(boards_of(kinds).values()) for kinds in by_host.values())
+    told = [count(whole, "GPU")] if whole or not slices else []
+    told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
+    return f"{count(len(by_host), 'node')} with {' and '.join(told)}"
 
 
 def counted(counts: Counter[str]) -> str:
@@ -118,6 +141,9 @@ def cluster_of(
 ) -> Cluster:
     """Cluster of some nodes.
 
+    Of a node with GPUs of several types there is one for each, below a group of its name; the first has the
+    watts of the server.
+
     Parameters
     ----------
     assumed : list of str
@@ -128,7 +154,7 @@ def cluster_of(
         GPU type to the known one that counts instead.
     """
     machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
-    kinds = sorted({machine.gpu_type for machine in machines})
+    kinds = sorted({kind for machine in machines for kind in machine.kinds})
     for kind in stand_ins:
         if kind not in kinds:
             raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
@@ -137,8 +163,11 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             assumed.append(f"GPU type '{kind}' {text}")
-    base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
+    server_w = {one.name: server_power_w(one.kinds) for one in machines}
+    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(server_w.values()))]
+    unused_w = {one.name: unused_idle_w(one.kinds, known) for one in machines}
+    if some_w := sum(unused_w.values()):
+        assumed.append(f"what no slice has of its board idles, at {some_w:.4g} W in all, with its server")
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -146,17 +175,27 @@ def cluster_of(
             seen.add(above)
             above = switches.get(above)
         used |= seen
+    hosts = {one.name: one.parent for one in machines if len(one.kinds) > 1}
     nodes = [
-        {"name": shortened(one.name), "gpu_type": shortened(one.gpu_type), "gpus": one.gpus}
-        | {"base_power_w": base_w[one.name]}
-        | ({} if one.parent is None else {"parent": shortened(one.parent)})
+        {"name": shortened(one.name if one.name not in hosts else f"{one.name}/{kind}")}
+        | {"gpu_type": shortened(kind), "gpus": gpus}
+        | {"base_power_w": 0.0 if place else server_w[one.name] + unused_w[one.name]}
+        | (
+            {}
+            if (above := one.name if one.name in hosts else one.parent) is None
+            else {"parent": shortened(above)}
+        )
         for one in machines
+        for place, (kind, gpus) in enumerate(one.kinds.items())
     ]
     groups = [
         {"name": shortened(switch), "level": "switch"}
         | ({} if parent is None else {"parent": shortened(parent)})
         for switch, parent in switches.items()
         if switch in used
+    ] + [
+        {"name": shortened(host), "level": HOST} | ({} if parent is None else {"parent": shortened(parent)})
+        for host, parent in hosts.items()
     ]
     types = {shortened(kind): found.model_dump(exclude_unset=True) for kind, found in known.items()}
     return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})

@@ -17,7 +17,7 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
     there,
 )
-from wattsched.adapters.kubernetes.reading import HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
+from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
 from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
@@ -174,11 +174,11 @@ class Load(Drawing):
         node = self.site.nodes.get(name)
         if node is None or not node.ready or self.lacks(pod, node):
             return False
-        return pod.may_have(node)
+        return pod.constraints.allow(node.name, node.labels, node.taints)
 
     def lacks(self, pod: KubePod, node: KubeNode) -> list[str]:
         """Resources of which a node has less left than a pod asks for."""
-        gpus = [pod.resource] if self.free(node) < pod.gpus else []
+        gpus = [GPU] if self.free(node) < pod.gpus else []
         return gpus + [
             what for what, most in pod.needs.items() if 0 < most > self._left(node.name, what) + _SLACK
         ]

@@ -276,8 +276,10 @@ class PoolView:
 
 def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
     """Nodes that the pods of a job may have, by their selectors, affinities and tolerations."""
-    asked = {(pod.resource, pod.constraints): pod for pod in job.pods}.values()
-    return frozenset(node.name for node in nodes if all(pod.may_have(node) for pod in asked))
+    asked = {pod.constraints for pod in job.pods}
+    return frozenset(
+        node.name for node in nodes if all(one.allow(node.name, node.labels, node.taints) for one in asked)
+    )
 
 
 def complete(job: KubeJob) -> KubeJob:

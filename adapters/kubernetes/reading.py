@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -21,16 +22,21 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.gpu_parts import joined, kinds_of
 
 GPU, INTEL = "nvidia.com/gpu", "gpu.intel.com/"
-GPU_LABELS = {
-    GPU: (f"{GPU}.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
-    "amd.com/gpu": ("amd.com/gpu.product-name", "amd.com/gpu.device-id"),
-    f"{INTEL}i915": (f"{INTEL}product",),
-    f"{INTEL}xe": (f"{INTEL}product",),
-}
-"""Resources that are whole GPUs, and the labels of nodes that name their product."""
+_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu|gpu\.intel\.com/(?:i915|xe)")
+"""Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
 
+_LABELS = {
+    "nvidia.com": (
+        *(f"{GPU}.product", "cloud.google.com/gke-accelerator"),
+        "karpenter.k8s.aws/instance-gpu-name",
+    ),
+    "amd.com": ("amd.com/gpu.product-name", "amd.com/gpu.device-id"),
+    "gpu.intel.com": (f"{INTEL}product",),
+}
+"""Labels of nodes that name the product of a vendor's GPUs."""
 _BETA_LABEL = re.compile(r"beta\.(amd\.com/gpu\.[a-z-]+)(?:\.(.+))?")
 _AMD_DEVICES = {
     **{"738c": "MI100", "7408": "MI250X", "740c": "MI250X", "740f": "MI210", "74a0": "MI300A"},
@@ -63,9 +69,10 @@ class KubeNode:
     Attributes
     ----------
     product : str
-        Its GPUs as their label names them.
-    resource : str
-        Resource that its GPUs are, such as ``amd.com/gpu``.
+        Its GPUs as their label names them, replicas with their number on a board (``Tesla-T4-SHARED-4``); of
+        a node with several kinds as `gpu_parts.joined` has them.
+    resources : dict of str to str
+        The same of each resource by which pods ask for some.
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
@@ -76,13 +83,18 @@ class KubeNode:
 
     name: str
     product: str
-    resource: str
     gpus: int
     broken: int
     room: dict[str, float]
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     ready: bool
+    resources: dict[str, str]
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by product."""
+        return kinds_of(self.product, self.gpus)
 
 
 @dataclass(frozen=True)
@@ -93,8 +105,8 @@ class KubePod:
     ----------
     node : str
         Where it is bound to; empty for one that waits.
-    resource : str
-        Resource that its GPUs are; other nodes have none for it.
+    resources : dict of str to int
+        Its GPUs by the resource that it asks for, such as ``nvidia.com/mig-1g.5gb``.
     needs : dict of str to float
         What it asks for besides GPUs; of every host port, 1.
     claims : bool
@@ -119,7 +131,6 @@ class KubePod:
     scheduler: str
     node: str
     phase: str
-    resource: str
     gpus: int
     needs: dict[str, float]
     claims: bool
@@ -133,6 +144,7 @@ class KubePod:
     deletion_s: float
     limit_s: float
     odd: str
+    resources: dict[str, int]
     legible: bool = True
 
     @property
@@ -160,10 +172,9 @@ class KubePod:
         """True if it uses what it asked for of its node."""
         return bool(self.node) and not self.ended
 
-    def may_have(self, node: KubeNode) -> bool:
-        """True if a node has GPUs of its kind, and is as its selector, affinity and tolerations ask."""
-        allowed = self.constraints.allow(node.name, node.labels, node.taints)
-        return allowed and self.resource == node.resource
+    def gpus_on(self, node: KubeNode) -> int:
+        """GPUs that it asks for and that a node has."""
+        return sum(number for name, number in self.resources.items() if name in node.resources)
 
 
 @dataclass(frozen=True)
@@ -209,8 +220,7 @@ def seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
     present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
     for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
         node = site.nodes[pod.node]
-        asked = pod.gpus if pod.resource == node.resource else 0
-        asked = asked if pod.legible else node.gpus
+        asked = pod.gpus_on(node) if pod.legible else node.gpus
         had = 0 if asked > node.gpus and pod.phase != "Running" else min(asked, left[pod.node])
         left[pod.node] -= had
         if had != pod.gpus:
@@ -256,38 +266,63 @@ def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _gpus(row: Node) -> tuple[str, int, int]:
-    """Resource of a node's GPUs, how many there are, and how many of them the device plugin offers.
-
-    Of Intel's, those that a label names: others are graphics of CPUs. A node of two vendors has the first's.
-    """
-    for resource in GPU_LABELS:
-        had, offered = (part.get(resource, 0.0) for part in (row.status.capacity, row.status.allocatable))
-        if odd := [amount for amount in (had, offered) if not 0 <= amount <= _MOST_GPUS]:
-            raise InputError([f"{resource}: there cannot be {odd[0]:g} GPUs"])
-        if max(had, offered) >= 1 and (INTEL not in resource or f"{INTEL}product" in row.metadata.labels):
-            return resource, int(max(had, offered)), int(offered)
-    return GPU, 0, 0
+def _whole(name: str, number: float) -> int:
+    if not 0 <= number <= _MOST_GPUS:
+        raise InputError([f"{name}: there cannot be {number:g} GPUs"])
+    return int(number)
 
 
-def _product(labels: Mapping[str, str], resource: str, gpu_label: str) -> str:
-    """Product of a node's GPUs as its labels name it; AMD's older labels have it in their own names."""
+def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
+    """GPUs among amounts of resources, those that there are any of."""
+    there = {name: ceil(most) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
+    return {name: _whole(name, number) for name, number in there.items()}
+
+
+def _gpus(node: Node) -> dict[str, int]:
+    """GPUs of a node by resource, broken ones among them; not graphics of CPUs, which no label names."""
+    had, offered = gpus_asked(node.status.capacity), gpus_asked(node.status.allocatable)
+    found = {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
+    named = f"{INTEL}product" in node.metadata.labels
+    return {name: number for name, number in found.items() if named or INTEL not in name}
+
+
+def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
+    """Return what labels of a node call its GPUs; AMD's older ones have the product in their own names."""
     older = {one[1]: one[2] or labels[one[0]] for one in map(_BETA_LABEL.fullmatch, labels) if one}
-    named = {**older, **labels}
-    known = [named[label] for label in (gpu_label, *GPU_LABELS[resource]) if named.get(label)]
+    named, vendor = {**older, **labels}, resource.partition("/")[0]
+    known = [named[label] for label in (gpu_label, *_LABELS[vendor]) if named.get(label)]
     return _AMD_DEVICES.get(known[0].lower(), known[0]) if known else UNLABELLED
 
 
+def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:
+    """Return what GPUs that a node offers as a resource are, such as ``Tesla-T4-SHARED-4``."""
+    product, name = _named(resource, labels, gpu_label), resource.removesuffix(".shared")
+    if (found := _GPU.fullmatch(resource)) and found[1]:
+        whole = re.sub("-SHARED$", "", product)
+        product = labels.get(f"{name}.product") or f"{whole}-{found[1].removesuffix('.shared')}"
+    replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))
+    each = int(replicas) if re.fullmatch(r"\d{1,4}", replicas) else 1
+    is_shared = product.endswith("-SHARED") or resource.endswith(".shared")
+    if each < 2 and is_shared:  # no label tells how many there are of a board
+        each = gpus // int(boards) if re.fullmatch(r"[1-9]\d{0,4}", boards) else gpus
+    return f"{re.sub('-SHARED$', '', product)}-SHARED-{each}" if each > 1 else product
+
+
 def _node(row: Node, gpu_label: str) -> KubeNode:
-    resource, gpus, offered = _gpus(row)
+    there, labels = _gpus(row), row.metadata.labels
+    resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
+    kinds = Counter[str]()
+    for name, number in there.items():
+        kinds[resources[name]] += number
+    gpus, offered = kinds.total(), sum(gpus_asked(row.status.allocatable).get(name, 0) for name in there)
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=_product(row.metadata.labels, resource, gpu_label),
-        resource=resource,
+        product=joined(kinds) if kinds else UNLABELLED,
+        resources=resources,
         gpus=gpus,
         broken=gpus - offered,
-        room={name: most for name, most in row.status.allocatable.items() if name != resource},
+        room={name: most for name, most in row.status.allocatable.items() if name not in there},
         labels=row.metadata.labels,
         taints=tuple(taint for taint in row.spec.taints if taint.effect in _CLOSING),
         ready=ready and not row.spec.unschedulable,
@@ -297,12 +332,14 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
-    resource = next((name for name in GPU_LABELS if needs.get(name)), GPU)
-    gpus = ceil(needs.pop(resource, 0.0))
+    asked = gpus_asked(needs)
+    needs = {name: amount for name, amount in needs.items() if not _GPU.fullmatch(name)}
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
         odd = "has scheduling gates"
+    elif len(asked) > 1:
+        odd = f"asks for GPUs of several kinds, which are not decided on together: {', '.join(asked)}"
     elif any(_hard(one) for one in spec.spread):
         odd = "has topologySpreadConstraints, which are not looked at"
     elif spec.claims:
@@ -325,8 +362,8 @@ def _pod(row: Pod) -> KubePod:
         scheduler=spec.scheduler or "default-scheduler",
         node=spec.node or "",
         phase=row.status.phase or "Pending",
-        resource=resource,
-        gpus=gpus,
+        gpus=sum(asked.values()),
+        resources=asked,
         needs=needs,
         claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,

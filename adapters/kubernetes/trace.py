@@ -279,8 +279,8 @@ def _of_pods(
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         start_s = _start_s(status) if pod.node else inf
-        # Graphics of CPUs are no GPUs of the cluster.
-        there = pod.resource == node.resource if node else not nodes or INTEL not in pod.resource
+        # Nodes that were told have no GPUs: what Intel's plugin gives of them are the graphics of their CPUs.
+        kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -291,9 +291,15 @@ def _of_pods(
             end_s=_end_s(pod, status, start_s) if pod.ended else inf,
             limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
             seen_s=seen_s,
-            gpus=pod.gpus if there else 0,
-            gpu_type=node.product if node else "",
+            gpus=pod.gpus_on(node) if node else sum(kept.values()),
+            gpu_type=_product(pod.resources, node) if node else "",
         )
+
+
+def _product(resources: Iterable[str], node: KubeNode) -> str:
+    """Product that a node has as the one resource that is asked for; empty where that is not clear."""
+    found = {node.resources[name] for name in resources if name in node.resources}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _start_s(status: _PodStatus) -> float:
@@ -342,9 +348,9 @@ def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
 def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> Run:
     """A workload since it was admitted last, with the pods that were admitted."""
     pods = _pods_of(row)
-    resources = {pod.resource for pod, number in pods if number * pod.gpus}
-    products = {node.product for node in nodes.values() if node.resource in resources}
-    flavors = {one.flavors[name] for one in row.assigned for name in resources if name in one.flavors}
+    asked = {name for pod, number in pods if number for name in pod.resources}
+    products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
+    flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
     named = {common_name(flavor) for flavor in flavors}
     kinds = {kind for kind in products if named == {common_name(kind)}} or products
     finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == _FINISHED]

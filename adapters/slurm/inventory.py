@@ -7,12 +7,14 @@ that nothing is kept for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
 from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.gpu_parts import joined, kinds_of
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
@@ -32,7 +34,7 @@ class SlurmNode:
     Attributes
     ----------
     gpu_type : str
-        As Slurm names it; of a node with several types their names, joined by ``+``.
+        As Slurm names it; of a node with several types as `gpu_parts.joined` has them.
     takes_jobs : bool
         False where it is down, drained, or does not answer.
     used : frozenset of int
@@ -54,6 +56,11 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass(frozen=True)
@@ -167,16 +174,17 @@ def _node_row(found: dict[str, str]) -> NodeRow:
 
 
 def _node(row: NodeRow) -> Iterator[SlurmNode]:
-    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
-    if entries:
+    kinds = Counter[str]()
+    for kind, count, _ in gpus_in(row.gres):
+        kinds[kind or "gpu"] += count
+    if kinds := +kinds:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
         used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
-        kind, gpus = "+".join(dict.fromkeys(kind for kind, _ in entries)), sum(count for _, count in entries)
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
         yield SlurmNode(
             row.name,
-            kind,
-            gpus,
+            joined(kinds),
+            kinds.total(),
             tuple(row.partitions),
             not closed,
             used,

@@ -16,6 +16,7 @@ from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
@@ -142,9 +143,6 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     for text in said.nodes:
         with said.naming(text):
             nodes |= nodes_in(text)
-    for name in [name for name, node in nodes.items() if "+" in node.gpu_type]:
-        del nodes[name]
-        found.notes.append(f"node '{name}' has GPUs of several types, and is left out")
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -165,10 +163,15 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
     strange, shared = Counter[str](), 0
-    there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
+    there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     for job in jobs:
         if reason := _why_not(job):
             found.left_out[reason] += 1
+            continue
+        if there and (
+            cut := [name for name in job.gpu_types if name.lower() not in there and part_named(name).kind]
+        ):
+            found.left_out[f"on slices {echo(cut[0])}, which no node has"] += 1
             continue
         power_w = None
         strange.update(name for name in job.gpu_types if there and name.lower() not in there)
@@ -229,7 +232,7 @@ def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:
     """GPU type of a job as nodes have it; the accounting writes it in small letters."""
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
-    known = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
+    known = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
-    kinds = kinds or {nodes[name].gpu_type for name in job.nodes if name in nodes}
+    kinds = kinds or {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None
