@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import inf
 from typing import Annotated, Any
 
@@ -52,6 +53,8 @@ GROUPS = (
 """Labels of pods that run together, the widest first."""
 JOBS = GROUPS[-2:]
 KINDS = ("Node", "Pod", "Job", "Workload")
+_OTHER = "scheduling.k8s.io/"
+"""API of Kubernetes with workloads that are none of Kueue."""
 
 GANG_PART = 0.99
 """Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
@@ -156,7 +159,8 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    found = {number: one for number, one in enumerate(items) if one.get("kind") in KINDS}
+    ours = [one.get("kind") in KINDS and _OTHER not in str(one.get("apiVersion")) for one in items]
+    found = dict(compress(enumerate(items), ours))
     faults: list[str] = []
     for number, item in found.items():
         try:
