@@ -35,6 +35,16 @@ class Machine:
         """Its GPUs by type."""
         return kinds_of(self.gpu_type, self.gpus)
 
+    @property
+    def is_host(self) -> bool:
+        """True if several nodes of a cluster stand for it, below a group of its name."""
+        return len(self.kinds) > 1
+
+    @property
+    def above(self) -> str | None:
+        """Group that its nodes are below."""
+        return self.name if self.is_host else self.parent
+
 
 @dataclass
 class Recorded:
@@ -175,16 +185,12 @@ def cluster_of(
             seen.add(above)
             above = switches.get(above)
         used |= seen
-    hosts = {one.name: one.parent for one in machines if len(one.kinds) > 1}
+    hosts = {one.name: one.parent for one in machines if one.is_host}
     nodes = [
-        {"name": shortened(one.name if one.name not in hosts else f"{one.name}/{kind}")}
+        {"name": shortened(f"{one.name}/{kind}" if one.is_host else one.name)}
         | {"gpu_type": shortened(kind), "gpus": gpus}
         | {"base_power_w": 0.0 if place else server_w[one.name] + unused_w[one.name]}
-        | (
-            {}
-            if (above := one.name if one.name in hosts else one.parent) is None
-            else {"parent": shortened(above)}
-        )
+        | ({} if (above := one.above) is None else {"parent": shortened(above)})
         for one in machines
         for place, (kind, gpus) in enumerate(one.kinds.items())
     ]

@@ -150,7 +150,10 @@ def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
 
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
     """Idle watts of the boards of a node that are in none of its parts."""
-    left, board_w = {model: Fraction(boards) for model, boards in boards_of(kinds).items()}, dict[str, float]()
+    left, board_w = (
+        {model: Fraction(boards) for model, boards in boards_of(kinds).items()},
+        dict[str, float](),
+    )
     for kind, number in kinds.items():
         part = part_named(kind)
         left[part.model] -= number * part.share

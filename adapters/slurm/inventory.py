@@ -152,6 +152,11 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     return found
 
 
+def held_in(text: str | None) -> list[int]:
+    """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
+    return [one for _, _, numbers in gpus_in((text or "").replace("shard:", "gpu:")) for one in numbers]
+
+
 def nodes_in(text: str) -> dict[str, SlurmNode]:
     """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name."""
     if text.lstrip().startswith("{"):
@@ -179,7 +184,7 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
         kinds[kind or "gpu"] += count
     if kinds := +kinds:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
+        used = frozenset(held_in(row.gres_used))
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
         yield SlurmNode(
             row.name,

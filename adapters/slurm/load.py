@@ -14,6 +14,7 @@ from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.instances.gpu_parts import SEVERAL
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -112,9 +113,15 @@ class Load(Drawing):
     def _most_w(self, node: SlurmNode) -> float:
         return self.options.max_power_w(node.gpu_type)
 
+    def _others_w(self, node: SlurmNode) -> float:
+        """Watts of other people's jobs on a node: the most that its GPUs can draw, whichever they have."""
+        idle_w = self.idle_w(node) * (node.gpus - (used := len(self.others.get(node.name, ()))))
+        all_w = sum(number * self.options.max_power_w(kind) for kind, number in node.kinds.items())
+        return min(self._most_w(node) * used, all_w - idle_w) if used else 0.0
+
     def reserved_w(self, node: SlurmNode) -> float:
         """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
-        total_w = self._most_w(node) * len(self.others.get(node.name, ()))
+        total_w = self._others_w(node)
         total_w += sum(one.node_w.get(node.name, 0.0) for one in self.leaving.values())
         idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
         return total_w + self.idle_w(node) * idle
@@ -146,9 +153,11 @@ class Load(Drawing):
     @property
     def foreign_node_w(self) -> dict[str, float]:
         """Return what GPUs of other people's jobs draw beyond idling, by node."""
-        kinds = {name: self.site.nodes[name] for name in self.others}
-        each_w = {name: self._most_w(node) - self.idle_w(node) for name, node in kinds.items()}
-        return {name: len(gpus) * each_w[name] for name, gpus in self.others.items()}
+        nodes = self.site.nodes
+        return {
+            name: self._others_w(nodes[name]) - len(gpus) * self.idle_w(nodes[name])
+            for name, gpus in self.others.items()
+        }
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -176,7 +185,7 @@ class Load(Drawing):
     def _unled_w(self, node: SlurmNode) -> float:
         """Return the watts that a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
-        return self.options.base_power_w + self.reserved_w(node) + idle_w
+        return self.options.server_w(node.kinds) + self.reserved_w(node) + idle_w
 
     def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
         """The load when jobs have stopped, what is leaving has left, and others have started."""
@@ -273,7 +282,7 @@ def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
     why = (
         f"has GPUs of several types ({kind})"
-        if "+" in kind
+        if SEVERAL in kind
         else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
     )
     counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"

@@ -20,7 +20,15 @@ from wattsched.adapters.slurm.documents import (
     names_in,
     part_of,
 )
-from wattsched.adapters.slurm.inventory import Needs, SlurmNode, gpus_in, nodes_in, records, switches_in
+from wattsched.adapters.slurm.inventory import (
+    Needs,
+    SlurmNode,
+    gpus_in,
+    held_in,
+    nodes_in,
+    records,
+    switches_in,
+)
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
 from wattsched.reading.inputs import echo
@@ -250,11 +258,8 @@ def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
 
 def _job(row: QueuedRow) -> SlurmJob:
     # One entry for each node, in the order of the nodes.
-    detail = [gpus_in(text) for text in row.gres_detail or ()]
-    gpus = {
-        name: [number for _, _, numbers in entries for number in numbers]
-        for name, entries in zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False)
-    }
+    detail = [held_in(text) for text in row.gres_detail or ()]
+    gpus = dict(zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False))
     states = frozenset(row.job_state)
     odd = ""
     if row.array_task_string:

@@ -168,13 +168,11 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         if reason := _why_not(job):
             found.left_out[reason] += 1
             continue
-        if there and (
-            cut := [name for name in job.gpu_types if name.lower() not in there and part_named(name).kind]
-        ):
+        power_w, absent = None, [name for name in job.gpu_types if there and name.lower() not in there]
+        if cut := [name for name in absent if part_named(name).kind]:
             found.left_out[f"on slices {echo(cut[0])}, which no node has"] += 1
             continue
-        power_w = None
-        strange.update(name for name in job.gpu_types if there and name.lower() not in there)
+        strange.update(absent)
         if job.energy_j is not None and _alone(job, nodes):
             power_w = job.energy_j / job.elapsed_s
         shared += job.energy_j is not None and power_w is None

@@ -173,7 +173,7 @@ def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: An
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"nodeSelector": {"disk": "fast"}}, "no node with GPUs is as its selector"),
+        ({"nodeSelector": {"disk": "fast"}}, "no node with nvidia.com/gpu is as its selector"),
         ({"schedulingGates": [{"name": "quota"}]}, "scheduling gates"),
         ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
         (
