@@ -22,20 +22,13 @@ from wattsched.adapters.kubernetes.objects import (
     Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import (
-    GANG,
-    INTEL,
-    KubeNode,
-    KubePod,
-    read,
-    read_node,
-    read_pod,
-)
+from wattsched.adapters.kubernetes.reading import GANG, INTEL, KubeNode, KubePod, read, read_node, read_pod
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
+from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
 from wattsched.report.wording import count
 
@@ -52,9 +45,8 @@ GROUPS = (
 )
 """Labels of pods that run together, the widest first."""
 JOBS = GROUPS[-2:]
-KINDS = ("Node", "Pod", "Job", "Workload")
-_OTHER = "scheduling.k8s.io/"
-"""API of Kubernetes with workloads that are none of Kueue."""
+KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
+"""Objects that are read; workloads of this other API are none of Kueue."""
 
 GANG_PART = 0.99
 """Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
@@ -66,6 +58,9 @@ _VERSION = re.compile(r"[1-9][0-9]{0,19}")
 _FINISHED = ("Finished", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
+
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Container(Part):
@@ -96,21 +91,17 @@ class _Assigned(Part):
     flavors: Texts = {}
 
 
-class _Reclaimable(Part):
-    count: int = 0
-
-
 class _Workload(Part):
     metadata: Metadata
     sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
     queue: Annotated[str | None, at("spec", "queueName")] = ""
-    limit_s: Annotated[float | None, at("spec", "maximumExecutionTimeSeconds")] = None
+    limit_s: Annotated[_Seconds | None, at("spec", "maximumExecutionTimeSeconds")] = None
     conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
     assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
-    reclaimable: Annotated[Several[_Reclaimable], at("status", "reclaimablePods")] = []
-    past_s: Annotated[float | None, at("status", "accumulatedPastExecutionTimeSeconds")] = None
-    past_v1_s: Annotated[float | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
-    """The same as the API had it, with its misprint, before v1beta2."""
+    reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
+    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExecutionTimeSeconds")] = None
+    misspelt_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
+    """The same in the API before v1beta2."""
 
 
 class _Status(Part):
@@ -120,7 +111,7 @@ class _Status(Part):
 
 class _Job(Part):
     metadata: Metadata
-    limit_s: Annotated[float | None, at("spec", "activeDeadlineSeconds")] = None
+    limit_s: Annotated[_Seconds | None, at("spec", "activeDeadlineSeconds")] = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +150,7 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    ours = [one.get("kind") in KINDS and _OTHER not in str(one.get("apiVersion")) for one in items]
+    ours = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
     found = dict(compress(enumerate(items), ours))
     faults: list[str] = []
     for number, item in found.items():
@@ -324,19 +315,20 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
 
 
 def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found: Recorded) -> Iterator[Run]:
+    """Yield what workloads ran: since they were admitted last, and before, of which Kueue keeps the time."""
     told = Counter[str]()
     for document, seen_s in documents:
         row = validated(_Workload, document)
-        last = _last_run(row, nodes, seen_s)
-        if past_s := row.past_s or row.past_v1_s or 0.0:
+        last, past_s = _last_run(row, nodes, seen_s), row.past_s or row.misspelt_s
+        if past_s:
             told["earlier admissions are one, of as many GPUs as it has now"] += 1
             left_s = min(last.start_s, _since(row, "Evicted" if last.start_s < inf else "Admitted", None))
             begun_s = max(last.created_s, left_s - past_s) if left_s < inf else last.created_s
             yield replace(last, state="evicted", start_s=begun_s, end_s=begun_s + past_s)
             last = replace(last, created_s=begun_s + past_s)
-        elif last.start_s == inf:
-            yield from [replace(last, end_s=end_s)] if (end_s := _since(row, "Evicted")) < inf else []
-        if last.end_s == inf and any(one.count for one in row.reclaimable):
+        elif last.start_s == inf and (left_s := _since(row, "Evicted")) < inf:
+            yield replace(last, end_s=left_s)
+        if last.end_s == inf and row.reclaimable:
             told["pods that have ended count as long as the others"] += 1
         if not past_s or last.start_s < inf or last.end_s == inf:
             yield last
@@ -399,7 +391,7 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
                 gpu_type=job.gpu_type or None,
                 user=job.user,
                 account=job.namespace,
-                time_limit_s=job.limit_s if job.limit_s < inf else None,
+                time_limit_s=job.limit_s if job.limit_s <= LONGEST_S else None,
             ),
             job.state,
             job.start_s - job.created_s,
