@@ -235,10 +235,10 @@ def _newest(
 
 
 def _is_older(item: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
-    """True if a record of an object was made before another one, which is the later in the lists.
+    """True if a record of an object is older than one that comes before it in the lists.
 
-    The API server counts versions up. Where they are not told, the newest time in the record counts, and of
-    records of the same time one that has not ended is older.
+    The API server counts versions up. Where they are not told, the newest time in each record decides, and
+    of records of the same time one that has not ended is older.
     """
     versions = [str(one["metadata"].get("resourceVersion")) for one in (item, than)]
     if all(map(_VERSION.fullmatch, versions)):
@@ -274,7 +274,7 @@ def _of_pods(
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         start_s = _start_s(status) if pod.node else inf
-        # Nodes that were told have no GPUs: what Intel's plugin gives of them are the graphics of their CPUs.
+        # Of nodes that are no GPU nodes Intel's plugin offers the graphics of their CPUs.
         kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
