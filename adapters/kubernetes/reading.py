@@ -269,13 +269,12 @@ def _key(pod: Pod) -> str:
 def _whole(name: str, number: float) -> int:
     if not 0 <= number <= _MOST_GPUS:
         raise InputError([f"{name}: there cannot be {number:g} GPUs"])
-    return int(number)
+    return ceil(number)
 
 
 def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
     """GPUs among amounts of resources, those that there are any of."""
-    there = {name: ceil(most) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
-    return {name: _whole(name, number) for name, number in there.items()}
+    return {name: _whole(name, most) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
 
 
 def _gpus(node: Node) -> dict[str, int]:
@@ -290,7 +289,8 @@ def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
     """Return what labels of a node call its GPUs; AMD's older ones have the product in their own names."""
     older = {one[1]: one[2] or labels[one[0]] for one in map(_BETA_LABEL.fullmatch, labels) if one}
     named, vendor = {**older, **labels}, resource.partition("/")[0]
-    known = [named[label] for label in (gpu_label, *_LABELS[vendor]) if named.get(label)]
+    stated = [gpu_label] if vendor in gpu_label or GPU not in gpu_label else []  # not NVIDIA's for others
+    known = [named[label] for label in (*stated, *_LABELS[vendor]) if named.get(label)]
     return _AMD_DEVICES.get(known[0].lower(), known[0]) if known else UNLABELLED
 
 

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from math import inf
 from typing import Annotated, Any
 
@@ -150,8 +149,8 @@ def items_of(document: Any) -> list[dict[str, Any]]:
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    ours = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
-    found = dict(compress(enumerate(items), ours))
+    known = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
+    found = {number: one for number, one in enumerate(items) if known[number]}
     faults: list[str] = []
     for number, item in found.items():
         try:
@@ -308,8 +307,7 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
     ran = [one for one in (*status.first, *status.containers) if one.waiting is None]
     known = [one.finished_s for one in ran if one.finished_s is not None]
     if len(known) < len(ran) or not known:
-        ends = [one.moment_s for one in status.conditions if (one.type, one.status) in _ENDS]
-        known += [moment_s for moment_s in ends if moment_s is not None]
+        known += [one.moment_s or 0.0 for one in status.conditions if (one.type, one.status) in _ENDS]
     end_s = max(known, default=start_s)
     return pod.deletion_s if end_s <= start_s and pod.leaving else end_s
 
@@ -326,8 +324,8 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found
             begun_s = max(last.created_s, left_s - past_s) if left_s < inf else last.created_s
             yield replace(last, state="evicted", start_s=begun_s, end_s=begun_s + past_s)
             last = replace(last, created_s=begun_s + past_s)
-        elif last.start_s == inf and (left_s := _since(row, "Evicted")) < inf:
-            yield replace(last, end_s=left_s)
+        elif (left_s := _since(row, "Evicted", None)) < inf and left_s <= last.start_s:
+            yield replace(last, start_s=inf, end_s=left_s)
         if last.end_s == inf and row.reclaimable:
             told["pods that have ended count as long as the others"] += 1
         if not past_s or last.start_s < inf or last.end_s == inf:

@@ -20,7 +20,7 @@ from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.objects import quantity
 from wattsched.adapters.kubernetes.options import KubernetesOptions, hosts_of
 from wattsched.adapters.kubernetes.plan import round_of
-from wattsched.adapters.kubernetes.reading import read, read_pod
+from wattsched.adapters.kubernetes.reading import read, read_node, read_pod
 from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.instances.errors import InputError
 
@@ -116,6 +116,11 @@ def test_nodes_of_several_vendors_count_and_each_pod_has_gpus_of_its_own() -> No
     )
     assert dict(load.used) == {"a": 8}
     assert {load.pools.kind[pool] for pool in load.pools.of_node.values()} == {"H100", "MI300X"}
+    both = node("b", "nvidia.com/gpu", **nodes[0]["metadata"]["labels"], **nodes[1]["metadata"]["labels"])
+    both["status"]["capacity"] = {"nvidia.com/gpu": "2", "amd.com/gpu": "4"}
+    named = {"nvidia.com/gpu": "NVIDIA-H100-80GB-HBM3", "amd.com/gpu": "AMD_Instinct_MI300X_OAM"}
+    assert read_node(both).resources == named
+    assert read_node(nodes[1], "nvidia.com/gpu.product").product == named["amd.com/gpu"]
     (waiting,) = load.waiting.values()
     assert hosts_of(waiting, load.site.nodes.values()) == {"n"}
 

@@ -146,7 +146,7 @@ def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
         ("team/train#2", 8, 100),
     ]
     assert found.waited_s == [10, 3100]
-    assert "3 pods are 2 jobs: those of a gang, at the same time, are one" in found.lines()
+    assert "3 pods are 2 jobs: a gang is one" in found.lines()
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
 
@@ -351,7 +351,7 @@ def test_workloads_that_were_evicted_and_admitted_again_ran_twice(word: str) -> 
     off = {**condition("Evicted", 450), "status": "False"}
     back = [condition("Admitted", 500), off, condition("Finished", 900)]
     waits = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440, "Preempted")]
-    old = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440)]
+    old = [condition("Admitted", 500), condition("Evicted", 440), condition("Finished", 900)]
     items = [
         workload("back", [("main", 2, 4)], back, **past),
         workload("waits", [("main", 2, 4)], waits, **past),
@@ -360,10 +360,11 @@ def test_workloads_that_were_evicted_and_admitted_again_ran_twice(word: str) -> 
     found = recorded([node("n1", "A100"), *items], NOW_S)
     jobs = zip(found.jobs, found.waited_s, strict=True)
     runs = {job.name: (job.submitted_s + waited_s - BEGIN_S, job.duration_s) for job, waited_s in jobs}
-    assert runs == {"team/back": (150, 300), "team/back#2": (500, 400), "team/waits": (150, 300)}
+    again = {"team/back#2": (500, 400), "team/old": (500, 400)}
+    assert runs == {"team/back": (150, 300), "team/waits": (150, 300), **again}
     assert {job.gpus for job in found.jobs} == {8}
-    assert found.ended == {"evicted": 2, "finished": 1}
-    assert found.left_out == {"still waiting": 2, "ended without a start": 1}
+    assert found.ended == {"evicted": 2, "finished": 2}
+    assert found.left_out == {"still waiting": 1, "ended without a start": 1}
 
 
 def test_a_saved_snapshot_is_imported_like_what_kubectl_prints(tmp_path: Path) -> None:
@@ -459,6 +460,15 @@ def test_every_object_that_cannot_be_read_is_told_by_place_and_name() -> None:
         "items[4], a Node",
         "items[5], Workload 'w'",
     ]
+
+
+def test_times_without_a_zone_are_refused() -> None:
+    one = pod("p", 2, 1, 5)
+    one["status"]["startTime"] = "2027-01-15T08:00:01"
+    with pytest.raises(
+        InputError, match=r"startTime: must be a time with its zone, got '2027-01-15T08:00:01'"
+    ):
+        items_of({"items": [one]})
 
 
 def test_names_are_as_long_as_what_reads_them_takes() -> None:
