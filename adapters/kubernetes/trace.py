@@ -54,7 +54,7 @@ Starts and ends of a gang are seconds apart; so far a moment of the trace may di
 """
 _TIMES = re.compile(r'"(?:last\w+Time|startTime|startedAt|finishedAt|deletionTimestamp)": "([^"]+)"')
 _VERSION = re.compile(r"[1-9][0-9]{0,19}")
-_FINISHED = ("Finished", "True")
+_FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
 
@@ -272,7 +272,8 @@ def _of_pods(
         labels, node = pod.labels, nodes.get(pod.node)
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
-        start_s = _start_s(status) if pod.node else inf
+        bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
+        start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
         # Of nodes that are no GPU nodes Intel's plugin offers the graphics of their CPUs.
         kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
         yield Run(
@@ -294,12 +295,6 @@ def _product(resources: Iterable[str], node: KubeNode) -> str:
     """Product that a node has as the one resource that is asked for; empty where that is not clear."""
     found = {node.resources[name] for name in resources if name in node.resources}
     return found.pop() if len(found) == 1 else ""
-
-
-def _start_s(status: _PodStatus) -> float:
-    """When a pod was bound to its node, which holds its GPUs from then on; infinite where nothing tells."""
-    bound = [one.moment_s for one in status.conditions if (one.type, one.status) == ("PodScheduled", "True")]
-    return next((moment_s for moment_s in (*bound, status.start_s) if moment_s is not None), inf)
 
 
 def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
@@ -398,10 +393,7 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
     found.note_gaps(found.ended["running"])
     if len(used) > len(found.jobs):
-        jobs = count(len(found.jobs), "job")
-        found.notes.append(
-            f"{count(len(used), 'pod')} are {jobs}: those of a gang, at the same time, are one"
-        )
+        found.notes.append(f"{count(len(used), 'pod')} are {count(len(found.jobs), 'job')}: a gang is one")
     found.notes.append("Kubernetes measures no energy; jobs have no watts")
 
 
