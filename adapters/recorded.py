@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import Any
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
@@ -34,16 +35,6 @@ class Machine:
     def kinds(self) -> dict[str, int]:
         """Its GPUs by type."""
         return kinds_of(self.gpu_type, self.gpus)
-
-    @property
-    def is_host(self) -> bool:
-        """True if several nodes of a cluster stand for it, below a group of its name."""
-        return len(self.kinds) > 1
-
-    @property
-    def above(self) -> str | None:
-        """Group that its nodes are below."""
-        return self.name if self.is_host else self.parent
 
 
 @dataclass
@@ -173,11 +164,10 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             assumed.append(f"GPU type '{kind}' {text}")
-    server_w = {one.name: server_power_w(one.kinds) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(server_w.values()))]
-    unused_w = {one.name: unused_idle_w(one.kinds, known) for one in machines}
-    if some_w := sum(unused_w.values()):
-        assumed.append(f"what no slice has of its board idles, at {some_w:.4g} W in all, with its server")
+    server_w = {server_power_w(one.kinds) for one in machines}
+    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(server_w)]
+    if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
+        assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -185,23 +175,23 @@ def cluster_of(
             seen.add(above)
             above = switches.get(above)
         used |= seen
-    hosts = {one.name: one.parent for one in machines if one.is_host}
-    nodes = [
-        {"name": shortened(f"{one.name}/{kind}" if one.is_host else one.name)}
-        | {"gpu_type": shortened(kind), "gpus": gpus}
-        | {"base_power_w": 0.0 if place else server_w[one.name] + unused_w[one.name]}
-        | ({} if (above := one.above) is None else {"parent": shortened(above)})
-        for one in machines
-        for place, (kind, gpus) in enumerate(one.kinds.items())
-    ]
     groups = [
-        {"name": shortened(switch), "level": "switch"}
-        | ({} if parent is None else {"parent": shortened(parent)})
+        {"name": shortened(switch), "level": "switch"} | _below(parent)
         for switch, parent in switches.items()
         if switch in used
-    ] + [
-        {"name": shortened(host), "level": HOST} | ({} if parent is None else {"parent": shortened(parent)})
-        for host, parent in hosts.items()
     ]
+    nodes = list[dict[str, Any]]()
+    for one in machines:
+        base_w, several = server_power_w(one.kinds) + unused_idle_w(one.kinds, known), len(one.kinds) > 1
+        groups += [{"name": shortened(one.name), "level": HOST} | _below(one.parent)] if several else []
+        for kind, gpus in one.kinds.items():
+            called, above = (f"{one.name}/{kind}", one.name) if several else (one.name, one.parent)
+            row = {"name": shortened(called), "gpu_type": shortened(kind), "gpus": gpus}
+            nodes.append(row | {"base_power_w": base_w} | _below(above))
+            base_w = 0.0
     types = {shortened(kind): found.model_dump(exclude_unset=True) for kind, found in known.items()}
     return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})
+
+
+def _below(parent: str | None) -> dict[str, str]:
+    return {} if parent is None else {"parent": shortened(parent)}

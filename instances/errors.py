@@ -154,12 +154,12 @@ def refuse(faults: Iterable[str]) -> None:
 
 
 def duplicates(what: str, items: Iterable[Any]) -> Iterator[str]:
-    """Names that more than one of some items have."""
+    """Report each name that more than one item has."""
     yield from repeated(what, [item.name for item in items])
 
 
 def repeated(what: str, names: Collection[str]) -> Iterator[str]:
-    """Names that there are more than once."""
+    """Report each name that occurs more than once."""
     if len(set(names)) == len(names):
         return
     counts = Counter(names)
@@ -167,12 +167,12 @@ def repeated(what: str, names: Collection[str]) -> Iterator[str]:
 
 
 def unknown(user: str, what: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
-    """Names that a part of a document uses without having been given."""
+    """Report each name that a part of a document uses although nothing has that name."""
     yield from (f"{user} names the unknown {what} '{name}'" for name in names if name not in known)
 
 
 def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
-    """One line for an objective that there is not."""
+    """Report an objective that does not exist."""
     if name not in known:
         yield f"objective: '{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
 

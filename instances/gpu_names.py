@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import lru_cache
 
 from wattsched.instances.clusters import GPU_TYPES, spelt_as_known
 from wattsched.instances.errors import NoticeWarning
@@ -101,6 +102,7 @@ def _board_named(name: str, stand_in: str | None) -> tuple[GpuType, str]:
     return kind, told
 
 
+@lru_cache(maxsize=4096)
 def recognised_gpu_type(name: str) -> GpuType | None:
     """GPU type that a scheduler calls so, where the name tells it; None where nobody could know its watts."""
     board = common_name(part_named(name).board)
@@ -132,6 +134,7 @@ def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     return name, kind
 
 
+@lru_cache(maxsize=4096)
 def common_name(name: str) -> str:
     """Name of a known GPU type that a scheduler calls so, or its own; of a part ``A100-1g.5gb``."""
     part = part_named(name)

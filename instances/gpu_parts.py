@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from math import ceil
 
 from wattsched.topology.cluster import GpuType
@@ -50,7 +50,7 @@ class GpuPart:
     share : Fraction
         Of the board's compute.
     room : Fraction
-        Of the board's memory or its compute, whichever is more: what no other part can have.
+        Of the board's memory that it takes at least, which a slice of 3g has more of than of the compute.
     memory_gib : float, optional
         None where the name does not tell it.
     """
@@ -68,7 +68,7 @@ class GpuPart:
         return found[0].lower() if found else ""
 
 
-@cache
+@lru_cache(maxsize=4096)
 def part_named(name: str) -> GpuPart:
     """Part of a board that a scheduler calls so, such as ``a100_1g.5gb`` or ``Tesla-T4-SHARED-4``."""
     part = _slice_named(name)
@@ -91,7 +91,7 @@ def _slice_named(name: str) -> GpuPart:
         of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
         share = min(Fraction(1), Fraction(slices, of))
         eighths = Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
-        room = share if of < MIG_SLICES else min(Fraction(1), max(share, eighths))
+        room = share if of < MIG_SLICES else min(Fraction(1), eighths)
         return GpuPart(board, found[1], share, room, float(found[4]))
     if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
         slices, memory_gib = int(found[4] or 0), int(found[5])
@@ -150,6 +150,8 @@ def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
 
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
     """Idle watts of the boards of a node that are in none of its parts."""
+    if not any(part_named(kind).kind for kind in kinds):
+        return 0.0
     left, board_w = (
         {model: Fraction(boards) for model, boards in boards_of(kinds).items()},
         dict[str, float](),

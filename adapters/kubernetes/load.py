@@ -142,14 +142,14 @@ class Load(Drawing):
         return found
 
     @property
-    def begun(self) -> Load:
-        """The same when what is leaving has left, and without what is not bound yet."""
-        found = self.after(())
-        found.give_back(self.due)
-        return found
+    def without_leaving(self) -> Load:
+        """Load once the pods that are leaving are gone, without those that are not bound yet."""
+        later = self.after(())
+        later.give_back(self.due)
+        return later
 
     def after(self, stops: Iterable[str], starts: Iterable[Start] = ()) -> Load:
-        """The same when jobs have stopped, what is leaving has left, and others have started."""
+        """Load after some jobs have stopped, pods that are leaving are gone, and others have started."""
         stopped = set(stops)
         left = self.without([*self.leaving, *(pod for name in stopped for pod in self.ours[name].pods)])
         ours = {name: job for name, job in self.ours.items() if name not in stopped}

@@ -28,7 +28,7 @@ from wattsched.adapters.options import (
 )
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.gpu_parts import SEVERAL, joined, part_named
+from wattsched.instances.gpu_parts import SEVERAL, joined, kinds_of, part_named
 from wattsched.instances.sizing.job import Job
 from wattsched.topology.fields import Name
 
@@ -85,7 +85,7 @@ class KubernetesOptions(StatedOptions):
     def types_of(self, node: KubeNode) -> dict[str, int]:
         """GPUs of a node by type."""
         found = Counter[str]()
-        for product, gpus in node.kinds.items():
+        for product, gpus in kinds_of(node.product, node.gpus).items():
             found[self.gpu_type_named(product)] += gpus
         return found
 

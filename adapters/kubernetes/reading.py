@@ -22,7 +22,7 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
-from wattsched.instances.gpu_parts import joined, kinds_of
+from wattsched.instances.gpu_parts import joined
 
 GPU, INTEL = "nvidia.com/gpu", "gpu.intel.com/"
 _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu|gpu\.intel\.com/(?:i915|xe)")
@@ -90,11 +90,6 @@ class KubeNode:
     taints: tuple[Taint, ...]
     ready: bool
     resources: dict[str, str]
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Its GPUs by product."""
-        return kinds_of(self.product, self.gpus)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from wattsched.instances.gpu_parts import joined, kinds_of
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
-_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_PAIR = re.compile(r"(?<!\S)(\w[\w/:]*)=(\S*)")
+_FREE_TEXT = re.compile(r"(?m)(?<!\S)(?:OS=.*?(?=\sRealMemory=|$)|(?:Comment|Extra|Reason)=.*$)")
+"""Texts that people and systems choose: to the end of the line, but for OS where a line has all keys."""
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
@@ -43,6 +45,8 @@ class SlurmNode:
         Infinite where Slurm does not tell.
     free_cpus, free_memory_mib : float
         Of these, what no job has.
+    shards : int
+        Shards that its GPUs may be had in instead.
     """
 
     name: str
@@ -56,6 +60,7 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
+    shards: int = 0
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -154,7 +159,11 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 def held_in(text: str | None) -> list[int]:
     """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
-    return [one for _, _, numbers in gpus_in((text or "").replace("shard:", "gpu:")) for one in numbers]
+    return [one for _, _, numbers in gpus_in(_as_gpus(text)) for one in numbers]
+
+
+def _as_gpus(text: str | None) -> str:
+    return (text or "").replace("shard:", "gpu:")
 
 
 def nodes_in(text: str) -> dict[str, SlurmNode]:
@@ -162,7 +171,8 @@ def nodes_in(text: str) -> dict[str, SlurmNode]:
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
-        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
+        parts = re.split(r"(?m)^\s*(?=NodeName=)", _FREE_TEXT.sub("", text))
+        lines = [" ".join(one.split()) for one in parts]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
@@ -198,12 +208,13 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
             features=frozenset(row.active_features),
+            shards=sum(number for _, number, _ in gpus_in(_as_gpus(row.gres))) - kinds.total(),
         )
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key."""
-    for line in text.splitlines():
+    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found
 

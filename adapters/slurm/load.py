@@ -120,7 +120,7 @@ class Load(Drawing):
         return min(self._most_w(node) * used, all_w - idle_w) if used else 0.0
 
     def reserved_w(self, node: SlurmNode) -> float:
-        """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
+        """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
         total_w = self._others_w(node)
         total_w += sum(one.node_w.get(node.name, 0.0) for one in self.leaving.values())
         idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
@@ -139,11 +139,11 @@ class Load(Drawing):
     @property
     def node_w(self) -> dict[str, float]:
         """Return the watts that each node draws."""
-        found = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
+        drawn_w = {name: self._without_ours_w(node) for name, node in self.site.nodes.items()}
         for running in self.ours.values():
             for node, watts in running.node_w.items():
-                found[node] += watts
-        return found
+                drawn_w[node] += watts
+        return drawn_w
 
     @cached_property
     def under(self) -> dict[str, list[str]]:
@@ -174,21 +174,21 @@ class Load(Drawing):
         ]
 
     @property
-    def begun(self) -> Load:
-        """The same when what is leaving has left; its GPUs take no job yet."""
-        taken = {node: set(gpus) for node, gpus in self.mislaid.items()}
-        for one in self.leaving.values():
-            for node, gpus in one.gpus.items():
-                taken.setdefault(node, set()).update(gpus)
-        return replace(self, leaving={}, mislaid=taken)
+    def without_leaving(self) -> Load:
+        """Load once the leaving jobs are gone: their GPUs idle, though Slurm starts no job there yet."""
+        mislaid = {node: set(gpus) for node, gpus in self.mislaid.items()}
+        for job in self.leaving.values():
+            for node, gpus in job.gpus.items():
+                mislaid.setdefault(node, set()).update(gpus)
+        return replace(self, leaving={}, mislaid=mislaid)
 
-    def _unled_w(self, node: SlurmNode) -> float:
+    def _without_ours_w(self, node: SlurmNode) -> float:
         """Return the watts that a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
         return self.options.server_w(node.kinds) + self.reserved_w(node) + idle_w
 
     def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
-        """The load when jobs have stopped, what is leaving has left, and others have started."""
+        """Load after some jobs have stopped, those that are leaving are gone, and others have started."""
         later = replace(
             self,
             ours=dict(self.ours),
@@ -286,6 +286,7 @@ def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
         else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
     )
     counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
+    counted = "it counts as its boards" if SEVERAL in kind else counted
     return f"{some(names)} gets no jobs: {why}. Until then {counted}"
 
 

@@ -56,7 +56,7 @@ def cluster_of(
     apart : collection of int
         Jobs of ours on nodes of several pools, which stay as they are.
     """
-    load = load.begun
+    load = load.without_leaving
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []

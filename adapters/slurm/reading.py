@@ -31,6 +31,8 @@ from wattsched.adapters.slurm.inventory import (
 )
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
+from wattsched.instances.traces.job_lists import clock_s
+from wattsched.reading.clocks import fitting, moments_s
 from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"
@@ -355,10 +357,9 @@ def _reservations(text: str) -> Iterator[Reservation]:
     for found in records(text):
         if found.get("ReservationName", LEASE).startswith(LEASE):
             continue
-        start, end = (_time_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
-        yield Reservation(found["ReservationName"], start, end, frozenset(names_in(found.get("Nodes", ""))))
-
-
-def _time_s(text: str) -> float:
-    """Seconds since 1970 of a time that Slurm prints, in the local zone."""
-    return datetime.fromisoformat(text).timestamp()
+        clocks = [datetime.fromisoformat(found.get(key, "")) for key in ("StartTime", "EndTime")]
+        (start_s, end_s), _ = fitting(
+            [moments_s(clock, None) for clock in clocks], clock_s(found.get("Duration", ""))
+        )
+        nodes = frozenset(names_in(found.get("Nodes", "")))
+        yield Reservation(found["ReservationName"], start_s, end_s, nodes)

@@ -267,16 +267,16 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         power_w=read.optional("watts", Row.number),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
-        model=read.optional("model", partial(_model_or_none, known)),
+        model=read.optional("model", partial(_catalogue_model, known)),
         time_limit_s=read.optional("time_limit", _duration_s),
     )
     return job, form
 
 
 def moment_s(text: str) -> tuple[float, str]:
-    """Seconds of a moment, and how it is written: as seconds, or as a date with or without a zone.
+    """Convert an arrival to seconds; tell how it was written: seconds, or a date with or without a zone.
 
-    Of a date, those since 1970, by its zone or, without one, by its own clock.
+    A date counts from 1970 on, in its zone; one without a zone is read as UTC.
 
     Raises
     ------
@@ -326,15 +326,16 @@ def _duration_s(row: Row, column: str) -> float:
     return found
 
 
-def _model_or_none(known: Profiles, row: Row, column: str) -> str:
+def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
+    """Model of the catalogue that a cell names; not asked of empty cells (`Cells.optional`)."""
     if (name := row.text(column)) not in known.models:
-        told = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
-        raise row.fault(column, told)
+        why = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
+        raise row.fault(column, why)
     return name
 
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
-    """Say what of a list is filled in, and what is not used."""
+    """Warn of columns and jobs of a list that are not used, and of models that are assumed."""
     told = []
     if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")

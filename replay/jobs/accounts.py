@@ -124,7 +124,7 @@ class Sleep:
 
 
 class Nodes:
-    """Nodes of all pools: those that have jobs, and those that are asleep.
+    """State of the nodes of all pools: how many jobs each has, and whether it is asleep.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Nodes:
     """
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
-        # Without sleep, nodes do so after an endless time.
+        # Without `sleep` no node ever falls asleep.
         self._after_s = np.inf if sleep is None else sleep.after_s
         self._asleep_w, self._wake_s = (0.0, 0.0) if sleep is None else (sleep.power_w, sleep.wake_s)
         names = [name for pool in pools for name in pool.nodes]
@@ -162,7 +162,7 @@ class Nodes:
         self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
     def enter(self, pool: int, start: int, gpus: int) -> float:
-        """Start a job on GPUs of a pool's line; return the seconds that it waits for nodes to wake."""
+        """Start a job on consecutive GPUs of a pool; return the seconds that it waits for nodes to wake."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
@@ -170,22 +170,25 @@ class Nodes:
         return self._wake_s if wakes else 0.0
 
     def leave(self, pool: int, start: int, gpus: int, time_s: float) -> None:
-        """End a job on GPUs of a pool's line."""
+        """End a job on consecutive GPUs of a pool."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
 
     def next_s(self) -> float:
         """Time at which the next node falls asleep."""
-        waking = (self._jobs == 0) & ~self.asleep
-        return float(np.min(self._empty_since[waking], initial=np.inf)) + self._after_s
+        empty = (self._jobs == 0) & ~self.asleep
+        return float(np.min(self._empty_since[empty], initial=np.inf)) + self._after_s
 
     def doze(self, time_s: float) -> None:
         """Let nodes fall asleep that have had no job for long enough."""
         self.asleep |= (self._jobs == 0) & (self._empty_since + self._after_s <= time_s)
 
     def draw(self) -> tuple[float, float]:
-        """Draw of the nodes without GPUs (asleep: with them), and of all GPUs of those awake when idle."""
+        """Return the watts of the servers themselves, and of all GPUs on awake nodes if these were idle.
+
+        A sleeping node draws one figure, its GPUs included, which counts as its server's.
+        """
         awake = ~self.asleep
         sleeping_w = self._asleep_w * int(self.asleep.sum())
         return float(self._base_w[awake].sum()) + sleeping_w, float(self._idle_w[awake].sum())
@@ -199,7 +202,7 @@ class StepLog:
     values: list[float] = field(default_factory=list)
 
     def add(self, time_s: float, value: float) -> None:
-        """Append, leaving out what does not change or last."""
+        """Append a value, dropping one that lasted no time and one that is equal to the last."""
         if self.time_s and self.time_s[-1] == time_s:
             self.time_s.pop()
             self.values.pop()
@@ -228,7 +231,7 @@ class Flows(NamedTuple):
     Attributes
     ----------
     jobs_w, idle_w, base_w : float
-        Draw of the GPUs that jobs hold, of the others, and of the nodes without GPUs.
+        Draw of the GPUs that jobs hold, of the other GPUs, and of the servers themselves (`Nodes.draw`).
     busy, free, fragments : float
         GPUs that jobs hold, that are free, and that are fragments (`pools.fragments`).
     """

@@ -37,6 +37,7 @@ JOBS = st.lists(
         power_w=st.none() | st.integers(1, 10_000).map(float),
         user=st.just("") | NAMES,
         account=st.just("") | NAMES,
+        time_limit_s=st.none() | st.integers(1, 10**7).map(float),
     ),
     min_size=1,
     max_size=6,
@@ -69,6 +70,7 @@ def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None
         assert again.submitted_s == job.submitted_s - first_s
         assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
         assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
+        assert again.time_limit_s == job.time_limit_s
         assert (again.user, again.account) == (job.user, job.account)
 
 
@@ -148,7 +150,9 @@ def test_columns_that_are_missing_are_told_together_with_those_that_are_known(pa
         ValueError, match="columns 'arrival', 'duration' are missing, found 'job', 'begin'"
     ) as told:
         read_plain(path)
-    assert "read are job, arrival, duration, gpus, gpu_type, watts, user, account, model" in str(told.value)
+    assert "read are job, arrival, duration, gpus, gpu_type, watts, user, account, model, time_limit" in str(
+        told.value
+    )
 
 
 @pytest.mark.filterwarnings("default::wattsched.instances.errors.NoticeWarning")
