@@ -399,6 +399,8 @@ def test_reported_inputs(name: str, peak: dict[str, int], gpu_h: dict[str, float
     assert sum(map(len, jobs.values())) == len(found.jobs)
     assert {of: max(held(runs).values()) for of, runs in jobs.items()} == peak
     assert {of: gpu_s(runs) / 3600 for of, runs in jobs.items()} == gpu_h
+    base_w = {one.name: one.base_power_w for one in found.cluster.nodes} if found.cluster else {}
+    assert base_w == {"g1": 200} | ({"a1": 1500} if name == "k6_mixed" else {})
 
 
 def test_the_recorded_cluster() -> None:
