@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,23 +168,24 @@ def slurm(
 def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
     """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
-    FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
-    json. Where there are workloads, they are the jobs.
+    FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
+    workloads -A -o json. Where there are workloads, they are the jobs.
     """
     from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
     from wattsched.instances.errors import sourced
     from wattsched.instances.io import read_json
 
-    replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+    replaced, seen = _stand_ins(stand_ins), list[tuple[float, dict[str, Any]]]()
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
         with named_input(file) as path, sourced(str(path)):
             document = read_json(path)
-            items += items_of(document)
-            moments.append(moment_of(document) or os.path.getmtime(path))
+            moment_s = moment_of(document) or os.path.getmtime(path)
+            seen += [(moment_s, item) for item in items_of(document)]
+    seen.sort(key=itemgetter(0))
     with refusing():
-        found = recorded(items, max(moments), replaced)
+        found = recorded([item for _, item in seen], [moment_s for moment_s, _ in seen], replaced)
     _finish(found, output, "Kubernetes")
 
 

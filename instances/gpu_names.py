@@ -13,16 +13,31 @@ from wattsched.reading.inputs import meant
 from wattsched.topology.cluster import GpuType
 
 BOARD_POWER_W = {
+    "A2": 60.0,
     "A10": 150.0,
     "A30": 165.0,
     "A800": 400.0,
     "A6000": 300.0,
+    "H20": 400.0,
     "H800": 700.0,
     "L4": 72.0,
     "L40": 300.0,
+    "MI100": 300.0,
     "MI210": 300.0,
+    "MI250": 280.0,
+    "MI250X": 280.0,
+    "MI325X": 1000.0,
+    "MI350X": 1000.0,
+    "MI355X": 1400.0,
+    "Flex 140": 75.0,
+    "Flex 170": 150.0,
+    "Max 1100": 300.0,
+    "Max 1550": 600.0,
 }
-"""Board limits of the vendors' data sheets, of the variants with most power; none is measured here."""
+"""Board limits of the vendors' data sheets, of the variants with most power; none is measured here.
+
+Schedulers count the two dies of an MI250 or MI250X as two GPUs, so each has half of the board's 560 W.
+"""
 
 STAND_IN = "A100"
 IDLE_PART = 0.1
@@ -129,7 +144,8 @@ def common_name(name: str) -> str:
 
 
 def _known(words: list[str], types: dict[str, GpuType] | dict[str, float]) -> str | None:
-    return next((name for name in types if name.lower() in words), None)
+    text = f" {' '.join(words)} "
+    return next((name for name in types if f" {name.lower()} " in text), None)
 
 
 def _standing_in(known: str, name: str, memory_gib: float | None) -> GpuType:

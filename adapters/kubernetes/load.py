@@ -297,7 +297,7 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
 
 def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
     kind = options.gpu_type_named(product)
-    label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
+    label = f"no label {options.gpu_label}" if product == UNLABELLED else product
     if SEVERAL in product:
         return f"{some(names)} gets no pods: has GPUs of several kinds ({product}), and counts as its boards"
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)

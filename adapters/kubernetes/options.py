@@ -45,7 +45,7 @@ class KubernetesOptions(StatedOptions):
     Attributes
     ----------
     gpu_label : str
-        Label of nodes that names their GPUs.
+        Label of nodes that names their GPUs; of those without it their vendor's does.
     products : dict
         GPU type by such a name; without an entry it is the known type that the name contains.
     rack_labels : list of str

@@ -92,6 +92,21 @@ def test_a_kubernetes_cluster_is_imported(run, tmp_path):
     run("show", tmp_path / "site" / "cluster.json", code=0)
 
 
+def test_the_order_of_the_files_of_a_kubernetes_cluster_is_no_matter(run, tmp_path, write):
+    pods = [
+        one for one in json.loads((EXAMPLES / "kubernetes.json").read_text())["items"] if one["kind"] == "Pod"
+    ]
+    old = next(one for one in pods if one["metadata"]["name"] == "old")
+    end = {"terminated": {"finishedAt": old["status"]["startTime"].replace(":00Z", ":01Z")}}
+    status = {**old["status"], "phase": "Succeeded", "containerStatuses": [{"state": end}]}
+    ended = {**old, "status": status}
+    files = [write({"items": [one]}, f"{name}.json") for name, one in (("old", old), ("ended", ended))]
+    for order in (files, files[::-1]):
+        run("import", "kubernetes", *order, "-o", tmp_path / "site", code=0)
+        rows = csv.DictReader(_parts(tmp_path / "site" / "jobs.csv")[1])
+        assert [(row["job"], float(row["duration"])) for row in rows] == [("default/old", 1)]
+
+
 def test_a_plain_list_is_replayed_for_several_seeds_and_days(run, write):
     path = write(CSV, "jobs.csv")
     done = run("replay", path, "--seeds", "1-2", "--to", "1", "--policy", "fifo", "--json", code=0)

@@ -123,7 +123,7 @@ import itp | missing argument 'FILES...'
 import itp missing.csv | missing.csv: no such file or directory
 import itp trace.csv --at noon | 'noon' is neither a number of seconds nor 'busiest'
 import itp trace.csv --at 1e12 | no job is in the system 1e+12 s after the start of the trace
-import itp trace.csv --gpu-type abacus | --gpu-type: 'abacus' is not known, choose one of A10, A100, A30
+import itp trace.csv --gpu-type abacus | --gpu-type: 'abacus' is not known, choose one of A10, A100, A2, A30
 import itp trace.csv --objective joy | unknown objective 'joy' of problem 'sizing'; known:
 import itp trace.csv --power-fraction 0.001 | --power-fraction: must be at least
 import itp trace.csv --round -1 | '--round': must be above 0, got -1
