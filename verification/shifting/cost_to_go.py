@@ -4,7 +4,8 @@ Levels of work left are safe. What is left is rounded down to one. Over a run (a
 work done is rounded as a whole: in slot t, :math:`\lfloor (t+1) a \rfloor - \lfloor t a \rfloor` levels for
 an option that does a of them, and in the first slot of the run as much more as makes the sum of any number of
 slots at least the true one. Schedules of the true job have thus counterparts that do no less work in the same
-slots, and costs never fall with the work left.
+slots. Where joules cost something, costs never fall with the work left. Where a joule is paid for, a job may
+draw up to the end of the slot that it ends in, or run on with nothing left, so that they do not fall either.
 
 Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
 same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
@@ -37,6 +38,7 @@ class _Move:
         needs_s = lost_s + work / options.rate[:, None]
         self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
         self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
+        self.most_joules = options.extra_w[:, None] * job.slot_s
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
 
@@ -68,7 +70,7 @@ class CostToGo:
         self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
         self._cost = np.full((end - job.first + 1, self.n + 2, levels + 1), math.inf)
         if end == job.slots:
-            self._cost[-1] = job.unfinished(work)
+            self._cost[-1] = job.unfinished(work, or_more=True)
         for position in range(end - job.first - 1, -1, -1):
             self._fill(job.first + position, self._cost[position + 1], self._cost[position])
 
@@ -118,7 +120,8 @@ class CostToGo:
         if slot < job.first_end:
             cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
             return cost
-        begin_s = slot * job.slot_s
+        begin_s, paid = slot * job.slot_s, job.pays_for_joules(slot)
+        onward = cost.copy() if paid else cost
         np.copyto(cost, job.delay * begin_s, where=move.ends)
         if begin_s + job.slot_s > job.deadline_s:
             cost[move.ends & (begin_s + move.end_s > job.deadline_s)] = math.inf
@@ -126,7 +129,9 @@ class CostToGo:
             cost += job.delay * np.maximum(job.after_s - begin_s, move.end_s) * move.ends
         else:
             cost += move.delay
-        cost += job.joule[slot] * move.joules
+        cost += job.joule[slot] * (move.joules if job.joule[slot] >= 0.0 else move.most_joules)
+        if paid:
+            np.minimum(cost, onward + job.joule[slot] * move.most_joules, out=cost)
         cost += job.gpu[slot][:, None]
         return cost
 
