@@ -48,6 +48,11 @@ def quantity(value: float, unit: str) -> str:
     return f"{number(value / scale)} {prefix}{unit}"
 
 
+def money(amount: float, currency: str | None = None) -> str:
+    """Amount of money with its currency, where that is told."""
+    return f"{number(amount)} {currency}" if currency else number(amount)
+
+
 def energy(joules: float) -> str:
     """Energy in joules and kilowatt hours."""
     return f"{quantity(joules, 'J')} ({number(joules / J_PER_KWH, 3)} kWh)"

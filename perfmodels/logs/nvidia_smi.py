@@ -1,7 +1,7 @@
 """Logs of ``nvidia-smi --query-gpu=... --format=csv -l SECONDS``.
 
 The header names the columns by the queries and their units, ``power.draw [W]``; cells are ``123.45 W``, or
-``123.45`` with ``nounits``, and ``[N/A]``, ``[Not Supported]`` or another reason in brackets where there is
+``123.45`` with ``nounits``, watts in any unit that `reading.units` knows, and ``[N/A]``, ``[Not Supported]`` or another reason in brackets where there is
 no value. A log to which another was appended has the header again.
 """
 
@@ -21,9 +21,10 @@ from wattsched.perfmodels.logs.samples import (
     seconds_of,
 )
 from wattsched.reading.inputs import echo
+from wattsched.reading.units import Numbers
 
 NAME = "nvidia-smi"
-VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? (W|MHz|%)")
+VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? ([mk]?W|MHz|%)")
 """Cells that show a row of such a log: a timestamp, a UUID, a value with its unit."""
 POWER = ("power.draw.average", "power.draw", "power.draw.instant")
 CLOCK = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
@@ -57,11 +58,22 @@ def read(text: str, name: str) -> Iterator[Sample]:
         for column, (names, unit, most) in COLUMNS.items()
         if (place := next((queries[query] for query in names if query in queries), None)) is not None
     }
+    watts = {
+        column: _numbers(header[place], f"{name}, line {first}")
+        for column, (place, unit, _) in found.items()
+        if unit == "W"
+    }
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
     for line, cells in rows:
         values = {
-            column: reading(cells[place], f"{name}, line {line}, column {echo(header[place])}", most, unit)
+            column: reading(
+                cells[place],
+                f"{name}, line {line}, column {echo(header[place])}",
+                most,
+                unit,
+                watts.get(column),
+            )
             for column, (place, unit, most) in found.items()
         }
         if "utilisation" in values:
@@ -69,3 +81,12 @@ def read(text: str, name: str) -> Iterator[Sample]:
         if time is not None:
             values["time_s"] = seconds_of(cells[time], f"{name}, line {line}, column 'timestamp'")
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
+    for column, read_w in watts.items():
+        read_w.tell(f"{name}, column {echo(header[found[column][0]])}")
+
+
+def _numbers(header: str, place: str) -> Numbers:
+    try:
+        return Numbers(header, "power")
+    except ValueError as error:
+        raise ValueError(f"{place}, column {echo(header)}: {error}") from None
