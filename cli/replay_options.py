@@ -13,6 +13,7 @@ from wattsched.cli.failures import BadInput
 from wattsched.cli.outputs import ParamType
 from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.reading.units import Numbers
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.policies import base_of, names, require_policy
 from wattsched.replaying.job_sources import JobSource, forms
@@ -61,6 +62,8 @@ class Amount(ParamType):
         require_quantity(quantity)
         if not equals:
             raise ValueError(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7")
+        if quantity == "energy_j":
+            amount = Numbers("", "energy")(amount)
         return quantity, Number(above=0).read(amount)
 
 

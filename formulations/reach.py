@@ -34,8 +34,8 @@ def reached(
     Parameters
     ----------
     use : float array, shape (n_users,)
-        Uses by integer columns. Some are negative where joules are paid for: these make up for others, so that
-        all are rescaled, and none is cut.
+        Uses by integer columns. Where joules are paid for, some are negative: these make up for others, so
+        that none is cut.
     capacity : float
         Remainder of the limit.
     least : bool

@@ -48,6 +48,7 @@ _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
+Read = Callable[[str], float]
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -348,13 +349,7 @@ class Row:
             raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
         return value
 
-    def number(
-        self,
-        column: str,
-        least: float = 0.0,
-        most: float = LARGEST,
-        read: Callable[[str], float] = number_in,
-    ) -> float:
+    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
         """Cell as a finite number, by what reads it."""
         text = self.text(column)
         try:

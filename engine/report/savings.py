@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, energy, number, percent, quantity
+from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture

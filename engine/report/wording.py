@@ -144,8 +144,10 @@ UNITS: dict[str, Callable[[float], str]] = {
 """Functions from an amount to words, by the suffix of a total's name; a new unit is one line here."""
 
 
-def spoken(name: str, value: float) -> str:
-    """Amount of a total, with the unit that its name ends in."""
+def spoken(name: str, value: float, currency: str | None = None) -> str:
+    """Amount of a total, with the unit that its name ends in; of money with its currency."""
+    if name == "money":
+        return money(value, currency)
     _, joint, unit = name.rpartition("_")
     return UNITS.get(unit if joint else "", number)(value)
 

@@ -104,6 +104,8 @@ class ShiftingInstance(Strict):
         Number of slots of ``slot_s`` seconds.
     carbon_g_per_kwh, price_per_kwh : list of float, optional
         Forecasts, one number per slot; more than that are left unread.
+    currency : str, optional
+        Of the prices and the budget of money, for reports.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -114,6 +116,7 @@ class ShiftingInstance(Strict):
     slot_s: Positive = 3600.0
     carbon_g_per_kwh: list[NonNegative] | None = None
     price_per_kwh: list[Price] | None = None
+    currency: Name | None = None
     budgets: HorizonBudgets = HorizonBudgets()
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     tables: dict[Name, OptionTable] = Field(default_factory=dict)

@@ -126,7 +126,9 @@ class Instance(Strict):
     carbon_g_per_kwh : float, optional
         Carbon intensity of the round.
     price_per_kwh : float, optional
-        What energy costs in the round, in any currency.
+        What energy costs in the round; below 0 where drawing is paid for.
+    currency : str, optional
+        Of that price, for reports.
     profiles : list of Profile
         Performance models besides those of the catalogue.
     tables : dict of str to OptionTable
@@ -147,6 +149,7 @@ class Instance(Strict):
     change_cost: NonNegative = 0.0
     carbon_g_per_kwh: NonNegative | None = None
     price_per_kwh: Price | None = None
+    currency: Name | None = None
     budgets: Budgets = Budgets()
     cluster: Cluster
     profiles: list[Profile] = Field(default_factory=list)

@@ -99,9 +99,7 @@ def _integral(begins: FloatArray, ends: FloatArray, values: FloatArray, at: Any)
     return np.interp(at, times, np.cumsum(amounts)) if len(times) else np.zeros(len(at))
 
 
-def read_carbon(
-    path: str | Path, column: str | None = None, quantity: Quantity = "carbon"
-) -> CarbonTrace:
+def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity = "carbon") -> CarbonTrace:
     """Read carbon intensities, or prices.
 
     Parameters
@@ -136,10 +134,8 @@ def read_carbon(
         value_column = _value_column(path, others, column, quantity)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
-    try:
-        read = Numbers("" if value_column == first.cells[value_column] else value_column, quantity)
-    except ValueError as error:
-        raise ValueError(f"{path}, line 1, column {echo(value_column)}: {error}") from None
+    named = value_column != first.cells[value_column]
+    read = Numbers(value_column if named else "", quantity, f"{path}, line 1")
     for row in chain(begun, rows):
         times.append(_seconds(row, time_column))
         values.append(_value(row, value_column, read))

@@ -1,8 +1,8 @@
 """Logs of ``nvidia-smi --query-gpu=... --format=csv -l SECONDS``.
 
 The header names the columns by the queries and their units, ``power.draw [W]``; cells are ``123.45 W``, or
-``123.45`` with ``nounits``, watts in any unit that `reading.units` knows, and ``[N/A]``, ``[Not Supported]`` or another reason in brackets where there is
-no value. A log to which another was appended has the header again.
+``123.45`` with ``nounits``, watts in any unit of `reading.units`, and ``[N/A]``, ``[Not Supported]`` or
+another reason in brackets where there is no value. A log to which another was appended has the header again.
 """
 
 from __future__ import annotations
@@ -54,39 +54,23 @@ def read(text: str, name: str) -> Iterator[Sample]:
         told = "has no header, so that its columns are not known" if unknown else "has no power.draw"
         raise ValueError(f"{name}, line {first}: {told}; log power.draw, without noheader in --format")
     found = {
-        column: (place, unit, most)
+        column: (k, unit, most, Numbers(header[k], "power", f"{name}, line {first}") if unit == "W" else None)
         for column, (names, unit, most) in COLUMNS.items()
-        if (place := next((queries[query] for query in names if query in queries), None)) is not None
-    }
-    watts = {
-        column: _numbers(header[place], f"{name}, line {first}")
-        for column, (place, unit, _) in found.items()
-        if unit == "W"
+        if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
     for line, cells in rows:
+        place = f"{name}, line {line}, column"
         values = {
-            column: reading(
-                cells[place],
-                f"{name}, line {line}, column {echo(header[place])}",
-                most,
-                unit,
-                watts.get(column),
-            )
-            for column, (place, unit, most) in found.items()
+            column: reading(cells[k], f"{place} {echo(header[k])}", most, unit, read)
+            for column, (k, unit, most, read) in found.items()
         }
         if "utilisation" in values:
             values["utilisation"] /= 100.0
         if time is not None:
-            values["time_s"] = seconds_of(cells[time], f"{name}, line {line}, column 'timestamp'")
+            values["time_s"] = seconds_of(cells[time], f"{place} 'timestamp'")
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
-    for column, read_w in watts.items():
-        read_w.tell(f"{name}, column {echo(header[found[column][0]])}")
-
-
-def _numbers(header: str, place: str) -> Numbers:
-    try:
-        return Numbers(header, "power")
-    except ValueError as error:
-        raise ValueError(f"{place}, column {echo(header)}: {error}") from None
+    for k, _, _, read in found.values():
+        if read is not None:
+            read.tell(f"{name}, column {echo(header[k])}")

@@ -51,15 +51,15 @@ class PerKwh(Steps):
         When times do not ascend, or a value is no number.
     """
 
-    what = "price"
+    what, least, range = "price", -np.inf, "every value must be a finite number"
 
     def __init__(self, time_s: FloatArray, per_kwh: FloatArray, currency: str = "") -> None:
         if len(time_s) == 0 or len(time_s) != len(per_kwh):
             raise ValueError(f"{self.what}: give one value for each time, and at least one")
         if np.any(np.diff(time_s) <= 0):
             raise ValueError(f"{self.what}: the times must ascend")
-        if not np.isfinite(per_kwh).all():
-            raise ValueError(f"{self.what}: every value must be a finite number")
+        if not np.all((per_kwh >= self.least) & np.isfinite(per_kwh)):
+            raise ValueError(f"{self.what}: {self.range}")
         super().__init__(time_s, per_kwh)
         self.currency = currency
 
@@ -95,12 +95,7 @@ class PerKwh(Steps):
 class Carbon(PerKwh):
     """Carbon intensity over time, in grams per kWh, none below 0."""
 
-    what = "carbon intensity"
-
-    def __init__(self, time_s: FloatArray, g_per_kwh: FloatArray, currency: str = "") -> None:
-        if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
-            raise ValueError("carbon intensity: g_per_kwh must be at least 0")
-        super().__init__(time_s, g_per_kwh)
+    what, least, range = "carbon intensity", 0.0, "g_per_kwh must be at least 0"
 
 
 def require_finite(what: str, values: Mapping[str, float]) -> None:

@@ -92,7 +92,7 @@ class Budget:
 
     @cached_property
     def planned(self) -> PerKwh:
-        """What a kWh costs for plans: nothing where it is paid for, as nobody may be there to draw it then."""
+        """Price of a kWh in plans: 0 where it is negative, as no job may be there to draw then."""
         return PerKwh(self.per_kwh.time_s, np.maximum(self.per_kwh.values, 0.0))
 
     def even_power_w(self, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
@@ -163,6 +163,9 @@ class Ledger:
     ValueError
         When the budget of a period does not even pay for the idle draw, or there are too many periods.
     """
+
+    _time_s: float
+    end_s: float
 
     def __init__(self, budget: Budget, begin_s: float, standing_w: float, last_s: float = 0.0) -> None:
         if (last_s - begin_s) / budget.period_s > MOST_PERIODS:

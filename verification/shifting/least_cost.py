@@ -5,7 +5,8 @@ more work than another at more cost, are dropped; where joules are paid for, onl
 Where too many are left, the most costly ones count for what they cost at least.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
-it is cheapest (where joules are paid for, that of drawing the most in all such slots). Where that is more than a known schedule costs, slots from T on need not be looked at.
+it is cheapest; where joules are paid for, instead that of drawing the most in all such slots. Where that is
+more than a known schedule costs, slots from T on need not be looked at.
 
 All schedules that cost little at prices can be listed: where they are few, other prices are met by these
 alone. A decision in which some job costs more at prices than its least cost and a margin costs more than what

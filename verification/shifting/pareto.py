@@ -47,8 +47,7 @@ def bounded(
 
 
 def is_more(value: float, other: float, largest: float) -> bool:
-    """True if a total exceeds another by more than rounding; `largest` is the size of the
-    frontier's largest total."""
+    """True if a total exceeds another by more than rounding; `largest` is the largest size of a total."""
     return value > other + ROUNDING * abs(other) + NOTHING * largest
 
 

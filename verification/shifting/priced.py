@@ -258,8 +258,9 @@ class PricedJob:
         options, joule, (rate, power_w) = self.options, self.joule[self.first :], self.options.after
         if not self.pays_for_joules(self.first):
             return self.work * float((options.extra_w / options.rate).min()) * float(joule.min())
-        *inside, after = np.minimum(joule, 0.0).tolist()
-        return sum(inside) * float(options.extra_w.max()) * self.slot_s + after * power_w * self.work / rate
+        paid = np.minimum(joule, 0.0)
+        inside_s, after_s = float(paid[:-1].sum()) * self.slot_s, float(paid[-1]) * self.work / rate
+        return inside_s * float(options.extra_w.max()) + after_s * power_w
 
     def unfinished(self, work: FloatArray, *, or_more: bool = False) -> FloatArray:
         """Return the cost of work that is left at the end of the horizon; infinite where none may be left.
