@@ -181,7 +181,7 @@ def within_budgets(instance, totals, tolerance=BUDGET_TOLERANCE, without=()):
     """ "A decision may exceed a budget by 1e-6 of it" """
     budgets = instance.get("budgets", {})
     return all(
-        totals[CRITERIA.index(name)] <= Fraction(limit) * (1 + tolerance)
+        totals[CRITERIA.index(name)] <= Fraction(limit) + tolerance * abs(Fraction(limit))
         for name, limit in budgets.items()
         if limit is not None and name not in without
     )

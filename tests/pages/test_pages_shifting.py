@@ -118,9 +118,13 @@ def examine_frontier(seed):
     # "`result` is the second solve with its limit": on what that one does not minimise
     for p, amounts in zip(found.points, got, strict=True):
         limited = amounts[1 if p.result.objective_name == "mean-completion" else 0]
-        faults += [f"{amounts} is above {p.limit}"] * bool(p.limit and limited > p.limit * (1 + 1e-6))
+        faults += [f"{amounts} is above {p.limit}"] * bool(p.limit and limited > above(p.limit, 1e-6))
     faults += verdict_on_pareto(model, found).faults
     return instance, how, faults
+
+
+def above(amount, part):
+    return amount + part * abs(amount)
 
 
 def frontier_faults(got, front, gap, points):
@@ -129,15 +133,15 @@ def frontier_faults(got, front, gap, points):
     # "`--frontier N` finds N decisions on the Pareto frontier": fewer where limits have the same decision
     faults, near = ["more points than asked for"] * (len(got) > points), gap + 1e-9
     for point in got:
-        no_worse = [x for x in front if x[0] <= point[0] * (1 + 1e-13) and x[1] <= point[1] * (1 + 1e-9)]
-        if not any(x[0] <= point[0] * (1 + 1e-9) and x[1] <= point[1] * (1 + 1e-9) for x in front):
+        no_worse = [x for x in front if x[0] <= point[0] * (1 + 1e-13) and x[1] <= above(point[1], 1e-9)]
+        if not any(x[0] <= point[0] * (1 + 1e-9) and x[1] <= above(point[1], 1e-9) for x in front):
             faults.append(f"{point} is better than any decision")
         # "`points`: From the soonest completion to the least of the other criterion, none dominated" (schema)
-        better = [x for x in no_worse if x[0] < point[0] * (1 - near) or x[1] < point[1] * (1 - near)]
+        better = [x for x in no_worse if x[0] < point[0] * (1 - near) or x[1] < above(point[1], -near)]
         faults += [f"{point} is dominated by {x}" for x in better[:1]]
     # "from the least average completion time to the least carbon"
     for end, criterion in ((0, 0), (-1, 1)):
-        if got[end][criterion] > front[end][criterion] * (1 + near) + 1e-12:
+        if got[end][criterion] > above(front[end][criterion], near) + 1e-12:
             faults.append(f"the end {got[end]} is not {front[end]}")
     # "each is later than the one before and has less of the total"
     pairs = pairwise(got)
