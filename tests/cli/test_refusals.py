@@ -202,7 +202,8 @@ replay --budget energy_j=1.0369e8 --round 3600 | of 103.7 MJ (28.8 kWh) the idle
 replay --budget energy_j=3e8 --budget carbon_g=5 | energy_j=3e+08 and carbon_g=5 are given, and a replay has
 replay --budget carbon_g=5 | --budget: carbon_g needs --carbon
 replay --budget money=5 | --budget: money needs --tariff
-replay --budget energy_j=9e9 --tariff 1 | --tariff does not go with a budget of energy_j
+replay --tariff inf | '--tariff': 'inf' is not a finite number
+replay --budget "energy_j=2 hp" | '--budget': the unit 'hp' is not known; read are J, kJ, MJ, Wh, kWh or MWh
 replay --period day | --period needs --budget
 replay --budget energy_j=9e9 --period month | '--period': 'month' is neither hour, day, week nor a number of
 replay --budget energy_j=9e9 --period 0 | '--period': must be at least 1, got 0

@@ -1,4 +1,4 @@
-"""Units of headers and values: the same watts, joules, grams and money through every reader; others are refused."""
+"""Units of headers and values: every reader finds the same watts, joules, grams and money, or refuses."""
 
 from __future__ import annotations
 

@@ -262,14 +262,14 @@ class PricedJob:
         inside_s, after_s = float(paid[:-1].sum()) * self.slot_s, float(paid[-1]) * self.work / rate
         return inside_s * float(options.extra_w.max()) + after_s * power_w
 
-    def unfinished(self, work: FloatArray, *, or_more: bool = False) -> FloatArray:
-        """Return the cost of work that is left at the end of the horizon; infinite where none may be left.
+    def unfinished(self, work: FloatArray, up_to: FloatArray | None = None) -> FloatArray:
+        """Return the cost of work left at the end of the horizon, or of the cheapest up to some other work.
 
-        With `or_more`, the cost that none of so much work or more is below.
+        It is infinite where none may be left.
         """
         rate, power_w = self.options.after
         seconds = work / rate
         end_s = self.slots * self.slot_s + seconds
-        drawn_s = self.work / rate if or_more and self.joule[-1] < 0.0 else seconds
+        drawn_s = seconds if up_to is None or self.joule[-1] >= 0.0 else up_to / rate
         cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * drawn_s
         return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)
