@@ -12,7 +12,7 @@ from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon, utc_time
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray
 
@@ -96,11 +96,10 @@ def shifting_horizon(
     if carbon is None:
         g_per_kwh = _made_up(rng, slots, slot_s)
     else:
-        g_per_kwh, _ = _recorded(read_carbon(_named("carbon", carbon), zone), start, slots, slot_s)
-    price, currency = None, ""
+        g_per_kwh, _ = _recorded("carbon", carbon, zone, start, slots, slot_s)
+    price = currency = None
     if tariff is not None:
-        prices = read_carbon(_named("tariff", tariff), quantity="money")
-        price, currency = _recorded(prices, start, slots, slot_s)
+        price, currency = _recorded("tariff", tariff, None, start, slots, slot_s)
     restart_s = dict(zip(tables, rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
     best = {name: best_rates(table) for name, table in tables.items()}
     instance = ShiftingInstance(
@@ -110,7 +109,7 @@ def shifting_horizon(
         slot_s=slot_s,
         carbon_g_per_kwh=g_per_kwh,
         price_per_kwh=price,
-        currency=currency or None,
+        currency=currency,
         pools=_pools(_demand(drawn, best, wanted, slots * slot_s) if gpus is None else gpus),
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
@@ -152,19 +151,18 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
     return {n: GpuPool(gpus=c, idle_power_w=known_gpu_type(n).idle_power_w) for n, c in counts.items()}
 
 
-def _named(option: str, file: str | Path) -> str | Path:
+def _recorded(
+    option: str, file: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
+) -> tuple[list[float], str | None]:
+    """Forecast of a file, from a time on, and its currency."""
     if not file:
         raise ValueError(f"{option}: the file name is empty")
-    return file
-
-
-def _recorded(trace: CarbonTrace, start: str | None, slots: int, slot_s: float) -> tuple[list[float], str]:
-    """Forecast of a file, from a time on, and its currency."""
+    trace = read_carbon(file, zone, "money" if option == "tariff" else "carbon")
     try:
         begin = utc_time(start) if start is not None else trace.begin
     except ValueError as error:
         raise ValueError(f"start: {error}") from None
-    return trace.slots(begin, slots, slot_s), trace.currency
+    return trace.slots(begin, slots, slot_s), trace.currency or None
 
 
 def _made_up(rng: np.random.Generator, slots: int, slot_s: float) -> list[float]:
