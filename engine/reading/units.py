@@ -91,8 +91,8 @@ def _plain(text: str) -> str:
 class Numbers:
     """Reader of the numbers of a column, which converts them into our unit.
 
-    `stated` is True if the header or values state one, and `currency` is that of money, or empty. A header with
-    an unknown unit is a ValueError that names the place and the column.
+    `stated` is True if the header or values state one, and `currency` is that of money, or empty. A header
+    with an unknown unit is a ValueError that names the place and the column.
     """
 
     def __init__(self, name: str, quantity: Quantity, place: str = ""):
