@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from wattsched.reading.inputs import CONTROL, echo, meant
+from wattsched.reading.inputs import NoticeWarning as NoticeWarning
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
@@ -212,10 +213,6 @@ class UnreadableError(InputError, OSError):
 
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
-
-
-class NoticeWarning(UserWarning):
-    """Something that the caller should know about an answer; the command line says it in a line."""
 
 
 @contextmanager
