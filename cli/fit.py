@@ -12,7 +12,7 @@ import click
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
-from wattsched.cli.parameters import FileName, Number, Whole
+from wattsched.cli.parameters import FileName, Number, Whole, time_zone_option
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     help="GPUs of a node, which tell on how many nodes a step ran where the file does not.",
 )
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
+@time_zone_option("times with and without a zone are not compared")
 @click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
 @click.option(
     "--watts",
@@ -100,7 +101,9 @@ def _print(report: FitReport) -> None:
     for note in report.notes:
         line(out, note)
     if report.runs:
-        heading(out, "Logs", "of each GPU, from the first to the last sample that is busy, less a tenth")
+        heading(
+            out, "Logs", "means over time of each GPU, from the first to the last busy sample, less a tenth"
+        )
         table(out, *_runs(report.runs))
     power, limits = profile.power, profile.power_limits
     meant = {"sync_w"} if limits is not None else set(type(power).model_fields)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
@@ -17,7 +17,10 @@ from click.core import ParameterSource
 from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
 from wattsched.cli.outputs import FC, Command, ParamType
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import echo, meant
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -168,6 +171,28 @@ class FileName(ParamType):
         if not value:
             raise ValueError("the file name is empty")
         return str(value)
+
+
+class Zone(ParamType):
+    """Name of a time zone."""
+
+    name = "zone"
+
+    def read(self, value: Any) -> tzinfo:
+        """Find it."""
+        from zoneinfo import ZoneInfo
+
+        try:
+            return ZoneInfo(str(value))
+        except (ValueError, OSError, KeyError):
+            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
+
+
+def time_zone_option(default: str) -> Callable[[FC], FC]:
+    """``--time-zone`` of a command that reads times which may have none."""
+    return click.option(
+        "--time-zone", type=Zone(), help=f"Of the times in the files that tell none (default: {default})."
+    )
 
 
 def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:
