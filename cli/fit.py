@@ -78,13 +78,13 @@ def command(
     from wattsched.perfmodels.power import PowerModel
 
     chosen = [value for column, value in where.items() if column in MODEL_COLUMNS]
-    model, power = model or next(iter(chosen), Path(jobs or files[0]).stem), None
+    model, power = model or next(iter(chosen), Path(str(jobs or files[0])).stem), None
     if watts is not None:
         named = dict(zip(("static_w", "dynamic_w", "sync_w"), watts, strict=True))
         with refusing(options=dict.fromkeys(named, "--watts")):
             power = PowerModel(**named)
     # With several files, messages name theirs.
-    source = files[0] if jobs is None and len(files) == 1 else ""
+    source = str(files[0]) if jobs is None and len(files) == 1 else ""
     with progress(f"fitting {model}"), refusing(source, {"power": "--watts", "jobs": "--jobs"}):
         report = fit_profile(files, model, jobs=jobs, where=where, power=power, **options)
     _print(report)

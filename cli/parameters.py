@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
+from wattsched.cli.files import is_piped, named_input
 from wattsched.cli.outputs import FC, Command, ParamType
 from wattsched.reading.inputs import echo, meant
 
@@ -162,9 +163,16 @@ class Seeds(ParamType):
 
 
 class FileName(ParamType):
-    """Name of a file to read; the empty name stands for the folder that one is in."""
+    """Name of a file to read, or the copy of a pipe; the empty name stands for the folder that one is in."""
 
     name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the name, and what comes through a pipe or standard input (``-``) until the command ends."""
+        name = super().convert(value, param, ctx)
+        if ctx is None or ctx.resilient_parsing or not isinstance(name, str) or not is_piped(name):
+            return name
+        return ctx.with_resource(named_input(name))
 
     def read(self, value: Any) -> str:
         """Refuse the empty name."""

@@ -227,7 +227,7 @@ def _read(
 
 
 def _source(*files: str | Path) -> str:
-    return f"fitted to {listed((Path(file).name for file in files), '')}"
+    return f"fitted to {listed((Path(str(file)).name for file in files), '')}"
 
 
 def _too_few(timed: Measurements, folds: int) -> str:

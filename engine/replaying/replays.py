@@ -107,7 +107,7 @@ def _value(value: object) -> str:
     if isinstance(value, str | Path) and os.path.isfile(value):
         with Path(value).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        return f"{Path(value).name} (sha256 {digest})"
+        return f"{Path(str(value)).name} (sha256 {digest})"
     if isinstance(value, tuple):
         # A quantity and its amount.
         return "=".join(map(str, value))

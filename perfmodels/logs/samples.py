@@ -117,7 +117,7 @@ class Samples(Table):
 
 def stem_of(path: str | Path) -> str:
     """Name of a file without its folder and its ending, ``.gz`` included."""
-    return Path(Path(path).name.removesuffix(".gz")).stem
+    return Path(Path(str(path)).name.removesuffix(".gz")).stem
 
 
 def lines_of(text: str) -> Iterator[str]:
