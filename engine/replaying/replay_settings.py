@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from datetime import datetime
 from numbers import Real
 from pathlib import Path
 
@@ -97,7 +96,11 @@ class ReplaySettings:
             raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
             raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
-        self._start()
+        try:
+            if self.start is not None:
+                utc_time(self.start)
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
@@ -114,19 +117,13 @@ class ReplaySettings:
             no_use = "needs `budget`, which it belongs to"
             raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
 
-    def _start(self) -> datetime | None:
-        """Time of the first arrival, where it is told."""
-        try:
-            return None if self.start is None else utc_time(self.start)
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
-
     def over_time(self, asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
         """Return what a kWh emits or costs from the first arrival on; a number is the same all the time."""
         if not isinstance(asked, str | Path):
             return Carbon.constant(float(asked))
         with naming(asked):
-            return Carbon.of(read_carbon(asked, column), begin_s, self._start())
+            trace = read_carbon(asked, column)
+            return Carbon.of(trace, begin_s, None if self.start is None else trace.moment(self.start))
 
 
 @dataclass(frozen=True)

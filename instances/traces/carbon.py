@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.topology.arrays import FloatArray
@@ -51,17 +53,28 @@ class CarbonTrace:
     step_s : float
     source : str
         File and column, for messages.
+    zoned : bool
+        Whether the file tells the zone of its times; without one they are UTC.
     """
 
     begin_s: FloatArray
     g_per_kwh: FloatArray
     step_s: float
     source: str
+    zoned: bool = True
 
     @property
     def begin(self) -> datetime:
         """Time of the first value, in UTC."""
         return datetime.fromtimestamp(float(self.begin_s[0]), tz=UTC)
+
+    def moment(self, text: str) -> datetime:
+        """Time that is looked up in the file, with a notice where it or the file alone has a zone."""
+        begin = utc_time(text)
+        if (zoned := _moment(text).tzinfo is not None) != self.zoned:
+            told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
+            warnings.warn(f"{self.source}: assumed: {told}", NoticeWarning, stacklevel=2)
+        return begin
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
         """Averages over the slots of a horizon.
@@ -125,8 +138,12 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
         value_column = _value_column(path, [name for name in header if name != time_column], column)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
+    zones: set[bool] = set()
     for row in chain(begun, rows):
         times.append(_seconds(row, time_column))
+        zones.add("utc" in time_column.lower() or _moment(row.cells[time_column]).tzinfo is not None)
+        if len(zones) > 1:
+            raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_intensity(row, value_column))
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
@@ -135,7 +152,7 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
             )
     begin_s = np.array(times)
     step_s = float(np.median(np.diff(begin_s))) if len(times) > 1 else 3600.0
-    return CarbonTrace(begin_s, np.array(values), step_s, f"{path}, column '{value_column}'")
+    return CarbonTrace(begin_s, np.array(values), step_s, f"{path}, column '{value_column}'", zones.pop())
 
 
 def utc_time(text: str) -> datetime:
@@ -146,15 +163,19 @@ def utc_time(text: str) -> datetime:
     ValueError
         If it is none.
     """
+    moment = _moment(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _moment(text: str) -> datetime:
     text = text.strip()
     try:
         if re.fullmatch(r"[0-9]{9,}(\.[0-9]*)?", text):
             return datetime.fromtimestamp(float(text), tz=UTC)
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
         raise ValueError(f"{echo(text)} is no time, expected such as {example}") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _is_time(text: str) -> bool:
