@@ -174,7 +174,7 @@ class FileName(ParamType):
             return name
         return ctx.with_resource(named_input(name))
 
-    def read(self, value: Any) -> str:
+    def read(self, value: Any) -> Any:
         """Refuse the empty name."""
         if not value:
             raise ValueError("the file name is empty")

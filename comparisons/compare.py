@@ -206,7 +206,7 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
             copies.append((file, content))
         else:
             label = instance.name if made else Path(file).name.removesuffix(".gz").removesuffix(".json")
-            source, kept = (file, one) if made else (one, None)
+            source, kept = (file, one) if isinstance(one, BaseModel) else (one, None)
             first[content] = Case(source, label, content, instance.problem, instance.objective, kept)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():

@@ -42,10 +42,10 @@ class Sample(NamedTuple):
         Watts of the whole GPU.
     utilisation : float
         Share of the time with a kernel on the GPU, 0 to 1.
-    jobs : int
+    jobs : float
         Jobs that the log shows on the GPU at that moment.
-    zoned : bool
-        Whether the log tells the zone of its times; without one they count as UTC.
+    zoned : float
+        1 where the log tells the zone of its times, 0 where it does not and they count as UTC.
     """
 
     job: str
@@ -56,8 +56,8 @@ class Sample(NamedTuple):
     utilisation: float = math.nan
     frequency_mhz: float = math.nan
     power_limit_w: float = math.nan
-    jobs: int = 1
-    zoned: bool = True
+    jobs: float = 1.0
+    zoned: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class Samples(Table):
             values = sample._asdict()
             if time_zone is not None and not sample.zoned:
                 moment = datetime.fromtimestamp(sample.time_s, UTC).replace(tzinfo=time_zone)
-                values |= {"time_s": moment.timestamp(), "zoned": True}
+                values |= {"time_s": moment.timestamp(), "zoned": 1.0}
             for name, cells in texts.items():
                 cells.append(once.setdefault(values[name], values[name]))
             for name, column in numbers.items():
