@@ -102,15 +102,6 @@ class _Copy(PosixPath):
     def __fspath__(self) -> str:
         return super().__str__()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _copy_of, (os.fspath(self), self.source)
-
-
-def _copy_of(path: str, source: str) -> _Copy:
-    copy = _Copy(path)
-    copy.source = source
-    return copy
-
 
 @contextmanager
 def named_input(name: str) -> Iterator[str | Path]:
@@ -131,7 +122,9 @@ def named_input(name: str) -> Iterator[str | Path]:
             told = reason(error) if isinstance(error, OSError) else str(error)
             raise BadInput(f"{shown(name)}: {told}") from None
         copy.flush()
-        yield _copy_of(copy.name, shown(name))
+        path = _Copy(copy.name)
+        path.source = shown(name)
+        yield path
 
 
 def is_piped(name: str) -> bool:

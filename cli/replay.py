@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +161,7 @@ def command(
                 require_boundable(trace, settings, energy=energy_bound)
     journal = None
     if folder is not None:
-        journal = Journal(folder, checkpoint_s, resume, {**asdict(source), **asdict(cluster)})
+        journal = Journal(folder, checkpoint_s, resume, {**vars(source), **vars(cluster)})
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     written: list[str] = []

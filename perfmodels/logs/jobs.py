@@ -10,12 +10,12 @@ time: a sample stands until the next one of its GPU, but no longer than `LONGEST
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from fnmatch import fnmatchcase
-from itertools import combinations
-from typing import NamedTuple
+from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 
@@ -112,14 +112,13 @@ def completed(
     missing: list[str] = []
     idle: list[str] = []
     with_runs: list[tuple[int, Row, LoggedRun]] = []
-    at_work: dict[str, list[_Work]] = {}
+    at_work: list[tuple[str, float, float, str, set[tuple[str, str]]]] = []
     for line, row in rows:
         place = f"{table}, line {line}"
         chosen = _chosen(row, samples, place, time_zone)
         used |= chosen
         runs = _runs(row, samples.take(chosen), place)
-        for work in _work(row["job"], samples.take(chosen)):
-            at_work.setdefault(work.gpu, []).append(work)
+        at_work += _spans(row["job"], samples.take(chosen))
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
@@ -128,7 +127,12 @@ def completed(
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{place}: {several}; give each {each}")
         with_runs += [(line, row, run) for run in runs]
-    _require_apart(at_work, table)
+    for (gpu, _, end_s, job, logs), (same, begin_s, _, other, others) in pairwise(
+        sorted(at_work, key=itemgetter(0, 1))
+    ):
+        if same == gpu and begin_s <= end_s and logs.isdisjoint(others):
+            told = f"the GPU {gpu} is at work for {listed((job, other))} at the same time"
+            raise ValueError(f"{table}: {told}; log each job's own GPUs (nvidia-smi -i)")
     notes = _notes(missing, idle, samples.take(~used), table)
     notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
     if not with_runs:
@@ -142,34 +146,12 @@ def completed(
     return LoggedJobs(completed_rows, tuple(run for _, _, run in with_runs), notes)
 
 
-class _Work(NamedTuple):
-    """When a GPU with a UUID works for a job alone, and of which logs and jobs in them that is known."""
-
-    gpu: str
-    job: str
-    begin_s: float
-    end_s: float
-    sources: frozenset[tuple[str, str]]
-
-
-def _work(job: str, samples: Samples) -> Iterator[_Work]:
+def _spans(job: str, samples: Samples) -> Iterator[tuple[str, float, float, str, set[tuple[str, str]]]]:
+    """Yield the GPUs with UUIDs at work for a job alone: from when to when, the job, and what tells it."""
     samples = samples.take((_counted_s(samples) > 0) & (samples.jobs == 1))
-    for gpu in {*samples.gpu.tolist()}:
-        if gpu.startswith(UUID):
-            of_gpu = samples.take(samples.gpu == gpu)
-            sources = frozenset(zip(of_gpu.log.tolist(), of_gpu.job.tolist(), strict=True))
-            yield _Work(gpu, job, of_gpu.time_s.min(), of_gpu.time_s.max(), sources)
-
-
-def _require_apart(at_work: Mapping[str, Sequence[_Work]], table: str) -> None:
-    """Refuse a GPU that different logs show at work for different jobs: nobody knows who draws its watts."""
-    for gpu, works in at_work.items():
-        for one, other in combinations(works, 2):
-            together = one.begin_s <= other.end_s and other.begin_s <= one.end_s
-            if together and one.sources.isdisjoint(other.sources):
-                jobs = listed((one.job, other.job))
-                told = "log each job's own GPUs (nvidia-smi -i), or give its start and end"
-                raise ValueError(f"{table}: the GPU {gpu} is at work for {jobs} at the same time; {told}")
+    for gpu in filter(lambda name: name.startswith(UUID), np.unique(samples.gpu)):
+        one = samples.take(samples.gpu == gpu)
+        yield gpu, one.time_s.min(), one.time_s.max(), job, {*zip(one.log, one.job, strict=True)}
 
 
 def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
@@ -296,7 +278,8 @@ def _median(values: FloatArray, weights: FloatArray) -> float:
 def _counted_s(samples: Samples) -> FloatArray:
     """Return the seconds that each sample counts for: those of its GPU's work after the first tenth."""
     least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
-    drawing = (samples.power_w > (least + most) / 2.0) | (least >= IDLE_DRAW * most)
+    alike = least >= IDLE_DRAW * most and not (samples.utilisation < BUSY).any()
+    drawing = (samples.power_w > (least + most) / 2.0) | alike
     busy = np.where(np.isnan(samples.utilisation), drawing, samples.utilisation >= BUSY)
     busy |= ~np.isnan(samples.duration_s)
     counted_s = np.zeros(len(samples))
