@@ -198,9 +198,7 @@ class Zone(ParamType):
 
 def time_zone_option(default: str) -> Callable[[FC], FC]:
     """``--time-zone`` of a command that reads times which may have none."""
-    return click.option(
-        "--time-zone", type=Zone(), help=f"Of the times in the files that tell none (default: {default})."
-    )
+    return click.option("--time-zone", type=Zone(), help=f"Of times without a zone (default: {default}).")
 
 
 def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:

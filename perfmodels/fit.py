@@ -218,6 +218,8 @@ def _read(
     if jobs is not None:
         m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where, time_zone=time_zone)
         return m, found.runs, found.notes, _source(*files, jobs)
+    if time_zone is not None:
+        raise ValueError("`time_zone` is of the times in logs: give `jobs`, the table of their jobs, too")
     if len(files) > 1:
         raise ValueError(f"{len(files)} files are given, which can only be logs: give `jobs`, their table")
     m = read_measurements(
