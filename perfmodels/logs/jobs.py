@@ -278,9 +278,12 @@ def _median(values: FloatArray, weights: FloatArray) -> float:
 def _counted_s(samples: Samples) -> FloatArray:
     """Return the seconds that each sample counts for: those of its GPU's work after the first tenth."""
     least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
-    alike = least >= IDLE_DRAW * most and not (samples.utilisation < BUSY).any()
-    drawing = (samples.power_w > (least + most) / 2.0) | alike
-    busy = np.where(np.isnan(samples.utilisation), drawing, samples.utilisation >= BUSY)
+    busy, unknown = samples.utilisation >= BUSY, np.isnan(samples.utilisation)
+    drawing = samples.power_w > (least + most) / 2.0
+    if least >= IDLE_DRAW * most:
+        # All draw alike, and do what most of those do of which it is known.
+        drawing[:] = unknown.all() or busy[~unknown].mean() > 0.5
+    busy = np.where(unknown, drawing, busy)
     busy |= ~np.isnan(samples.duration_s)
     counted_s = np.zeros(len(samples))
     for gpu in np.unique(samples.gpu):

@@ -1,6 +1,7 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -130,6 +131,22 @@ def test_a_gpu_of_unknown_utilisation_counts_by_its_watts(tmp_path, word):
     m, found = logged(tmp_path, "\n".join(lines) + "\n", "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
     assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [320, 320])
     assert found.runs[0].utilisation == pytest.approx(0.97), "unknown is not 0"
+
+
+@pytest.mark.parametrize(("load", "gpus"), [("0 %", 0), ("97 %", 2)])
+def test_gpus_that_draw_alike_do_what_the_known_ones_do(tmp_path, load, gpus):
+    lines = [
+        f"2026/11/03 08:00:{s:02}.000, {g}, {60 + g} W, {'[N/A]' if g else load}"
+        for s in range(9)
+        for g in (0, 1)
+    ]
+    log = "\n".join(["timestamp, index, power.draw [W], utilization.gpu [%]", *lines, ""])
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,9,1\n"
+    if gpus:
+        assert logged(tmp_path, log, rows)[0].gpus.tolist() == [gpus, gpus]
+    else:
+        with pytest.raises(ValueError, match="left out: '17', with fewer than 5 samples of busy GPUs"):
+            logged(tmp_path, log, rows)
 
 
 @pytest.mark.parametrize(("write", "of_job"), [(exporter, pod), (prometheus, pod), (exporter, slurm)])
@@ -465,5 +482,7 @@ def test_logs_without_a_table_say_that_they_need_one(tmp_path):
         path = written(tmp_path, write(R))
         with pytest.raises(ValueError, match=f"17.log is a log of {form.split(' ')[0]}.*give `jobs`"):
             read_measurements(path)
+    with pytest.raises(ValueError, match="`time_zone` is of the times in logs: give `jobs`"):
+        fit_profile(table(tmp_path, "gpus,batch_size,step_time_s\n1,8,1\n"), "m", "G", time_zone=UTC)
     with pytest.raises(ValueError, match="2 files are given, which can only be logs: give `jobs`"):
         fit_profile([path, path], "m", "G")
