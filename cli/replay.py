@@ -84,7 +84,7 @@ BOUND = "bound-{}.json"
         "callback": only_budget,
     },
     pacing={"type": click.Choice(PACINGS)},
-    tariff={"type": PerKwh(), "metavar": "M|FILE"},
+    tariff={"type": PerKwh(negative=True), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
     sleep_power_w={"name": "--sleep-power", "type": Number(0), "metavar": "W", "show_default": False},

@@ -18,6 +18,7 @@ from wattsched.cli.replay_options import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
+    PerKwh,
     policies_known,
     policy_option,
     require_learner,
@@ -64,7 +65,12 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     default="even",
     help="How a budget is spent: evenly, at a price that is learned, or at will.",
 )
-@click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
+@click.option(
+    "--price",
+    type=PerKwh(negative=True),
+    metavar="M|FILE",
+    help="Money per kWh, or a file of it over time (.csv), to tell money, too.",
+)
 @seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
     "--inputs/--no-inputs",
@@ -81,7 +87,7 @@ def command(
     policies: list[str],
     settings: ReplaySettings,
     pacing: Pacing,
-    price: float | None,
+    price: float | str | None,
     seeds: list[int] | None,
     inputs: bool,
     dask: str | None,

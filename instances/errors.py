@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from wattsched.reading.inputs import NoticeWarning as NoticeWarning
 from wattsched.reading.inputs import echo, meant
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
@@ -212,10 +213,6 @@ class UnreadableError(InputError, OSError):
 
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
-
-
-class NoticeWarning(UserWarning):
-    """Something that the caller should know about an answer; the command line says it in a line."""
 
 
 @contextmanager

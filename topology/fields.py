@@ -22,6 +22,8 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 LARGEST = 1e12
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+"""Money per unit, which is below 0 in hours when a market pays for draw."""
 Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
 MOST = 1_000_000

@@ -48,9 +48,14 @@ _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
+Read = Callable[[str], float]
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+class NoticeWarning(UserWarning):
+    """Something that the caller should know about an answer; the command line says it in a line."""
 
 
 class TooLargeError(ValueError):
@@ -344,11 +349,11 @@ class Row:
             raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
         return value
 
-    def number(self, column: str, least: float = 0.0, most: float = LARGEST) -> float:
-        """Cell as a finite number."""
+    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
+        """Cell as a finite number, by what reads it."""
         text = self.text(column)
         try:
-            value = number_in(text)
+            value = read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
         if not math.isfinite(value):

@@ -16,14 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.job_sources import File, JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Progress, _untold, replay_jobs
 from wattsched.report.saved import (
@@ -137,7 +137,7 @@ def savings(
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     pacing: Pacing = "even",
-    price_per_kwh: float | None = None,
+    price_per_kwh: float | File | None = None,
     inputs: Sequence[Input] | None = None,
     executor: Executor | None = None,
     progress: Progress = _untold,
@@ -161,8 +161,8 @@ def savings(
         Without a budget, and without nodes that sleep.
     pacing : {"even", "price", "none"}
         How the budgets are spent, as in `ReplaySettings`.
-    price_per_kwh : float, optional
-        To tell money, too.
+    price_per_kwh : float, str or Path, optional
+        To tell money, too: money per kWh, or a file of it over time (.csv).
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     executor, progress
@@ -180,6 +180,7 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
+    settings = settings if price_per_kwh is None else replace(settings, tariff=price_per_kwh)
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: budgets follow from the levels, and no node may sleep")
     for policy in (baseline, *policies):
@@ -194,7 +195,7 @@ def savings(
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
     found = [
-        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base, price_per_kwh)
+        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base)
         for policy in policies
     ]
     # The smallest budget within which completion is no later on average; else the largest.
@@ -218,6 +219,7 @@ def savings(
         levels=[None, *ordered[1:]],
         power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
         policies=found,
+        currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
         as_it_is=part(cluster, settings) if tested else None,
         inputs=[
             Sensitivity(
@@ -336,14 +338,15 @@ def _saved(
     policy: str,
     points: list[list[Point]],
     base: Mapping[int, _Base],
-    price_per_kwh: float | None,
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
     met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
     sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
     meters = [one.outcome.meter for one in base.values()]
-    energy_j, carbon_g = (np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g"))
+    energy_j, carbon_g, money = (
+        np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g", "money")
+    )
 
     def saved(amount: FloatArray | float) -> Interval | None:
         """Return the saved part of what the baseline takes."""
@@ -356,7 +359,7 @@ def _saved(
         completion=Interval.of(sooner) if len(sooner) == len(by_seed) else None,
         energy_j=saved(energy_j),
         carbon_g=saved(carbon_g) if carbon_g.any() else None,
-        money=None if price_per_kwh is None else saved(price_per_kwh * energy_j / J_PER_KWH),
+        money=None if meters[0].tariff is None else saved(money),
         points=points,
         losers=Point.mean(met) if reached else None,
     )

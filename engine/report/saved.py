@@ -130,6 +130,8 @@ class Savings:
     power_w : list of float or None
         The same as watts of the whole cluster.
     policies : list of PolicySavings
+    currency : str
+        Of their money; empty where none is told.
     as_it_is : float, optional
         Part of the energy that the last policy saves on the first seed; None where no inputs are varied, and
         where none is saved.
@@ -149,6 +151,7 @@ class Savings:
     levels: list[float | None]
     power_w: list[float | None]
     policies: list[PolicySavings]
+    currency: str
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)

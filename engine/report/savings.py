@@ -9,7 +9,7 @@ import numpy as np
 
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, energy, number, percent, quantity
+from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture
@@ -38,14 +38,14 @@ def verdict(found: Savings) -> tuple[str, str]:
 
 def saved(found: Savings) -> Told:
     """Parts and amounts that each policy saves."""
-    columns = ["policy", ">energy saved", ">that is", ">CO2", ">money", ">sooner at equal energy"]
+    columns = ["policy", ">energy saved", ">that is", ">CO2", ">cost", ">sooner at equal energy"]
     rows = [
         [
             one.policy,
             _or_none(one.energy, _share, "at least " if one.bound_only else ""),
             _or_none(one.energy_j, lambda some: energy(some.mean)),
             _or_none(one.carbon_g, lambda some: quantity(some.mean, "g"), none=""),
-            _or_none(one.money, lambda some: number(some.mean), none=""),
+            _or_none(one.money, lambda some: money(some.mean, found.currency), none=""),
             _or_none(one.completion, _share),
         ]
         for one in found.policies

@@ -13,7 +13,7 @@ not looked at:
 ``duration``  seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
 ``gpus``      whole GPUs that it held, at most as many as a cluster may have
 ``gpu_type``  optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
-``watts``     optional: mean draw of its GPUs together, as measured
+``watts``     optional: mean draw of its GPUs together, as measured; or ``power`` with a unit, ``power_kw``
 ``user``      optional
 ``account``   optional
 ``model``     optional: what it trained, a model of the catalogue; empty where nobody knows
@@ -38,6 +38,7 @@ from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.inputs import Cells, Row, echo, listed, number_in, rows_of
+from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
@@ -232,9 +233,11 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     jobs: dict[str, TraceJob] = {}
     begun: tuple[str, str] | None = None
     columns: Iterable[str] = ()
+    watts: tuple[str, Numbers] | None = None
     for row in rows_of(path, COLUMNS, OPTIONAL):
         read, columns = Cells(row, faults), row.cells
-        job, form = _job(read, known)
+        watts = watts or _watts(row)
+        job, form = _job(read, known, *watts)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
         if form and begun is None:
@@ -247,6 +250,9 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     if faults:
         raise InputError(faults)
     found = list(jobs.values())
+    if watts is not None and watts[0] in columns:
+        watts[1].tell(f"{path}, column {echo(watts[0])}")
+        columns = [name for name in columns if name != watts[0]]
     _notice(path, columns, found)
     if begun is None or begun[0] == SECONDS:
         return found
@@ -254,7 +260,15 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
-def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
+def _watts(row: Row) -> tuple[str, Numbers]:
+    """Return the column of watts, if there is one, and what reads it."""
+    column = next(
+        (name for name in row.cells if name and without_unit(name, "power") in ("", "power")), "watts"
+    )
+    return column, Numbers(column, "power", row.place)
+
+
+def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
@@ -263,7 +277,7 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         duration_s=read("duration", _duration_s, 0.0),
         gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", Row.text),
-        power_w=read.optional("watts", Row.number),
+        power_w=read.optional(column, partial(Row.number, read=watts)),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
         model=read.optional("model", partial(_model_or_none, known)),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from wattsched.perfmodels.logs.samples import MOST_MHZ, MOST_PERCENT, MOST_W, Sample, lines_of, reading
 from wattsched.reading.inputs import listed
+from wattsched.reading.units import Numbers
 
 NAME = "dcgmi dmon"
 HEADER = re.compile(r"#\s*Entity\b")
@@ -24,6 +25,7 @@ FIELDS = {
     "power_limit_w": ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PMLMT", MOST_W),
 }
 """Column of a sample to DCGM's field, its short name, and the largest value."""
+WATTS = ("POWER", "PMLMT")
 METRICS = {metric: (column, most) for column, (metric, _, most) in FIELDS.items()}
 PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name"))
 """Labels of namespace and pod. Prometheus says ``exported_pod`` where ``pod`` is that of the exporter."""
@@ -37,6 +39,7 @@ def recognises(text: str) -> bool:
 def read(text: str, name: str) -> Iterator[Sample]:
     """Samples of ``dcgmi dmon``, in the order of its lines."""
     columns: list[str] = []
+    watts: dict[str, Numbers] = {}
     for line, text_line in enumerate(lines_of(text), start=1):
         if HEADER.match(text_line):
             columns = text_line.replace("#", " ").split()[1:]
@@ -44,6 +47,10 @@ def read(text: str, name: str) -> Iterator[Sample]:
                 raise ValueError(f"{name}, line {line}: no column POWER (-e 155), found {listed(columns)}")
             continue
         words = text_line.split()
+        if words[:1] == ["ID"] and len(words) == len(columns) + 1:
+            units = dict(zip(columns, words[1:], strict=True))
+            place = f"{name}, line {line}"
+            watts = {short: Numbers(f"[{units[short]}]", "power", place) for short in WATTS if short in units}
         # Units, what is said at the end, and parts of GPUs, of which nobody knows the watts.
         if len(words) < 2 or words[0] != "GPU" or not words[1].isdecimal():
             continue
@@ -51,7 +58,7 @@ def read(text: str, name: str) -> Iterator[Sample]:
             raise ValueError(f"{name}, line {line}: {len(words) - 2} values of the {len(columns)} columns")
         cells = dict(zip(columns, words[2:], strict=True))
         values = {
-            column: reading(cells[short], f"{name}, line {line}, column {short}", most)
+            column: reading(cells[short], f"{name}, line {line}, column {short}", most, read=watts.get(short))
             for column, (_, short, most) in FIELDS.items()
             if short in cells
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -153,19 +153,21 @@ def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[in
         yield line, cells
 
 
-def reading(text: str, place: str, most: float, unit: str = "") -> float:
+def reading(
+    text: str, place: str, most: float, unit: str = "", read: Callable[[str], float] | None = None
+) -> float:
     """Number of a cell, with or without its unit, 0 to `most`; nan where it says that there is none.
 
-    Anything else is a ValueError that names the place.
+    Of watts, `read` converts what is in another unit. Anything else is a ValueError that names the place.
     """
     told = text.strip()
     if told.lower() in BLANK or (told.startswith("[") and told.endswith("]")):
         return math.nan
     value, _, found = told.partition(" ")
-    if found.strip() not in ("", unit):
+    if read is None and found.strip() not in ("", unit):
         raise ValueError(f"{place}: {echo(told)} is not in {unit}")
     try:
-        number = number_in(value)
+        number = number_in(value) if read is None else read(told)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     if not 0 <= number <= most:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -42,32 +42,35 @@ class Steps:
         return np.maximum(np.searchsorted(self.time_s, time_s, side="right") - 1, 0)
 
 
-class Carbon(Steps):
-    """Carbon intensity over time, in grams per kWh.
+class PerKwh(Steps):
+    """What a kWh emits or costs over time: joules, grams, or money, which may be below 0.
 
     Raises
     ------
     ValueError
-        When times do not ascend, or an intensity is negative or no number.
+        When times do not ascend, or a value is no number.
     """
 
-    def __init__(self, time_s: FloatArray, g_per_kwh: FloatArray) -> None:
-        if len(time_s) == 0 or len(time_s) != len(g_per_kwh):
-            raise ValueError("carbon intensity: give one value for each time, and at least one")
+    what, least, range = "price", -np.inf, "every value must be a finite number"
+
+    def __init__(self, time_s: FloatArray, per_kwh: FloatArray, currency: str = "") -> None:
+        if len(time_s) == 0 or len(time_s) != len(per_kwh):
+            raise ValueError(f"{self.what}: give one value for each time, and at least one")
         if np.any(np.diff(time_s) <= 0):
-            raise ValueError("carbon intensity: the times must ascend")
-        if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
-            raise ValueError("carbon intensity: g_per_kwh must be at least 0")
-        super().__init__(time_s, g_per_kwh)
+            raise ValueError(f"{self.what}: the times must ascend")
+        if not np.all((per_kwh >= self.least) & np.isfinite(per_kwh)):
+            raise ValueError(f"{self.what}: {self.range}")
+        super().__init__(time_s, per_kwh)
+        self.currency = currency
 
     @classmethod
-    def constant(cls, g_per_kwh: float) -> Carbon:
-        """Intensity that never changes."""
-        return cls(np.zeros(1), np.array([float(g_per_kwh)]))
+    def constant(cls, per_kwh: float) -> Self:
+        """Amount that never changes."""
+        return cls(np.zeros(1), np.array([float(per_kwh)]))
 
     @classmethod
-    def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Carbon:
-        """Intensities of a file of which `start` (default: its begin) is at `at_s`.
+    def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Self:
+        """Amounts of a file of which `start` (default: its begin) is at `at_s`.
 
         Where it has no value, the one before stays.
 
@@ -81,12 +84,18 @@ class Carbon(Steps):
         if not begin_s <= start_s < end_s:
             reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
             raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
-        known = np.isfinite(trace.g_per_kwh)
-        return cls(trace.begin_s[known] - start_s + at_s, trace.g_per_kwh[known])
+        known = np.isfinite(trace.per_kwh)
+        return cls(trace.begin_s[known] - start_s + at_s, trace.per_kwh[known], trace.currency)
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
-        """Grams for each watt drawn in between."""
+        """Amount for each watt drawn in between."""
         return np.asarray((self.integral(end_s) - self.integral(begin_s)) / J_PER_KWH)
+
+
+class Carbon(PerKwh):
+    """Carbon intensity over time, in grams per kWh, none below 0."""
+
+    what, least, range = "carbon intensity", 0.0, "g_per_kwh must be at least 0"
 
 
 def require_finite(what: str, values: Mapping[str, float]) -> None:
@@ -252,6 +261,8 @@ class Meter:
 
     carbon: Carbon
     time_s: float = 0.0
+    tariff: PerKwh | None = None
+    money: float = 0.0
     jobs_j: float = 0.0
     idle_j: float = 0.0
     base_j: float = 0.0
@@ -270,6 +281,8 @@ class Meter:
         self.idle_j += now.idle_w * seconds
         self.base_j += now.base_w * seconds
         self.carbon_g += now.power_w * float(self.carbon.per_watt(self.time_s, until_s))
+        if self.tariff is not None:
+            self.money += now.power_w * float(self.tariff.per_watt(self.time_s, until_s))
         self.busy_gpu_s += now.busy * seconds
         self.free_gpu_s += now.free * seconds
         self.fragment_gpu_s += now.fragments * seconds

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, Sleep, require_finite
+from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, require_finite
 from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.outcome import Outcome, Rounds
@@ -40,6 +40,7 @@ def simulate(
     carbon: Carbon | None = None,
     sleep: Sleep | None = None,
     budget: Budget | None = None,
+    tariff: PerKwh | None = None,
 ) -> Outcome:
     """Replay a trace under a policy until all its jobs are complete.
 
@@ -53,6 +54,8 @@ def simulate(
         Default: nodes never sleep.
     budget : Budget, optional
         What the cluster may spend in every period; default: as much as it likes.
+    tariff : PerKwh, optional
+        Price of energy, to count the money.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def simulate(
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
         or leave jobs waiting for ever; when its restarts take less than no time.
     """
-    run = Replay(trace, policy, name, round_s, carbon, sleep, budget)
+    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff)
     while run.step():
         pass
     return run.outcome()
@@ -87,6 +90,7 @@ class Replay:
     carbon: Carbon | None = None
     sleep: Sleep | None = None
     budget: Budget | None = None
+    tariff: PerKwh | None = None
 
     def __post_init__(self) -> None:
         trace, carbon = self.trace, self.carbon or Carbon.constant(0.0)
@@ -100,7 +104,7 @@ class Replay:
         self._rounds = Rounds()
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
-        self._meter = Meter(carbon, self.time_s)
+        self._meter = Meter(carbon, self.time_s, self.tariff)
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
         self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []

@@ -11,7 +11,7 @@ import pytest
 from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import faults_of
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon, shown, utc_time
 
 
 def written(folder: Path, text: str) -> Path:
@@ -122,3 +122,18 @@ def test_public_files(data_dir: Path) -> None:
         assert not faults_of(instance)
         assert instance.carbon_g_per_kwh is not None
         assert 10 < min(instance.carbon_g_per_kwh) < max(instance.carbon_g_per_kwh) < 1000
+
+
+@pytest.mark.parametrize("market", ["US-CAL-CISO", "US-MIDA-PJM", "US-TEX-ERCO"])
+def test_prices_of_2022_of_which_some_are_negative(data_dir: Path, market: str) -> None:
+    file = data_dir / "electricity-prices-2022" / f"{market}_2022.csv.gz"
+    prices = read_carbon(file, quantity="money")
+    negative = prices.begin_s[prices.per_kwh < 0]
+    assert (len(negative), prices.currency) == ({"US-CAL-CISO": 36, "US-MIDA-PJM": 4}.get(market, 0), "USD")
+    start = shown(negative[0] if len(negative) else prices.begin_s[0])
+    day = shifting_horizon(jobs=5, slots=24, tariff=file, start=start, seed=1)
+    assert not faults_of(day)
+    assert day.currency == "USD"
+    assert day.price_per_kwh is not None
+    assert (min(day.price_per_kwh) < 0) == bool(len(negative))
+    assert max(day.price_per_kwh) < 1

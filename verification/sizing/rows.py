@@ -115,10 +115,10 @@ def counted_s(instance: Instance) -> Fraction:
 
 
 def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
-    """Return the cost in the objective of one node that is awake."""
+    """Return the cost in the objective of one node that is awake, which nobody is paid for."""
     if instance.objective not in ENERGY:
         return Fraction(0)
-    return each_w * counted_s(instance) * Fraction(per_joule(instance, RATIONALS))
+    return each_w * counted_s(instance) * max(Fraction(0), Fraction(per_joule(instance, RATIONALS)))
 
 
 @dataclass(frozen=True)
