@@ -55,7 +55,7 @@ def test_time_zones_and_exports(tmp_path: Path) -> None:
 
 
 def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) -> None:
-    local, zoned = "time,g\n2022-01-01T00:00,1\n", "time,g\n2022-01-01T00:00Z,1\n"
+    local, zoned = (f"time,g_per_kwh\n2022-01-01T00:00{zone},1\n" for zone in ("", "Z"))
     stated = zoned.replace("time", "Datetime (UTC)").replace("Z", "")
     for text, start, told in (
         (local, "2022-01-01T01:00+01:00", "its times have no zone and are UTC"),
