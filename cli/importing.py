@@ -69,7 +69,11 @@ class ClusterOptions:
 
     @property
     def _of_slurm(self) -> bool:
-        return str(self.cluster_file).endswith(".conf")
+        from wattsched.files.exchange import cluster_form
+
+        assert self.cluster_file is not None
+        with refusing(str(self.cluster_file)):
+            return cluster_form(self.cluster_file) == ".conf"
 
     def read(self) -> Cluster:
         """Read the cluster, or make it."""

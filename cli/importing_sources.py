@@ -24,8 +24,8 @@ from wattsched.cli.files import (
     shown,
     write,
 )
-from wattsched.cli.outputs import Command, ParamType, folder_option, json_option, output_option
-from wattsched.cli.parameters import Number, refuse_given
+from wattsched.cli.outputs import Command, folder_option, json_option, output_option
+from wattsched.cli.parameters import Number, refuse_given, time_zone_option
 from wattsched.reading.inputs import require_once
 from wattsched.report.wording import printable
 
@@ -53,23 +53,6 @@ class Source:
     description: str
     command: click.Command
     yields: str = "trace and cluster"
-
-
-class Zone(ParamType):
-    """Name of a time zone."""
-
-    name = "zone"
-
-    def read(self, value: Any) -> tzinfo:
-        """Find it."""
-        from zoneinfo import ZoneInfo
-
-        from wattsched.reading.inputs import echo
-
-        try:
-            return ZoneInfo(str(value))
-        except (ValueError, OSError, KeyError):
-            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
 
 
 def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -122,7 +105,7 @@ UNTIL = "Without files: ask for jobs up to then."
 @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
 @click.option("--since", default="now-7days", metavar="T", help=SINCE)
 @click.option("--until", default="now", metavar="T", help=UNTIL)
-@click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
+@time_zone_option("this machine's")
 @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
 def slurm(
     files: tuple[str, ...],

@@ -10,8 +10,9 @@ import click
 
 from wattsched.cli.completion import replay_policies
 from wattsched.cli.failures import BadInput
+from wattsched.cli.files import is_piped
 from wattsched.cli.outputs import ParamType
-from wattsched.cli.parameters import Number, Whole, filling, listed_policies
+from wattsched.cli.parameters import FileName, Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.units import Numbers
 from wattsched.replay.jobs.budget import UNITS, require_quantity
@@ -27,7 +28,7 @@ LEARNER = "sizing"
 PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
-class PerKwh(ParamType):
+class PerKwh(FileName):
     """Grams per kWh, or money, which may be below 0, or the name of a file of them."""
 
     name = "amount"
@@ -37,8 +38,10 @@ class PerKwh(ParamType):
 
     def read(self, value: Any) -> float | str:
         """Read the amount, or leave the name."""
-        if isinstance(value, float) or value.endswith((".csv", ".csv.gz")):
-            return float(value) if isinstance(value, float) else str(value)
+        if isinstance(value, float):
+            return value
+        if value.endswith((".csv", ".csv.gz")) or is_piped(value):
+            return str(value)
         if not value:
             raise ValueError("is empty; give an amount per kWh or a file (.csv)")
         from wattsched.instances.traces.carbon import MOST_PER_KWH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, named_input, write_json
+from wattsched.cli.files import counting, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import json_option, report_option, write_page
 from wattsched.cli.parameters import Described, FileName, Number, filling, seeds_option
@@ -106,12 +105,7 @@ def command(
     with refusing():
         require_policy(baseline)
         site = cluster.read()
-    with (
-        counting() as show,
-        spread(dask) as executor,
-        refusing(),
-        named_input(str(source.file)) as path,
-    ):
+    with counting() as show, spread(dask) as executor, refusing():
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
             show(f"{replay.name}, seed {seed}", replay.complete, len(replay.trace))
@@ -123,7 +117,7 @@ def command(
             click.echo(f"{count(replays, 'replay')} to come{further}", err=True)
 
         found = savings(
-            replace(source, file=path),
+            source,
             site,
             baseline=baseline,
             policies=policies,

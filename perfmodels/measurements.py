@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,7 @@ def read_logged(
     *,
     gpus_per_node: int = 8,
     where: Mapping[str, str] | None = None,
+    time_zone: tzinfo | None = None,
 ) -> tuple[Measurements, LoggedJobs]:
     """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
 
@@ -155,10 +157,12 @@ def read_logged(
         Table with a row for each job: the columns of `read_measurements`, of which ``gpus``, ``power_w`` and
         the setting are those of the logs where the table does not have them. ``job`` is what the logs call
         it: a Slurm job's number, a pod (or NAMESPACE/POD), a window of Zeus, or a log's file without ending;
-        ``*`` stands for anything. ``start`` and ``end`` (optional) are times on the log's clock. ``steps``
-        are iterations of a window of Zeus, whose duration then tells the step time.
+        ``*`` stands for anything. ``start`` and ``end`` (optional) are times. ``steps`` are iterations of a
+        window of Zeus, whose duration then tells the step time.
     gpus_per_node, where
         As for `read_measurements`.
+    time_zone : tzinfo, optional
+        Of times that are told without a zone. Without it, such times are compared with each other alone.
 
     Returns
     -------
@@ -173,8 +177,8 @@ def read_logged(
     OSError
         If a file cannot be opened.
     """
-    samples = Samples.joined([read_log(log) for log in logs])
-    found = completed(_chosen(jobs, where), samples, str(jobs))
+    samples = Samples.joined([read_log(log, time_zone) for log in logs])
+    found = completed(_chosen(jobs, where), samples, str(jobs), time_zone)
     header = list(dict.fromkeys(name for _, row in found.rows for name in row))
     cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
     return _measured(jobs, cells, gpus_per_node, None, found.notes), found

@@ -207,9 +207,10 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
     require_range(gpus_per_node >= 1, "gpus_per_node", "at least 1", gpus_per_node)
     name = str(file)
     with naming(file):
-        if name.endswith(".csv"):
+        form = cluster_form(file)
+        if form == ".csv":
             return read_openb(file)
-        if name.endswith(".conf"):
+        if form == ".conf":
             text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
@@ -224,6 +225,16 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         if isinstance(document, dict) and "nodes" in document and "format" not in document:
             return from_node_link(document)
         return cluster_of(instance_of(document, source=name))
+
+
+def cluster_form(file: File) -> str:
+    """Form of a cluster's file, .json, .csv or .conf: by its name, or where that tells none by its text."""
+    if named := [form for form in (".json", ".csv", ".conf") if str(file).removesuffix(".gz").endswith(form)]:
+        return named[0]
+    text = read_text(file).lstrip()
+    if text.startswith("{"):
+        return ".json"
+    return ".conf" if "SwitchName=" in text else ".csv" if "," in text.partition("\n")[0] else ".json"
 
 
 def cluster_of(instance: Any) -> Cluster:

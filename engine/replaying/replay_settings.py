@@ -10,7 +10,7 @@ from numbers import Real
 from pathlib import Path
 
 from wattsched.instances.errors import naming, require_range
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
@@ -99,7 +99,11 @@ class ReplaySettings:
             raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
             raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
-        self._start()
+        try:
+            if self.start is not None:
+                utc_time(self.start)
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
@@ -113,26 +117,25 @@ class ReplaySettings:
         if quantity == "money" and self.tariff is None:
             raise ValueError("budget: money needs `tariff`, what a kWh costs")
 
-    def _start(self) -> datetime | None:
-        """Time of the first arrival, where it is told."""
-        try:
-            return None if self.start is None else utc_time(self.start)
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
+    def _start(self, trace: CarbonTrace) -> datetime | None:
+        """Time of the first arrival in a file, where it is told."""
+        return None if self.start is None else trace.moment(self.start)
 
     def carbon_from(self, begin_s: float) -> Carbon:
         """Return what a kWh emits from the first arrival on; a number is the same all the time."""
         if not isinstance(self.carbon, str | Path):
             return Carbon.constant(float(self.carbon))
         with naming(self.carbon):
-            return Carbon.of(read_carbon(self.carbon, self.zone), begin_s, self._start())
+            trace = read_carbon(self.carbon, self.zone)
+            return Carbon.of(trace, begin_s, self._start(trace))
 
     def tariff_from(self, begin_s: float) -> PerKwh | None:
         """Return what a kWh costs from the first arrival on, where that is told."""
         if not isinstance(self.tariff, str | Path):
             return None if self.tariff is None else PerKwh.constant(float(self.tariff))
         with naming(self.tariff):
-            return PerKwh.of(read_carbon(self.tariff, quantity="money"), begin_s, self._start())
+            trace = read_carbon(self.tariff, quantity="money")
+            return PerKwh.of(trace, begin_s, self._start(trace))
 
 
 @dataclass(frozen=True)

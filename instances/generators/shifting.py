@@ -12,7 +12,7 @@ from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray
 
@@ -159,7 +159,7 @@ def _recorded(
         raise ValueError(f"{option}: the file name is empty")
     trace = read_carbon(file, zone, "money" if option == "tariff" else "carbon")
     try:
-        begin = utc_time(start) if start is not None else trace.begin
+        begin = trace.moment(start) if start is not None else trace.begin
     except ValueError as error:
         raise ValueError(f"start: {error}") from None
     return trace.slots(begin, slots, slot_s), trace.currency or None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.reading.units import Numbers, Quantity, unit_in
@@ -55,6 +57,8 @@ class CarbonTrace:
         File and column, for messages.
     currency : str
         Of prices; empty where none is told.
+    zoned : bool
+        Whether the file tells the zone of its times; without one they are UTC.
     """
 
     begin_s: FloatArray
@@ -62,11 +66,20 @@ class CarbonTrace:
     step_s: float
     source: str
     currency: str = ""
+    zoned: bool = True
 
     @property
     def begin(self) -> datetime:
         """Time of the first value, in UTC."""
         return datetime.fromtimestamp(float(self.begin_s[0]), tz=UTC)
+
+    def moment(self, text: str) -> datetime:
+        """Time that is looked up in the file, with a notice where it or the file alone has a zone."""
+        begin = utc_time(text)
+        if (zoned := _moment(text).tzinfo is not None) != self.zoned:
+            told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
+            warnings.warn(f"{self.source}: assumed: {told}", NoticeWarning, stacklevel=2)
+        return begin
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
         """Averages over the slots of a horizon.
@@ -136,8 +149,12 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     times, values = [], []
     named = value_column != first.cells[value_column]
     read = Numbers(value_column if named else "", quantity, f"{path}, line 1")
+    zones: set[bool] = set()
     for row in chain(begun, rows):
         times.append(_seconds(row, time_column))
+        zones.add("utc" in time_column.lower() or _moment(row.cells[time_column]).tzinfo is not None)
+        if len(zones) > 1:
+            raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_value(row, value_column, read))
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
@@ -148,7 +165,7 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     step_s = float(np.median(np.diff(begin_s))) if len(times) > 1 else 3600.0
     source = f"{path}, column '{value_column}'"
     read.tell(source)
-    return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency)
+    return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency, zones.pop())
 
 
 def utc_time(text: str) -> datetime:
@@ -159,15 +176,19 @@ def utc_time(text: str) -> datetime:
     ValueError
         If it is none.
     """
+    moment = _moment(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _moment(text: str) -> datetime:
     text = text.strip()
     try:
         if re.fullmatch(r"[0-9]{9,}(\.[0-9]*)?", text):
             return datetime.fromtimestamp(float(text), tz=UTC)
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
         raise ValueError(f"{echo(text)} is no time, expected such as {example}") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _is_time(text: str) -> bool:

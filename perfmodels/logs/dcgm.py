@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,10 +65,12 @@ def read(text: str, name: str) -> Iterator[Sample]:
         yield sample_of("", words[1], values)
 
 
-def sample_of(job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan) -> Sample:
+def sample_of(
+    job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan, jobs: int = 1
+) -> Sample:
     """Sample of what DCGM tells, whose utilisation is in percent."""
     shares = {name: v / 100.0 if name == "utilisation" else v for name, v in values.items()}
-    return Sample(job, gpu, time_s, **shares)
+    return Sample(job, gpu, time_s, jobs=jobs, **shares)
 
 
 class Point(NamedTuple):
@@ -81,7 +84,7 @@ class Point(NamedTuple):
 
 
 def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
-    """Samples of points: those of a GPU, a job and a moment are one."""
+    """Samples of points: those of a GPU, a job and a moment are one; each job on a GPU has all its watts."""
     found: dict[tuple[str, str, float], tuple[float, dict[str, float]]] = {}
     for point in points:
         column, _ = METRICS[point.metric]
@@ -89,8 +92,9 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
             raise ValueError(f"{name} has parts of GPUs (GPU_I_ID), of which nobody knows the watts")
         key = (job_of(point.labels), _gpu_of(point.labels, name), point.key)
         found.setdefault(key, (point.time_s, {}))[1][column] = point.value
-    for (job, gpu, _), (time_s, values) in found.items():
-        yield sample_of(job, gpu, values, time_s)
+    jobs = Counter((gpu, moment) for job, gpu, moment in found if job)
+    for (job, gpu, moment), (time_s, values) in found.items():
+        yield sample_of(job, gpu, values, time_s, jobs[gpu, moment] if job else 1)
 
 
 def job_of(labels: Mapping[str, str]) -> str:
