@@ -107,6 +107,11 @@ class Trace:
         return self.configurations.power_w - self.idle_w
 
     @cached_property
+    def extra_w(self) -> FloatArray:
+        """`busy_w`, at least 0: what a power cap counts of each row, shape (n_rows,)."""
+        return np.maximum(self.busy_w, 0.0)
+
+    @cached_property
     def highest_w(self) -> FloatArray:
         """Most that a GPU of each pool draws: its board limit, or a row's draw or limit, shape (n_pools,)."""
         rows = self.configurations

@@ -144,6 +144,10 @@ class RoundOptions:
         rows, trace, of = ProgramBuilder(), self.state.trace, self.state.configurations
         block = np.where(self.waiting, 0, of.block[self.row])
         add_room_rows(rows, trace.rooms, of.pool[self.row], block)
+        caps = zip(self.state.caps.names, self.state.room_w.tolist(), self.state.caps.inside.T, strict=True)
+        for name, room_w, inside in caps:
+            use_w = np.where(~self.waiting & inside[of.pool[self.row]], np.maximum(self.busy_w, 0.0), 0.0)
+            add_limits(rows, [BudgetRow.of(f"cap:{name}", use_w, room_w, 0.0)])
         if self.state.allowance is not None and most_w < np.inf:
             standing_w = self.state.allowance.standing_w
             add_limits(rows, [BudgetRow.of("power_w", self.busy_w, max(most_w, standing_w), standing_w)])

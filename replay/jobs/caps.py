@@ -1,0 +1,110 @@
+"""Caps on the draw of a replay's cluster, of the whole site and of its power domains.
+
+A cap holds for what its nodes would draw if all were awake, all restarts had ended and no job ended. They
+draw no more between two decisions, so a cap that holds at every decision holds at every moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wattsched.replay.jobs.accounts import Nodes, Steps
+from wattsched.replay.jobs.trace import Trace
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
+
+ROUNDING = 1e-9
+"""Part of a cap by which sums of watts may exceed it."""
+
+
+class CapError(ValueError):
+    """A cap that the idle cluster exceeds, or within which a job could not even run alone."""
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Power caps of a cluster; none by default.
+
+    Attributes
+    ----------
+    names : tuple of str
+        ``power_w`` for the whole site, which comes first, ``power_w:DOMAIN`` for a power domain.
+    limits : tuple of Steps
+        Watts over time, of each cap.
+    beside_w, standing_w : float arrays, shape (n_caps,)
+        What is drawn besides the nodes, and that with what these draw when all GPUs are idle.
+    inside : bool array, shape (n_pools, n_caps)
+        Pools whose nodes draw under each cap.
+    """
+
+    names: tuple[str, ...] = ()
+    limits: tuple[Steps, ...] = ()
+    beside_w: FloatArray = field(default_factory=lambda: np.zeros(0))
+    standing_w: FloatArray = field(default_factory=lambda: np.zeros(0))
+    inside: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
+
+    @classmethod
+    def of(cls, trace: Trace, power_w: float | None = None) -> Caps:
+        """Caps of the power domains of a trace's cluster, and of `power_w` on the site.
+
+        Raises
+        ------
+        CapError
+            When the idle cluster draws more.
+        """
+        pools, domains = trace.pools, trace.cluster.power_domains
+        idle_w = Nodes(trace.cluster, pools, None, 0.0).idle_w_of_pools
+        caps = [(d.name, d.power_cap_w, d.reserved_w, [d.name in p.domains for p in pools]) for d in domains]
+        found = [(f"power_w:{name}", *cap) for name, *cap in caps]
+        if power_w is not None:
+            found.insert(0, ("power_w", power_w, 0.0, [True] * len(pools)))
+        names, watts, reserved_w, inside = zip(*found, strict=True) if found else ((), (), (), ())
+        members = np.array(inside, dtype=bool).reshape(len(found), len(pools)).T
+        limits = tuple(Steps(np.zeros(1), np.array([cap_w], dtype=float)) for cap_w in watts)
+        beside_w = np.array(reserved_w, dtype=float)
+        standing_w = beside_w + idle_w @ members
+        for name, cap_w, idle in zip(names, watts, standing_w.tolist(), strict=True):
+            if cap_w < idle * (1 - ROUNDING):
+                raise CapError(f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}")
+        return cls(tuple(names), limits, beside_w, standing_w, members)
+
+    def room_w(self, time_s: float) -> FloatArray:
+        """Watts beyond the idle draw that all jobs together may draw at a time, under each cap."""
+        limit_w = np.array([float(limit.at(time_s)) for limit in self.limits])
+        return limit_w * (1 + ROUNDING) - self.standing_w
+
+    def of_pool(self, pool: int) -> list[int]:
+        """Numbers of the caps under which the nodes of a pool draw."""
+        return np.flatnonzero(self.inside[pool]).tolist() if self.names else []
+
+    def drawn_w(self, pool: IntArray, extra_w: FloatArray) -> FloatArray:
+        """Watts under each cap of jobs that draw so much beyond idle in these pools."""
+        return np.asarray(extra_w @ self.inside[pool]) if self.names else np.zeros(0)
+
+    def require_room(self, trace: Trace, policy: str, *, requested: bool) -> None:
+        """Refuse a policy under which some job could not even run alone.
+
+        Parameters
+        ----------
+        requested : bool
+            Whether the policy runs jobs in the configurations asked for alone, not in any.
+
+        Raises
+        ------
+        CapError
+            Which names the first such job.
+        """
+        room_w, rows = self.room_w(trace.arrival_s[0] if len(trace) else 0.0), trace.configurations
+        for name, most_w, inside in zip(self.names, room_w.tolist(), self.inside.T, strict=True):
+            use_w = np.where(inside[rows.pool], trace.extra_w, 0.0)
+            if requested:
+                least_w = np.append(use_w, np.inf)[trace.request].min(axis=1)
+            else:
+                least_w = np.minimum.reduceat(use_w, rows.start[:-1])[rows.of_job]
+            for job in np.flatnonzero(least_w > most_w)[:1]:
+                told = f"job '{trace.names[job]}' alone draws {least_w[job]:,.0f} W more than idle GPUs"
+                asked = " as its user asked for it" if requested else ""
+                raise CapError(
+                    f"{name}: under policy '{policy}' {told}{asked}, and the cap leaves {most_w:,.0f} W"
+                )
