@@ -223,16 +223,16 @@ def test_a_cap_is_held_wherever_it_stands(replay: Run, write: Callable[..., Path
     cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes}
     instance = {"format": "wattsched-instance/1", "cluster": cluster, "jobs": []}
     if where == "budgets":
-        instance["budgets"] = {"power_w": 1800.0}
+        instance["budgets"] = {"power_w": 2400.0}
     if where == "power_domains":
-        cluster["power_domains"] = [{"name": "feed", "members": ["n0", "n1"], "power_cap_w": 1800.0}]
-    own = ("--power-w", 1800) if where == "option" else ()
+        cluster["power_domains"] = [{"name": "feed", "members": ["n0", "n1"], "power_cap_w": 2400.0}]
+    own = ("--power-w", 2400) if where == "option" else ()
     options = ("--cluster", write(instance), "--policy", "backfill,sizing", "--json", *own)
     for name, (found,) in document(replay(*options)).items():
-        assert found["peak_w"] <= 1800.0 * (1 + 1e-9), name
-        assert (found["above_cap_s"], found["cap_used_max"]) == (0.0, pytest.approx(found["peak_w"] / 1800.0))
+        assert found["peak_w"] <= 2400.0 * (1 + 1e-9), name
+        assert (found["above_cap_s"], found["cap_used_max"]) == (0.0, pytest.approx(found["peak_w"] / 2400.0))
     free = document(replay("--policy", "backfill", "--json"))["backfill"][0]
-    assert free["peak_w"] > 1800.0
+    assert free["peak_w"] > 2400.0
     assert free["above_cap_s"] is None
 
 
