@@ -40,10 +40,12 @@ from wattsched.cli.replay_options import (
     TIMES,
     Amount,
     PerKwh,
+    checkpoint_options,
     only_budget,
     policies_known,
     policy_option,
     require_learner,
+    site_of,
     source_options,
 )
 from wattsched.environment.extras import late
@@ -109,15 +111,7 @@ BOUND = "bound-{}.json"
 @report_option("the figures, and the watts and GPUs of the first seed over time,")
 @json_option("the figures")
 @click.option("--parquet", is_flag=True, help="Write them as Parquet (.parquet).")
-@click.option(
-    "--checkpoint",
-    "checkpoint_s",
-    type=Number(0),
-    default=30.0,
-    metavar="S",
-    help="Wall-clock seconds between checkpoints, with -o.",
-)
-@click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
+@checkpoint_options
 def command(
     source: JobSource,
     cluster: ClusterOptions,
@@ -150,7 +144,8 @@ def command(
     if parquet:
         require_extra("--parquet", "parquet")
     with refusing(), noticed() as assumed:
-        traces = source.traces(cluster.read(), seeds)
+        site, settings = site_of(cluster, settings)
+        traces = source.traces(site, seeds)
         trace_file = _said_of(source) if proves else ""
     bounds: dict[int, ClairvoyantBound] = {}
     if bounds_from is not None:

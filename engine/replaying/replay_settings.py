@@ -15,6 +15,7 @@ from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
+from wattsched.replay.jobs.caps import Caps
 from wattsched.replay.jobs.policies import policy_of
 from wattsched.replay.jobs.policy import PolicyContext, Restarts
 from wattsched.replay.jobs.simulation import Replay
@@ -53,6 +54,8 @@ class ReplaySettings:
         Money per kWh, perhaps below 0, or a file of it over time (.csv): what the energy costs is told.
     least_price : float
         Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
+    power_w : float, optional
+        Most that the whole cluster may draw at any moment, beside the caps of its power domains.
     sleep_after_s : float, optional
         Nodes without a job sleep after S seconds.
     sleep_power_w : float
@@ -79,6 +82,7 @@ class ReplaySettings:
     pacing: Pacing = "even"
     tariff: float | File | None = None
     least_price: float = 0.0
+    power_w: float | None = None
     sleep_after_s: float | None = None
     sleep_power_w: float = 0.0
     wake_s: float = 0.0
@@ -167,6 +171,7 @@ class Scene:
             settings.gap,
             _budget(settings, carbon, tariff),
             settings.least_price,
+            Caps.of(trace, settings.power_w),
         )
         sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
         return cls(context, carbon, tariff, sleep)
@@ -183,6 +188,7 @@ class Scene:
             sleep=self.sleep,
             budget=context.budget,
             tariff=self.tariff,
+            caps=context.caps,
         )
 
 

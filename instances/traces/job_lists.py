@@ -7,18 +7,7 @@ Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz`
 A plain list is what a user can write by hand, and what imports write. Its columns, in any order; others are
 not looked at. Lines that begin with ``# `` may stand before them, and are repeated by who reads the list:
 
-==============  ==========================================================================================
-``job``         name, unique
-``arrival``     seconds from any moment on, or dates in all rows: ``2026-11-03 08:30``, ``...T08:30:00Z``
-``duration``    seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
-``gpus``        whole GPUs that it held, at most as many as a cluster may have
-``gpu_type``    optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
-``watts``       optional: mean draw of its GPUs together, measured; or ``power`` with a unit, ``power_kw``
-``user``        optional
-``account``     optional
-``model``       optional: what it trained, a model of the catalogue; empty where nobody knows
-``time_limit``  optional: longest run time that its user stated, written like ``duration``
-==============  ==========================================================================================
+==============  ===================================================================================
 """
 
 from __future__ import annotations
@@ -205,7 +194,7 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "user", "account", "model", "time_limit")
+OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit")
 
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
@@ -269,6 +258,12 @@ def _watts(row: Row) -> tuple[str, Numbers]:
     return column, Numbers(column, "power", row.place)
 
 
+def first_moment_s(path: str | Path) -> float | None:
+    """Time of the first arrival of a list, in seconds since 1970; None where arrivals are seconds."""
+    found = [moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL)]
+    return min(found)[0] if found[0][1] != SECONDS else None
+
+
 def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
@@ -279,6 +274,7 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
         gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", Row.text),
         power_w=read.optional(column, partial(Row.number, read=watts)),
+        waited_s=read.optional("wait", _duration_s),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
         model=read.optional("model", partial(_catalogue_model, known)),
@@ -382,6 +378,7 @@ def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:
         "gpus": [str(job.gpus) for job in jobs],
         "gpu_type": [_name_cell(job.gpu_type or "") for job in jobs],
         "watts": ["" if job.power_w is None else f"{job.power_w:.6g}" for job in jobs],
+        "wait": ["" if job.waited_s is None else f"{job.waited_s:.12g}" for job in jobs],
         "user": [_name_cell(job.user) for job in jobs],
         "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],

@@ -22,6 +22,8 @@ class TraceJob:
         On which the duration was recorded (default: the cluster's reference type).
     power_w : float, optional
         Mean draw of its GPUs together, where it was measured.
+    waited_s : float, optional
+        From its arrival to its start, where the trace tells.
     user, account : str
         Whose it is; empty where the trace does not tell.
     time_limit_s : float, optional
@@ -39,6 +41,7 @@ class TraceJob:
     user: str = ""
     account: str = ""
     time_limit_s: float | None = None
+    waited_s: float | None = None
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:

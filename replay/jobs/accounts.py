@@ -140,6 +140,8 @@ class Nodes:
     asleep : bool array, shape (n_nodes,)
     idle_cluster_w : float
         Draw of the cluster when all its GPUs are idle and all nodes awake.
+    idle_w_of_pools : float array, shape (n_pools,)
+        The same of the nodes of each pool.
 
     Raises
     ------
@@ -161,6 +163,8 @@ class Nodes:
         self._idle_w = np.concatenate([n * watts for n, watts in zip(gpus, idle_w, strict=True)])
         standing_w = self._base_w + self._idle_w
         self.idle_cluster_w = float(standing_w.sum())
+        self._pool = np.repeat(np.arange(len(pools)), np.diff(first))
+        self.idle_w_of_pools = self._of_pools(standing_w, len(pools))
         for node in np.flatnonzero(self._asleep_w > standing_w * (1 + 1e-9))[:1]:
             raise ValueError(
                 f"sleep: must be at most {standing_w[node]:g}, which node '{names[node]}' draws when idle, "
@@ -202,6 +206,14 @@ class Nodes:
         sleeping_w = self._asleep_w * int(self.asleep.sum())
         return float(self._base_w[awake].sum()) + sleeping_w, float(self._idle_w[awake].sum())
 
+    def draw_of_pools(self) -> FloatArray:
+        """Draw of the nodes of each pool, as if all their GPUs were idle."""
+        watts = np.where(self.asleep, self._asleep_w, self._base_w + self._idle_w)
+        return self._of_pools(watts, len(self.idle_w_of_pools))
+
+    def _of_pools(self, watts: FloatArray, n_pools: int) -> FloatArray:
+        return np.bincount(self._pool, watts, n_pools).astype(float)
+
 
 @dataclass
 class StepLog:
@@ -219,6 +231,19 @@ class StepLog:
             self.time_s.append(time_s)
             self.values.append(value)
 
+    @property
+    def steps(self) -> Steps:
+        """The quantity as arrays."""
+        return Steps(np.array(self.time_s), np.array(self.values))
+
+    def highest(self, begin_s: float, end_s: float, most: int) -> tuple[FloatArray, FloatArray]:
+        """Edges of the steps, and values; of more than `most` steps the highest of equally long times."""
+        edges = np.unique([*np.clip(self.time_s, begin_s, end_s), begin_s, end_s])
+        if len(edges) > most + 1:
+            edges = np.linspace(begin_s, end_s, most + 1)
+        times = np.unique([*np.clip(self.time_s, begin_s, end_s), *edges])
+        return edges, np.maximum.reduceat(self.steps.at(times), np.searchsorted(times, edges[:-1]))
+
     def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
         """Edges of lengths of `width_s` (0: as recorded), the last perhaps shorter, and the means over them.
 
@@ -230,7 +255,7 @@ class StepLog:
         edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
         if len(edges) == 1:
             return np.array([begin_s, end_s]), values[-1:]
-        until = Steps(time_s, values).integral(np.maximum(edges, time_s[0]))
+        until = self.steps.integral(np.maximum(edges, time_s[0]))
         return edges, np.diff(until) / np.diff(edges)
 
 
@@ -260,7 +285,10 @@ class Flows(NamedTuple):
 
 @dataclass
 class Meter:
-    """Integrals of `Flows` over time, and logs of the cluster's watts and of the GPUs that jobs hold."""
+    """Integrals of `Flows` over time, and logs of the cluster's watts and of the GPUs that jobs hold.
+
+    `domains` are logs of the watts of each power domain under a cap.
+    """
 
     carbon: Carbon
     time_s: float = 0.0
@@ -276,6 +304,7 @@ class Meter:
     now: Flows = field(default_factory=Flows)
     power: StepLog = field(default_factory=StepLog)
     busy: StepLog = field(default_factory=StepLog)
+    domains: list[StepLog] = field(default_factory=list)
 
     def advance(self, until_s: float) -> None:
         """Integrate the present flows until then."""

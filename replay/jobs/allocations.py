@@ -82,7 +82,7 @@ class Segments:
         self._left = trace.work.copy()
         self._carbon = carbon
         self._trace = trace
-        self._sharing = Sharing(trace)
+        self.sharing = Sharing(trace)
         # Of what each job holds; nothing where it holds no row.
         self._rate, self._gpus, self._power_w, self._idle_w = np.zeros((4, n))
 
@@ -102,6 +102,12 @@ class Segments:
         watts = np.where(self.works_s[running] <= time_s, self._power_w[running], idle_w)
         return float(watts.sum()), float(idle_w.sum()), round(float(self._gpus[running].sum()))
 
+    def extra_w_of_pools(self, running: IntArray, time_s: float) -> FloatArray:
+        """Watts of the GPUs that jobs hold beyond their idle draw, by pool."""
+        works = running[self.works_s[running] <= time_s]
+        pool, extra_w = self._trace.configurations.pool[self.row[works]], self._power_w - self._idle_w
+        return np.bincount(pool, extra_w[works], len(self._trace.pools)).astype(float)
+
     def close(self, jobs: IntArray, time_s: float) -> None:
         """End the segments of jobs that run."""
         jobs = jobs[self.row[jobs] != WAIT]
@@ -114,7 +120,17 @@ class Segments:
         grams = self._carbon.per_watt
         records.carbon_g[jobs] += idle_w * grams(since, works) + power_w * grams(works, time_s)
         records.done[jobs] += self._rate[jobs] * (time_s - works)
-        self.log.add(jobs, self.row[jobs], since, time_s, self._first[jobs])
+        self.log.add(
+            since < time_s,
+            job=jobs,
+            row=self.row[jobs],
+            start_s=since,
+            end_s=np.full(len(jobs), time_s),
+            first=self._first[jobs],
+            works_s=works,
+            idle_w=idle_w,
+            power_w=power_w,
+        )
         self._left[jobs], self._since_s[jobs] = left, time_s
 
     def open(
@@ -129,7 +145,7 @@ class Segments:
         rows, of = self.row[jobs], self._trace.configurations
         rate, gpus, power_w, idle_w = (c[rows] for c in (of.rate, of.gpus, of.power_w, self._trace.idle_w))
         if sets is not None:
-            slower, part, busy_w = self._sharing.of(rows, sets)
+            slower, part, busy_w = self.sharing.of(rows, sets)
             rate, gpus, idle_w = rate / slower, gpus * part, idle_w * part
             power_w = idle_w + busy_w
         self._rate[jobs], self._gpus[jobs] = rate, gpus

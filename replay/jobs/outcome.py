@@ -14,13 +14,22 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
+from wattsched.replay.jobs.caps import ROUNDING, Caps
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+
+KNOWING = (
+    "sizing clairvoyant elastic elastic-makespan elastic-progress elastic-completion backfill sidecar "
+    "termination srtf optimus powerflow greenflow"
+)
+BLIND = "fifo tiresias-2dlas elasticflow gavel-max-min sia gandiva eaco"
+KNOWS = dict.fromkeys(KNOWING.split(), "yes") | dict.fromkeys(BLIND.split(), "no")
+"""By policy, whether it decides by how long jobs take. None knows only the limits that users state."""
 
 DIGITS = 9
 """Significant digits of numbers in CSV files."""
 
-CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "start_s", "end_s", "time_s"))
+CLOCK_COLUMNS = frozenset(("arrival_s", "first_start_s", "start_s", "end_s", "time_s", "works_s"))
 """Times of the trace's clock, which may be large: seconds since 1970, say."""
 
 
@@ -89,8 +98,10 @@ class SegmentLog:
     ----------
     job, row, first : list of int
         Numbers of the job and of its configuration, and place of its first GPU on the line of its pool.
-    start_s, end_s : list of float
-        Seconds on the trace's clock.
+    start_s, works_s, end_s : list of float
+        Seconds on the trace's clock; from `works_s` on it works.
+    idle_w, power_w : list of float
+        Its draw before it works, and then.
     """
 
     job: list[int] = field(default_factory=list)
@@ -98,15 +109,14 @@ class SegmentLog:
     start_s: list[float] = field(default_factory=list)
     end_s: list[float] = field(default_factory=list)
     first: list[int] = field(default_factory=list)
+    works_s: list[float] = field(default_factory=list)
+    idle_w: list[float] = field(default_factory=list)
+    power_w: list[float] = field(default_factory=list)
 
-    def add(self, job: IntArray, row: IntArray, start_s: FloatArray, end_s: float, first: IntArray) -> None:
-        """Append the segments that lasted."""
-        lasted = start_s < end_s
-        self.job += job[lasted].tolist()
-        self.row += row[lasted].tolist()
-        self.start_s += start_s[lasted].tolist()
-        self.end_s += [end_s] * int(lasted.sum())
-        self.first += first[lasted].tolist()
+    def add(self, lasted: BoolArray, **columns: IntArray | FloatArray) -> None:
+        """Append those of the segments that lasted, by column."""
+        for name, values in columns.items():
+            getattr(self, name).extend(values[lasted].tolist())
 
     @property
     def numbers(self) -> Iterator[IntArray]:
@@ -126,6 +136,8 @@ class Outcome:
         Spending in every period, where there is a budget.
     segments : SegmentLog
         Segments of all jobs, in the order of their ends.
+    caps : Caps
+        Power caps that were held.
     """
 
     trace: Trace
@@ -137,6 +149,7 @@ class Outcome:
     end_s: float
     ledger: Ledger | None = None
     segments: SegmentLog = field(default_factory=SegmentLog)
+    caps: Caps = field(default_factory=Caps)
 
     @property
     def jct_s(self) -> FloatArray:
@@ -150,6 +163,17 @@ class Outcome:
         over = np.array(ledger.begin_s) + ledger.budget.period_s <= self.end_s
         return np.array(ledger.spent) / ledger.budget.amount, over & np.array(ledger.short)
 
+    def cap_used(self) -> list[tuple[float, float]]:
+        """Largest part of each power cap that was drawn, and seconds above it."""
+        logs, found = self.meter.domains, list[tuple[float, float]]()
+        logs = [self.meter.power, *logs] if len(self.caps.names) > len(logs) else logs
+        for log, limit in zip(logs, self.caps.limits, strict=True):
+            edges = np.unique([*log.time_s, *limit.time_s.clip(self.begin_s, self.end_s), self.end_s])
+            part = log.steps.at(edges[:-1]) / limit.at(edges[:-1])
+            above_s = np.diff(edges) @ (part > 1 + ROUNDING)
+            found.append((float(part.max(initial=0.0)), float(above_s)))
+        return found
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -157,6 +181,8 @@ class Summary:
 
     Attributes
     ----------
+    knows_durations : {"yes", "no"}, optional
+        Whether the policy decides by how long jobs take; None for one that is not of `policies`.
     jct_mean_s, jct_median_s, jct_p95_s, jct_p99_s : float
         Completion time: from arrival to completion.
     queueing_mean_s : float
@@ -179,6 +205,10 @@ class Summary:
         Certified gaps of the rounds; None for a rule without bounds.
     rho_mean, rho_max, unfair_fraction : float
         Finish-time fairness (`finish_time_fairness`), and the share of the jobs above 1.
+    peak_w : float
+        Highest draw of the cluster that lasted.
+    cap_used_max, above_cap_s : float, optional
+        Largest part of a power cap that was drawn, and seconds above one; None without a cap.
     budget_used_max, budget_used_min : float, optional
         Largest part of the budget that a period used, and smallest of those periods in which it was short at
         every moment; None without a budget, and where there is no such period.
@@ -189,6 +219,7 @@ class Summary:
     """
 
     policy: str
+    knows_durations: str | None
     jobs: int
     jct_mean_s: float
     jct_median_s: float
@@ -214,6 +245,9 @@ class Summary:
     rho_mean: float
     rho_max: float
     unfair_fraction: float
+    peak_w: float
+    cap_used_max: float | None
+    above_cap_s: float | None
     budget_used_max: float | None
     budget_used_min: float | None
     money: float | None = None
@@ -236,6 +270,7 @@ def require_sound(outcome: Outcome) -> None:
     meter, n = outcome.meter, len(outcome.trace)
     tables = {what: vars(getattr(outcome, what)) for what in ("jobs", "rounds", "segments")}
     tables |= {"power": vars(meter.power), "busy": vars(meter.busy)}
+    tables |= {f"domains[{number}]": vars(log) for number, log in enumerate(meter.domains)}
     if (ledger := outcome.ledger) is not None:
         tables["periods"] = {"begin_s": ledger.begin_s, "spent": ledger.spent, "short": ledger.short}
     for what, columns in tables.items():
@@ -275,9 +310,11 @@ def summary(outcome: Outcome) -> Summary:
     makespan_s = outcome.end_s - outcome.begin_s
     gpu_s = outcome.trace.available.sum() * makespan_s
     used, short = outcome.budget_used()
+    capped = outcome.cap_used()
     error_j = float(jobs.energy_j @ outcome.trace.power_error[outcome.trace.configurations.of_job])
     return Summary(
         policy=outcome.policy,
+        knows_durations=KNOWS.get(outcome.policy.partition("+")[0]),
         jobs=len(outcome.trace),
         jct_mean_s=float(jct_s.mean()),
         jct_median_s=float(np.median(jct_s)),
@@ -303,6 +340,9 @@ def summary(outcome: Outcome) -> Summary:
         rho_mean=float(rho.mean()),
         rho_max=float(rho.max()),
         unfair_fraction=float((rho > 1.0 + 1e-9).mean()),
+        peak_w=max(meter.power.values, default=0.0),
+        cap_used_max=max(part for part, _ in capped) if capped else None,
+        above_cap_s=max(seconds for _, seconds in capped) if capped else None,
         budget_used_max=float(used.max()) if len(used) else None,
         budget_used_min=float(used[short].min()) if short.any() else None,
         money=None if meter.tariff is None else meter.money,
@@ -362,23 +402,36 @@ def _segments(outcome: Outcome) -> Table:
     begins[1:] = (np.diff(of_entry) != 0) | (np.diff(node) != 0) | (np.diff(gpu) != 1)
     begin = np.flatnonzero(begins)
     segment = order[of_entry[begin]]
-    held = row[segment]
+    held, gpus = row[segment], np.diff(np.append(begin, len(place)))
+    columns = {name: np.array(getattr(log, name))[segment] for name in ("works_s", "idle_w", "power_w")}
+    part = gpus / rows.gpus[held]
     return {
         "job": [trace.names[j] for j in job[segment].tolist()],
         "start_s": np.array(log.start_s, dtype=float)[segment].tolist(),
         "end_s": np.array(log.end_s, dtype=float)[segment].tolist(),
         "node": [names[n] for n in node[begin].tolist()],
-        "gpus": np.diff(np.append(begin, len(place))).tolist(),
+        "gpus": gpus.tolist(),
         "frequency_mhz": rows.frequency_mhz[held].tolist(),
         "batch_size": rows.batch_size[held].tolist(),
         "first_gpu": gpu[begin].tolist(),
+        "works_s": columns["works_s"].tolist(),
+        "idle_w": (columns["idle_w"] * part).tolist(),
+        "power_w": (columns["power_w"] * part).tolist(),
     }
+
+
+def _power(outcome: Outcome) -> Table:
+    """Watts of the cluster, and of each power domain, at every change of one of them."""
+    names, domains = outcome.caps.names[-len(outcome.meter.domains) :], outcome.meter.domains
+    logs = {"power_w": outcome.meter.power, **(dict(zip(names, domains, strict=True)) if domains else {})}
+    times = np.unique(np.concatenate([log.time_s for log in logs.values()]))
+    return {"time_s": times.tolist()} | {name: log.steps.at(times).tolist() for name, log in logs.items()}
 
 
 RECORDS: dict[str, Callable[[Outcome], Table]] = {
     "jobs": _jobs,
     "rounds": lambda outcome: vars(outcome.rounds),
-    "power": lambda outcome: {"time_s": outcome.meter.power.time_s, "power_w": outcome.meter.power.values},
+    "power": _power,
     "segments": _segments,
 }
 """A line per job in the order of arrival, per decision, per change of the watts, per segment."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import numpy as np
 from wattsched.formulations.sizing.configurations import WAIT, Configurations
 from wattsched.replay.jobs.accounts import require_finite
 from wattsched.replay.jobs.budget import Allowance, Budget
+from wattsched.replay.jobs.caps import Caps
 from wattsched.replay.jobs.pools import PoolState
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -70,6 +71,8 @@ class State:
         What the budget leaves now, where there is one.
     shared : int array, shape (n,), optional
         As `Decision.host`; None where no job shares GPUs.
+    caps : Caps
+        Power caps of the cluster.
     """
 
     time_s: float
@@ -84,6 +87,7 @@ class State:
     pools: Sequence[PoolState]
     allowance: Allowance | None = None
     shared: IntArray | None = None
+    caps: Caps = field(default_factory=Caps)
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -102,6 +106,18 @@ class State:
     def request(self) -> IntArray:
         """Rows that the users asked for, shape (n, n_pools)."""
         return self.trace.request[self.jobs]
+
+    @cached_property
+    def room_w(self) -> FloatArray:
+        """Watts beyond the idle draw that all jobs together may draw now, under each cap."""
+        return self.caps.room_w(self.time_s)
+
+    def drawn_w(self, row: IntArray) -> FloatArray:
+        """Watts under each cap that jobs in these rows, each alone on its GPUs, draw beyond idle."""
+        runs = row[row != WAIT]
+        return np.asarray(
+            self.caps.use_w(self.configurations.pool[runs], self.trace.extra_w[runs]).sum(axis=0)
+        )
 
     @property
     def hosts(self) -> IntArray:
@@ -176,6 +192,8 @@ class PolicyContext:
     least_price : float
         Seconds of completion time, summed over jobs, that a joule is worth at least (with a budget: a unit of
         its quantity).
+    caps : Caps
+        Power caps of the cluster.
     """
 
     trace: Trace
@@ -184,6 +202,7 @@ class PolicyContext:
     gap: float = 5e-3
     budget: Budget | None = None
     least_price: float = 0.0
+    caps: Caps = field(default_factory=Caps)
 
     def next_review_s(self, time_s: float) -> float:
         """Return the time at which a policy that keeps to the budget looks at it again."""

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, require_finite
+from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, StepLog, require_finite
 from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
+from wattsched.replay.jobs.caps import CapError, Caps
+from wattsched.replay.jobs.gate import within_caps
 from wattsched.replay.jobs.outcome import Outcome, Rounds
 from wattsched.replay.jobs.policy import Decision, Policy, State, require_valid
 from wattsched.replay.jobs.pools import fragments
@@ -26,7 +28,8 @@ from wattsched.replay.jobs.trace import Trace
 from wattsched.report.wording import spoken
 
 _FRUITLESS = 20
-"""Periods of a budget without any job running after which it is taken to be too small for one."""
+"""Periods of a budget, or decisions under a cap, without any job running after which it is taken to be too
+small for one."""
 _STUCK = 1000
 """Rounds in a row at one moment after which a policy is taken to go round in circles."""
 
@@ -41,6 +44,7 @@ def simulate(
     sleep: Sleep | None = None,
     budget: Budget | None = None,
     tariff: PerKwh | None = None,
+    caps: Caps | None = None,
 ) -> Outcome:
     """Replay a trace under a policy until all its jobs are complete.
 
@@ -56,6 +60,8 @@ def simulate(
         What the cluster may spend in every period; default: as much as it likes.
     tariff : PerKwh, optional
         Price of energy, to count the money.
+    caps : Caps, optional
+        What the cluster and its power domains may draw at any moment; default: as much as they like.
 
     Raises
     ------
@@ -63,7 +69,7 @@ def simulate(
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
         or leave jobs waiting for ever; when its restarts take less than no time.
     """
-    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff)
+    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff, caps)
     while run.step():
         pass
     return run.outcome()
@@ -91,6 +97,7 @@ class Replay:
     sleep: Sleep | None = None
     budget: Budget | None = None
     tariff: PerKwh | None = None
+    caps: Caps | None = None
 
     def __post_init__(self) -> None:
         trace, carbon = self.trace, self.carbon or Carbon.constant(0.0)
@@ -100,11 +107,13 @@ class Replay:
         require_finite(f"policy '{self.name}'", {"restart_s": self.policy.restart_s})
         first_s, last_s = trace.arrival_s[[0, -1]].tolist() if len(trace) else (0.0, 0.0)
         self.time_s = self._begin_s = self._ran_s = first_s
-        self.complete = self._arrived = self._rounds_here = 0
+        self.complete = self._arrived = self._rounds_here = self._fruitless = 0
         self._rounds = Rounds()
         self._held = Allocations(trace, carbon, self.sleep, self.time_s)
         self._nodes = self._held.placement.nodes
-        self._meter = Meter(carbon, self.time_s, self.tariff)
+        self._caps = self.caps or Caps()
+        self._domains = [number for number, name in enumerate(self._caps.names) if name != "power_w"]
+        self._meter = Meter(carbon, self.time_s, self.tariff, domains=[StepLog() for _ in self._domains])
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
         self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []
@@ -118,7 +127,8 @@ class Replay:
         if moment == math.inf:
             if self._here:
                 waiting = self.trace.names[self._here[0]]
-                raise ValueError(f"policy '{self.name}' leaves job '{waiting}' waiting for ever")
+                error, cap = (CapError, f"{self._caps.names[0]}: ") if self._caps.names else (ValueError, "")
+                raise error(f"{cap}policy '{self.name}' leaves job '{waiting}' waiting for ever")
             return False
         if moment > self.time_s:
             self._advance(moment)
@@ -146,6 +156,7 @@ class Replay:
             end_s=self.time_s,
             ledger=self._ledger,
             segments=self._held.segments.log,
+            caps=self._caps,
         )
 
     def _next_s(self) -> float:
@@ -185,6 +196,11 @@ class Replay:
         base_w, awake_idle_w = self._nodes.draw()
         free = fragments(self.trace, self._held.placement.pools)
         self._meter.measure(Flows(jobs_w, awake_idle_w - held_idle_w, base_w, busy, *free))
+        if self._domains:
+            extra_w = self._held.segments.extra_w_of_pools(self._held.running, self.time_s)
+            watts = self._caps.beside_w + (extra_w + self._nodes.draw_of_pools()) @ self._caps.inside
+            for log, watt in zip(self._meter.domains, watts[self._domains].tolist(), strict=True):
+                log.add(self.time_s, watt)
         self._limit_s = math.inf if self._ledger is None else self._ledger.next_s(self._meter.now.power_w)
 
     def _complete_jobs(self) -> None:
@@ -200,10 +216,12 @@ class Replay:
         decision = self.policy.decide(state)
         seconds = time.perf_counter() - begin
         require_valid(state, decision, self.name)
+        decision = within_caps(state, decision, self._held.segments.sharing)
         try:
             self._held.apply(state, decision)
         except ValueError as error:
             raise ValueError(f"policy '{self.name}' at {self.time_s:g} s: {error}") from None
+        self._require_room()
         self._changed, self._short = False, decision.short
         self._again_s = max(decision.again_s, self.time_s)
         self._rounds_here += 1
@@ -226,6 +244,7 @@ class Replay:
             pools=self._held.placement.pools,
             shared=self._held.placement.hosts(jobs),
             allowance=None if self._ledger is None else self._ledger.allowance(),
+            caps=self._caps,
         )
 
     def _record(self, decision: Decision, seconds: float) -> None:
@@ -238,6 +257,14 @@ class Replay:
         rounds.waiting.append(len(self._here) - len(running))
         rounds.busy_gpus.append(self._held.segments.draw(running, self.time_s)[2])
         rounds.fragmentation.append(lost / free if free else 0.0)
+
+    def _require_room(self) -> None:
+        """Refuse caps under which jobs wait and the policy runs none, decision after decision."""
+        waits = bool(self._caps.names) and self._ledger is None and not len(self._held.running)
+        self._fruitless = self._fruitless + 1 if waits and not self._changed else 0
+        if self._fruitless > _FRUITLESS:
+            cap, job = self._caps.names[0], self.trace.names[self._here[0]]
+            raise CapError(f"{cap}: policy '{self.name}' runs neither job '{job}' nor any other within it")
 
     def _require_progress(self) -> None:
         """Refuse a budget under which jobs wait and none ever runs."""

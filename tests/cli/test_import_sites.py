@@ -31,7 +31,7 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     assert comments[0] == "imported from Slurm: 48 jobs of 5 users and 3 accounts, 637 GPU h"
     assert "left out: without GPUs, 3 jobs, 0 GPU h" in comments
     assert comments[-1].startswith("doubtful: jobs hold 47 GPUs on 2026-11-03 01:04:32 UTC, of 40 that there")
-    assert head == "job,arrival,duration,gpus,gpu_type,watts,user,account"
+    assert head == "job,arrival,duration,gpus,gpu_type,watts,wait,user,account"
     assert first.startswith("4101,2026-11-02T07:10:57Z,10606,1,A100,")  # 08:10:57 in Berlin
     replayed = run(
         "replay",
@@ -183,8 +183,8 @@ def test_a_list_is_read_from_standard_input(run, write, command):
     named, piped = run(*command, path, *own), run(*command, "-", *own, stdin=CSV)
     assert (named.exit_code, piped.exit_code) == (0, 0)
     for line in piped.stderr.splitlines():
-        assert line.startswith(("standard input: ", "assumed: 2 nodes", "7 replays to come", "  "))
-    assert (command[0] == "savings") == ("7 replays to come\n" in named.stderr)
+        assert line.startswith(("standard input: ", "assumed: 2 nodes", "13 replays to come", "  "))
+    assert (command[0] == "savings") == ("13 replays to come\n" in named.stderr)
     if command[0] == "import":
         said, other = json.loads(piped.stdout), json.loads(named.stdout)
         assert said["name"].startswith("standard input")

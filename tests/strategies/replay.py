@@ -109,7 +109,11 @@ def options_of(trace: Trace, time_s: float, remaining: np.ndarray) -> RoundOptio
 
 
 @st.composite
-def traces(draw: st.DrawFn, nodes: Sequence[tuple[int, ...]] = ((2,), (4,), (4, 4), (8, 8), (3, 3))) -> Trace:
+def traces(
+    draw: st.DrawFn,
+    nodes: Sequence[tuple[int, ...]] = ((2,), (4,), (4, 4), (8, 8), (3, 3)),
+    cluster: Callable[..., Cluster] = cluster_of,
+) -> Trace:
     """Trace of up to seven jobs with concave rates on one of these clusters."""
     sizes = draw(st.sampled_from(nodes))
     broken = draw(st.sampled_from([(), (0,)]))
@@ -123,4 +127,4 @@ def traces(draw: st.DrawFn, nodes: Sequence[tuple[int, ...]] = ((2,), (4,), (4, 
         jobs.append(job_of(f"job{i}", draw(st.floats(1.0, 2000.0)), rates, busy_w))
         arrivals.append(draw(st.one_of(st.just(0.0), st.floats(0.0, 1000.0))))
         requests.append(draw(st.integers(1, max(rates))))
-    return trace_of(cluster_of(*sizes, unavailable=broken), jobs, arrivals, requests)
+    return trace_of(cluster(*sizes, unavailable=broken), jobs, arrivals, requests)

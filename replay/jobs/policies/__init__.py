@@ -47,6 +47,9 @@ PRICED = ("sizing", "clairvoyant")
 SHARERS = ("gandiva", "eaco")
 """Policies under which jobs share GPUs."""
 
+REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gandiva", "eaco")
+"""Policies that run jobs in the configurations asked for alone."""
+
 
 def base_of(name: str) -> str:
     """Name of a policy without `+zeus` behind it."""
@@ -85,11 +88,13 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     Raises
     ------
     ValueError
-        If there is none of that name, or it does not take the cluster.
+        If there is none of that name, or it does not take the cluster; a `CapError` if a job could not even
+        run alone within a power cap.
     """
     require_policy(name)
     plain = base_of(name)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
+    context.caps.require_room(trace, name, requested=plain in REQUESTED)
     make: Callable[[PolicyContext], Policy] = resolve_name(f"{__name__}.{POLICIES[plain]}")
     policy = make(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:

@@ -97,7 +97,7 @@ class Turns:
             Share of time that each should have.
         """
         received = self._received(state)[takers]
-        room, of = FreeGpus(state.trace.free_gpus), state.configurations
+        room, of = FreeGpus.all(state), state.configurations
         row = np.full(len(state), WAIT, dtype=np.int64)
         for i, pool in by_priority(target, received):
             if row[j := takers[i]] == WAIT:

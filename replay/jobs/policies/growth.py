@@ -31,7 +31,7 @@ from functools import partial
 
 import numpy as np
 
-from wattsched.formulations.sizing.configurations import WAIT, Configurations
+from wattsched.formulations.sizing.configurations import WAIT
 from wattsched.replay.jobs.policies.requests import FreeGpus
 from wattsched.replay.jobs.policies.rounds import fastest
 from wattsched.replay.jobs.policy import Decision, PolicyContext, State
@@ -52,24 +52,27 @@ class Kind:
     block: list[int]
     gpus: list[int]
     rate: list[float]
+    extra_w: list[float]
     place: dict[tuple[int, int], int]
     smallest: list[int]
     slowest: float
     least_gpu_s: float
 
     @classmethod
-    def of(cls, of: Configurations, rows: IntArray) -> Kind:
+    def of(cls, trace: Trace, rows: IntArray) -> Kind:
         """Make the kind of rows of the configurations."""
+        of = trace.configurations
         rows = rows[np.lexsort((of.block[rows], of.pool[rows]))]
         pool, rate = of.pool[rows], of.rate[rows]
         first = np.unique(pool, return_index=True)[1]
         first = first[np.argsort(-rate[first], kind="stable")]
         gpus = of.gpus[rows]
-        row, pools, block, counts, rates, smallest = (
-            column.tolist() for column in (rows, pool, of.block[rows], gpus, rate, first)
+        row, pools, block, counts, rates, extra_w, smallest = (
+            column.tolist() for column in (rows, pool, of.block[rows], gpus, rate, trace.extra_w[rows], first)
         )
         place = {held: k for k, held in enumerate(zip(pools, counts, strict=True))}
-        return cls(row, pools, block, counts, rates, place, smallest, min(rates), float((gpus / rate).min()))
+        least_gpu_s = float((gpus / rate).min())
+        return cls(row, pools, block, counts, rates, extra_w, place, smallest, min(rates), least_gpu_s)
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Snapshot:
     """Jobs present at a moment, as lists.
 
     `held` has configurations by their index in the kind, -1 for jobs that wait; `rate_asked` the work per
-    second in the requested ones; `free` the GPUs of each pool by level, were nobody running.
+    second in the requested ones; `room` makes the GPUs and watts that there were, were nobody running.
     """
 
     job: list[int]
@@ -88,7 +91,7 @@ class Snapshot:
     ran: list[bool]
     delay_s: list[float]
     restart_s: float
-    free: Sequence[IntArray]
+    room: Callable[[], FreeGpus]
 
     def __len__(self) -> int:
         return len(self.job)
@@ -118,7 +121,7 @@ class Snapshots:
     def __init__(self, trace: Trace) -> None:
         rows, of = fastest(trace, trace.standard), trace.configurations
         spans = np.split(rows, np.searchsorted(rows, of.start[1:-1]))
-        self._kinds = [Kind.of(of, span) for span in spans]
+        self._kinds = [Kind.of(trace, span) for span in spans]
 
     def of(self, state: State) -> Snapshot:
         """Make the snapshot of a state."""
@@ -137,7 +140,7 @@ class Snapshots:
             ran=state.ran.tolist(),
             delay_s=state.restarting_s.tolist(),
             restart_s=state.restart_s,
-            free=state.trace.free_gpus,
+            room=partial(FreeGpus.all, state),
         )
 
 
@@ -190,27 +193,33 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
 
     The `admitted` jobs get their smallest configuration first, in this order, as far as there is room.
     """
-    room, chosen = FreeGpus(now.free), [WAIT] * len(now)
+    room, chosen = now.room(), [WAIT] * len(now)
     for j in admitted:
         kind, held = now.kind[j], now.held[j]
         smallest = kind.smallest
         if len(smallest) > 1 and held != WAIT:
             smallest = sorted(smallest, key=lambda k: kind.pool[k] != kind.pool[held])
         for k in smallest:
-            if room.fits(kind.pool[k], kind.block[k]):
-                room.take(kind.pool[k], kind.block[k])
+            if room.fits(*(taken := (kind.pool[k], kind.block[k], 0, kind.extra_w[k]))):
+                room.take(*taken)
                 chosen[j] = k
                 break
 
+    def growth(j: int, k: int) -> tuple[int, int, int, float]:
+        """What a job takes that grows: pool, block, that held before, and watts."""
+        kind, held = now.kind[j], chosen[j]
+        block, watts = (0, 0.0) if held == WAIT else (kind.block[held], kind.extra_w[held])
+        return kind.pool[k], kind.block[k], block, kind.extra_w[k] - watts
+
     def best(j: int) -> tuple[float, int, int] | None:
         kind, held, worth = now.kind[j], chosen[j], value[j]
-        block, gpus, base = (0, 0, 0.0) if held == WAIT else (kind.block[held], kind.gpus[held], worth[held])
+        gpus, base = (0, 0.0) if held == WAIT else (kind.gpus[held], worth[held])
         most, at = 0.0, WAIT
         for k in range(held + 1, len(worth)):
             if held != WAIT and kind.pool[k] != kind.pool[held]:
                 break
             gain = (worth[k] - base) / (kind.gpus[k] - gpus)
-            if gain > most and room.fits(kind.pool[k], kind.block[k], block):
+            if gain > most and room.fits(*growth(j, k)):
                 most, at = gain, k
         return None if at == WAIT else (-most, j, at)
 
@@ -218,8 +227,7 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
     heapq.heapify(heap)
     while heap:
         _, j, larger = heapq.heappop(heap)
-        kind, held = now.kind[j], chosen[j]
-        grown = kind.pool[larger], kind.block[larger], 0 if held == WAIT else kind.block[held]
+        grown = growth(j, larger)
         if room.fits(*grown):
             room.take(*grown)
             chosen[j] = larger

@@ -35,32 +35,51 @@ THRESHOLD_GPU_S = 3600.0
 
 
 class FreeGpus:
-    """Free GPUs of every pool by the level of the blocks they lie in (`topology.buddy`).
+    """Free GPUs of every pool by the level of the blocks they lie in (`topology.buddy`), and free watts.
 
     Plain lists are faster here than arrays: levels are few.
+
+    Parameters
+    ----------
+    free : iterable of int arrays
+        Of each pool.
+    state : State
+        Its power caps count.
+    drawn_w : float or float array
+        What running jobs draw under each cap beyond idle GPUs.
     """
 
-    def __init__(self, free: Iterable[IntArray]) -> None:
+    def __init__(self, free: Iterable[IntArray], state: State, drawn_w: float | FloatArray = 0.0) -> None:
         self._free: list[list[int]] = [levels.tolist() for levels in free]
+        self._room_w: list[float] = (state.room_w - drawn_w).tolist()
+        self._caps_of = [state.caps.of_pool(pool) for pool in range(len(self._free))]
+        self._extra_w = state.trace.extra_w
 
     @classmethod
     def now(cls, state: State) -> FreeGpus:
         """GPUs that the running jobs leave free where they are."""
-        return cls(pool.occupancy.free_gpus for pool in state.pools)
+        return cls((pool.occupancy.free_gpus for pool in state.pools), state, state.drawn_w(state.row))
 
-    def fits(self, pool: int, block: int, held: int = 0) -> bool:
-        """True if a block may grow from `held` GPUs to `block`."""
+    @classmethod
+    def all(cls, state: State) -> FreeGpus:
+        """GPUs of the cluster when no job runs."""
+        return cls(state.trace.free_gpus, state)
+
+    def fits(self, pool: int, block: int, held: int = 0, more_w: float = 0.0) -> bool:
+        """True if a block may grow from `held` GPUs to `block`, and draw so much more."""
         free = self._free[pool]
-        if block >> len(free):
+        if block >> len(free) or any(self._room_w[cap] < more_w for cap in self._caps_of[pool]):
             return False
         for level in range(block.bit_length()):
             if free[level] < block - (held if 1 << level <= held else 0):
                 return False
         return True
 
-    def take(self, pool: int, block: int, held: int = 0) -> None:
+    def take(self, pool: int, block: int, held: int = 0, more_w: float = 0.0) -> None:
         """Let a block grow that fits."""
         free = self._free[pool]
+        for cap in self._caps_of[pool]:
+            self._room_w[cap] -= more_w
         for level in range(block.bit_length()):
             free[level] -= block - (held if 1 << level <= held else 0)
 
@@ -70,9 +89,9 @@ class FreeGpus:
         if not in_order:
             known = known[np.argsort(-of.rate[known], kind="stable")]
         for row in known.tolist():
-            pool, block = int(of.pool[row]), int(of.block[row])
-            if self.fits(pool, block):
-                self.take(pool, block)
+            pool, block, more_w = int(of.pool[row]), int(of.block[row]), float(self._extra_w[row])
+            if self.fits(pool, block, more_w=more_w):
+                self.take(pool, block, more_w=more_w)
                 return int(row)
         return WAIT
 
@@ -100,11 +119,15 @@ def start_in_order(state: State) -> Decision:
 
 
 class Promise(NamedTuple):
-    """Pool and time at which the first waiting job will start, and the GPUs of the pool left then."""
+    """Pool and time at which the first waiting job will start, and the GPUs and watts left then.
+
+    The GPUs are those of the pool, the watts those of the caps over it; of other caps they are infinite.
+    """
 
     pool: int
     in_s: float
     spare: int
+    spare_w: FloatArray
 
 
 def start_around_promise(state: State) -> Decision:
@@ -119,36 +142,47 @@ def start_around_promise(state: State) -> Decision:
             continue
         kept = [k for k in state.request[job].tolist() if k != WAIT and _keeps(state, job, k, promise)]
         row[job] = room.take_row(of, np.array(kept, dtype=np.int64))
-        beside = row[job] != WAIT and of.pool[row[job]] == promise.pool
-        if beside and _ends_s(state, np.array([job]), row[[job]])[0] > promise.in_s:
-            promise = promise._replace(spare=promise.spare - int(of.block[row[job]]))
+        if row[job] != WAIT and _ends_s(state, np.array([job]), row[[job]])[0] > promise.in_s:
+            gpus = int(of.block[row[job]]) if of.pool[row[job]] == promise.pool else 0
+            left_w = promise.spare_w - state.drawn_w(row[[job]])
+            promise = promise._replace(spare=promise.spare - gpus, spare_w=left_w)
     return Decision(row)
 
 
 def promised(state: State, row: IntArray, job: int) -> Promise:
-    """Earliest moment at which a pool has as many free GPUs as a job asks for, if all run in these rows."""
-    of, found = state.configurations, Promise(-1, np.inf, 0)
+    """Earliest moment at which a pool has the GPUs and watts for a job, if all run in these rows."""
+    of, trace, caps = state.configurations, state.trace, state.caps
+    found = Promise(-1, np.inf, 0, np.full(len(caps.names), np.inf))
     for k in state.request[job].tolist():
         if k == WAIT:
             continue
         pool, asked = int(of.pool[k]), int(of.block[k])
-        runs = np.flatnonzero((row != WAIT) & (of.pool[row] == pool))
-        blocks, ends_s = of.block[row[runs]], _ends_s(state, runs, row[runs])
+        under = caps.of_pool(pool)
+        runs = np.flatnonzero(row != WAIT)
+        ends_s = _ends_s(state, runs, row[runs])
         order = np.argsort(ends_s, kind="stable")
-        free = int(state.trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks[order]))
-        enough = np.flatnonzero(free >= asked)
+        held = row[runs[order]]
+        blocks = np.where(of.pool[held] == pool, of.block[held], 0)
+        free = int(trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks))
+        most_w = state.room_w[under] - state.drawn_w(row)[under]
+        watts = caps.use_w(of.pool[held], trace.extra_w[held])[:, under]
+        free_w = np.vstack([most_w, most_w + np.cumsum(watts, axis=0)])
+        enough = np.flatnonzero((free >= asked) & np.all(free_w >= trace.extra_w[k], axis=1))
         if not len(enough):
             continue
         in_s = float(np.append(0.0, ends_s[order])[enough[0]])
         if in_s < found.in_s:
-            found = Promise(pool, in_s, int(free[enough[0]]) - asked)
+            spare_w = np.full(len(caps.names), np.inf)
+            spare_w[under] = free_w[enough[0]] - trace.extra_w[k]
+            found = Promise(pool, in_s, int(free[enough[0]]) - asked, spare_w)
     return found
 
 
 def _keeps(state: State, job: int, k: int, promise: Promise) -> bool:
     """True if a job that starts now in a row leaves the promise as it is."""
     of = state.configurations
-    if of.pool[k] != promise.pool or of.block[k] <= promise.spare:
+    gpus = of.pool[k] != promise.pool or of.block[k] <= promise.spare
+    if gpus and np.all(state.drawn_w(np.array([k])) <= promise.spare_w):
         return True
     return bool(_ends_s(state, np.array([job]), np.array([k]))[0] <= promise.in_s)
 
@@ -163,7 +197,7 @@ def serve(state: State, order: Iterable[int]) -> IntArray:
 
     A job that runs stays in its pool when it is served.
     """
-    room, of = FreeGpus(state.trace.free_gpus), state.configurations
+    room, of = FreeGpus.all(state), state.configurations
     row = np.full(len(state), WAIT, dtype=np.int64)
     for j in order:
         row[j] = room.take_row(of, state.row[j : j + 1])

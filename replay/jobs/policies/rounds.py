@@ -64,6 +64,10 @@ class RoundOptions:
     def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
         """Options of some rows of the configurations, in ascending order, and of waiting."""
         of, trace = state.configurations, state.trace
+        if state.caps.names:  # A job must not wait for what no cap will ever allow.
+            fits = state.caps.fit(trace, state.time_s)
+            hopeless = ~np.isin(of.kind[rows], of.kind[rows[fits[rows]]])
+            rows = rows[fits[rows] | hopeless]
         start, job, row = of.laid_out(state.kind, rows)
         waits = row == WAIT
         columns = of.rate[row], trace.busy_w[row], state.delay_s(job, row)
@@ -144,6 +148,10 @@ class RoundOptions:
         rows, trace, of = ProgramBuilder(), self.state.trace, self.state.configurations
         block = np.where(self.waiting, 0, of.block[self.row])
         add_room_rows(rows, trace.rooms, of.pool[self.row], block)
+        caps = zip(self.state.caps.names, self.state.room_w.tolist(), self.state.caps.inside.T, strict=True)
+        for name, room_w, inside in caps:
+            use_w = np.where(~self.waiting & inside[of.pool[self.row]], np.maximum(self.busy_w, 0.0), 0.0)
+            add_limits(rows, [BudgetRow.of(f"cap:{name}", use_w, room_w, 0.0)])
         if self.state.allowance is not None and most_w < np.inf:
             standing_w = self.state.allowance.standing_w
             add_limits(rows, [BudgetRow.of("power_w", self.busy_w, max(most_w, standing_w), standing_w)])

@@ -93,7 +93,7 @@ class AtRandom:
 
     def decide(self, state: State) -> Decision:
         """Draw rows, and hosts among those that run on as many GPUs."""
-        known, room = state.configurations, FreeGpus(state.trace.free_gpus)
+        known, room = state.configurations, FreeGpus.all(state)
         row, host = np.full((2, len(state)), WAIT)
         self._left -= 1
         first = np.arange(1) if self._left < 0 else self._draw.permutation(len(state))
