@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from math import inf
 
@@ -155,8 +155,6 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     for text in said.accounting:
         with said.naming(text):
             jobs += read_accounting(text, zone)
-    if any(job.shards for job in jobs):
-        jobs, nodes = _in_shards(jobs, nodes)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -171,26 +169,6 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
         found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes)
     return found
-
-
-def _in_shards(
-    jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]
-) -> tuple[list[Accounted], dict[str, SlurmNode]]:
-    """Jobs and nodes with shards as slices of GPUs, of which a job with whole ones has them all."""
-    cut = {name: node for name, node in nodes.items() if node.shards >= node.gpus and len(node.kinds) == 1}
-    found, each = list[Accounted](), {name: node.shards // node.gpus for name, node in cut.items()}
-    for name, node in cut.items():
-        cut[name] = replace(
-            node, gpu_type=f"{node.gpu_type}-SHARED-{each[name]}", gpus=each[name] * node.gpus
-        )
-    for job in jobs:
-        if job.nodes and cut.keys() >= set(job.nodes) and (job.gpus or job.shards):
-            slices = (job.gpus or 0) * each[job.nodes[0]] + job.shards
-            own = frozenset([cut[job.nodes[0]].gpu_type])
-            others = tuple(name for name in job.other_gres if name != "gres/shard")
-            job = replace(job, gpus=slices, gpu_types=own, other_gres=others)
-        found.append(job)
-    return found, {**nodes, **cut}
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
