@@ -128,7 +128,7 @@ def joined(kinds: Mapping[str, int]) -> str:
 
 
 def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
-    """Boards, by model, that GPUs of some types take at least: of all their compute, and of each type alone."""
+    """Boards, by model, that some GPUs take at least, by their compute and by what fits of each type."""
     share, most = defaultdict[str, Fraction](Fraction), defaultdict[str, int](int)
     for kind, number in kinds.items():
         part = part_named(kind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -21,7 +20,7 @@ from wattsched.adapters.kubernetes.objects import (
     Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import GANG, INTEL, KubeNode, KubePod, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import GANG, KubeNode, KubePod, read, read_node, read_pod
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
@@ -98,9 +97,7 @@ class _Workload(Part):
     conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
     assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
     reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
-    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExecutionTimeSeconds")] = None
-    misspelt_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
-    """The same in the API before v1beta2."""
+    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
 
 
 class _Status(Part):
@@ -274,8 +271,6 @@ def _of_pods(
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
-        # Of nodes that are no GPU nodes Intel's plugin offers the graphics of their CPUs.
-        kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -286,7 +281,7 @@ def _of_pods(
             end_s=_end_s(pod, status, start_s) if pod.ended else inf,
             limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
             seen_s=seen_s,
-            gpus=pod.gpus_on(node) if node else sum(kept.values()),
+            gpus=pod.gpus_on(node) if node else pod.gpus,
             gpu_type=_product(pod.resources, node) if node else "",
         )
 
@@ -308,24 +303,18 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
 
 
 def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found: Recorded) -> Iterator[Run]:
-    """Yield what workloads ran: since they were admitted last, and before, of which Kueue keeps the time."""
-    told = Counter[str]()
+    """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
+    reclaimed = 0
     for document, seen_s in documents:
         row = validated(_Workload, document)
-        last, past_s = _last_run(row, nodes, seen_s), row.past_s or row.misspelt_s
-        if past_s:
-            told["earlier admissions are one, of as many GPUs as it has now"] += 1
-            left_s = min(last.start_s, _since(row, "Evicted" if last.start_s < inf else "Admitted", None))
-            begun_s = max(last.created_s, left_s - past_s) if left_s < inf else last.created_s
-            yield replace(last, state="evicted", start_s=begun_s, end_s=begun_s + past_s)
-            last = replace(last, created_s=begun_s + past_s)
-        elif (left_s := _since(row, "Evicted", None)) < inf and left_s <= last.start_s:
-            yield replace(last, start_s=inf, end_s=left_s)
-        if last.end_s == inf and row.reclaimable:
-            told["pods that have ended count as long as the others"] += 1
-        if not past_s or last.start_s < inf or last.end_s == inf:
-            yield last
-    found.assumed += [f"of {count(number, 'workload')}, {what}" for what, number in told.items()]
+        run, left_s, past_s = _last_run(row, nodes, seen_s), _since(row, "Evicted", None), row.past_s
+        if past_s is not None or (left_s < inf and left_s <= run.start_s):
+            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
+        reclaimed += run.end_s == inf and bool(row.reclaimable)
+        yield run
+    if reclaimed:
+        told = "pods that have ended count as long as the others"
+        found.assumed.append(f"of {count(reclaimed, 'workload')}, {told}")
 
 
 def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
