@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean
@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named
-from wattsched.instances.gpu_parts import boards_of, kinds_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import boards_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
@@ -24,23 +24,15 @@ from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
 MOST_NOTES = 8
-HOST = "host"
-"""Level of the group above the nodes that stand for one node with GPUs of several types."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A node as a scheduler has it, with GPUs of one type or of several, `gpu_parts.joined`."""
+    """A node as a scheduler has it, with its GPUs by type."""
 
     name: str
-    gpu_type: str
-    gpus: int
+    kinds: dict[str, int]
     parent: str | None = None
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Its GPUs by type."""
-        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass
@@ -53,10 +45,10 @@ class Recorded:
         Times are seconds since 1970.
     cut : int
         Jobs of which a name was longer than files take it.
-    waited_s : list of float
-        From the arrival of each to its start.
+    machines : list of Machine
+        Its nodes; empty where nothing told them.
     cluster : Cluster, optional
-        None where nothing told its nodes.
+        Of these nodes.
     ended : Counter
         How the jobs ended, by the scheduler's word.
     left_out : Counter
@@ -73,7 +65,7 @@ class Recorded:
 
     jobs: list[TraceJob] = field(default_factory=list)
     cut: int = 0
-    waited_s: list[float] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
     cluster: Cluster | None = None
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -86,14 +78,14 @@ class Recorded:
     def add(self, job: TraceJob, state: str, waited_s: float) -> None:
         """Put a run of a job into the trace, numbered, with names as long as files take them."""
         self.ended[state] += 1
-        self.waited_s.append(max(0.0, waited_s))
         self._runs[job.name] += 1
         run = self._runs[job.name]
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
         numbered = job.name if run == 1 else f"{job.name}#{run}"
         name, user, account = map(shortened, (numbered, job.user, job.account))
-        kept = replace(job, name=name, user=user, account=account, gpu_type=kind, waited_s=self.waited_s[-1])
-        self.cut += kept != replace(job, name=numbered, waited_s=kept.waited_s)
+        job = replace(job, waited_s=max(0.0, waited_s))
+        kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
+        self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
         self.gpu_h[state] += gpu_hours([kept])
 
@@ -119,13 +111,11 @@ class Recorded:
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""
         lines = [f"{count(len(self.jobs), 'job')}{of}, {number(gpu_hours(self.jobs))} GPU h"]
-        if self.cluster is not None:
-            lines.append(_size_told(self.cluster))
-        else:
-            lines.append("no nodes were told, and so there is no cluster")
-        waited_s = fmean(self.waited_s)
+        told = "no nodes were told, and so there is no cluster"
+        told = _size_told(self.machines) if self.machines else told
+        waited_s = fmean(job.waited_s or 0.0 for job in self.jobs)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        return [*lines, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
+        return [*lines, told, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
 
     def table(self) -> list[Entry]:
         """Return what was read, converted, left out and assumed, and what cannot be right."""
@@ -145,7 +135,7 @@ class Recorded:
         """Point at the moment at which jobs hold most GPUs, if the cluster has fewer."""
         there = math.inf if self.cluster is None else sum(node.gpus for node in self.cluster.nodes)
         gpus = np.array([job.gpus for job in self.jobs])
-        start_s = np.array([job.submitted_s for job in self.jobs]) + self.waited_s
+        start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
         end_s = start_s + [job.duration_s for job in self.jobs]
         time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
         order = np.lexsort((change, time_s))
@@ -158,20 +148,14 @@ class Recorded:
         return [Entry("doubtful", told, gpu_h=beyond_h)]
 
 
-def _size_told(cluster: Cluster) -> str:
-    """Nodes of a cluster with their whole GPUs, and slices with the boards that these are of."""
-    hosts = {group.name for group in cluster.groups if group.level == HOST}
-    whole, slices, by_host = 0, 0, defaultdict[str, Counter[str]](Counter)
-    for node in cluster.nodes:
-        kinds = by_host[node.parent if node.parent in hosts else node.name]
-        if part_named(node.gpu_type).kind:
-            kinds[node.gpu_type], slices = node.gpus, slices + node.gpus
-        else:
-            whole += node.gpus
-    boards = sum(sum(boards_of(kinds).values()) for kinds in by_host.values())
+def _size_told(machines: Sequence[Machine]) -> str:
+    """Nodes with their whole GPUs, and slices with the boards that these are of."""
+    parts = [{kind: n for kind, n in one.kinds.items() if part_named(kind).kind} for one in machines]
+    slices, boards = (sum(sum(counts.values()) for counts in some) for some in (parts, map(boards_of, parts)))
+    whole = sum(sum(one.kinds.values()) for one in machines) - slices
     told = [count(whole, "GPU")] if whole or not slices else []
     told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
-    return f"{count(len(by_host), 'node')} with {' and '.join(told)}"
+    return f"{count(len(machines), 'node')} with {' and '.join(told)}"
 
 
 def counted(counts: Counter[str]) -> str:
@@ -230,7 +214,7 @@ def cluster_of(
     nodes = list[dict[str, Any]]()
     for one in machines:
         base_w, several = server_power_w(one.kinds) + unused_idle_w(one.kinds, known), len(one.kinds) > 1
-        groups += [{"name": shortened(one.name), "level": HOST} | _below(one.parent)] if several else []
+        groups += [{"name": shortened(one.name), "level": "host"} | _below(one.parent)] if several else []
         for kind, gpus in one.kinds.items():
             called, above = (f"{one.name}/{kind}", one.name) if several else (one.name, one.parent)
             row = {"name": shortened(called), "gpu_type": shortened(kind), "gpus": gpus}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import kinds_of
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
@@ -51,7 +51,6 @@ GANG_PART = 0.99
 
 Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
 """
-_TIMES = re.compile(r'"(?:last\w+Time|startTime|startedAt|finishedAt|deletionTimestamp)": "([^"]+)"')
 _VERSION = re.compile(r"[1-9][0-9]{0,19}")
 _FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
@@ -233,14 +232,12 @@ def _newest(
 def _is_older(item: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
     """True if a record of an object is older than one that comes before it in the lists.
 
-    The API server counts versions up. Where they are not told, the newest time in each record decides, and
-    of records of the same time one that has not ended is older.
+    The API server counts versions up. Where they are not told, one that has not ended is older.
     """
     versions = [str(one["metadata"].get("resourceVersion")) for one in (item, than)]
     if all(map(_VERSION.fullmatch, versions)):
         return int(versions[0]) < int(versions[1])
-    newest = [max(_TIMES.findall(json.dumps(one)), default="") for one in (item, than)]
-    return (newest[0], _has_ended(item)) < (newest[1], _has_ended(than))
+    return _has_ended(item) < _has_ended(than)
 
 
 def _has_ended(item: Mapping[str, Any]) -> bool:
@@ -251,11 +248,11 @@ def _has_ended(item: Mapping[str, Any]) -> bool:
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:
-    options, switches, machines = KubernetesOptions(), dict[str, str | None](), []
+    options, switches, machines = KubernetesOptions(), dict[str, str | None](), found.machines
     for node in nodes.values():
         above = groups_above(node, options)
         switches |= dict(zip(above, [None, *above], strict=False))
-        machines.append(Machine(node.name, node.product, node.gpus, above[-1] if above else None))
+        machines.append(Machine(node.name, kinds_of(node.product, node.gpus), above[-1] if above else None))
     if closed := sum(not node.ready for node in nodes.values()):
         found.notes.append(f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
     return cluster_of(machines, "kubernetes", found.assumed, switches=switches, stand_ins=stand_ins)

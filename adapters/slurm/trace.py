@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,6 @@ from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
-from wattsched.topology.fields import shortened
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
 _OF_DOCUMENTS = {
@@ -31,8 +30,8 @@ _OF_DOCUMENTS = {
     "sinfo": (NODES, {"node", "nodes"}),
 }
 """Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
-MOST_DRAW = 2.0
-"""Energy that means more than so many times the watts of a node and its boards is no measurement."""
+MOST_W = 5_000.0
+"""Energy that means more watts than this of each GPU, with its part of the server, is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
 
@@ -158,7 +157,8 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
-        machines = [Machine(one.name, one.gpu_type, one.gpus, above.get(one.name)) for one in nodes.values()]
+        machines = [Machine(one.name, one.kinds, above.get(one.name)) for one in nodes.values()]
+        found.machines = machines
         found.cluster = cluster_of(machines, "slurm", found.assumed, switches=switches, stand_ins=stand_ins)
         if closed := sum(not node.takes_jobs for node in nodes.values()):
             found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
@@ -187,11 +187,6 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
     strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
-    types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
-    most_w = defaultdict[str, float](float)
-    for one in machines:  # of which several stand for a node with several types
-        gpus_w = one.gpus * (types[one.gpu_type].max_power_w or inf)
-        most_w[one.name.partition("/")[0]] += one.base_power_w + gpus_w
     there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     for job in jobs:
         others.update(job.other_gres)
@@ -205,7 +200,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         strange.update(absent)
         ambiguous += job.ambiguous
         power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
-        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes, most_w)):
+        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes)):
             power_w = None
             unused[why] += 1
         found.add(
@@ -255,16 +250,13 @@ def _why_not(job: Accounted) -> str:
     return "" if job.elapsed_s > 0 else "ended at once"
 
 
-def _why_not_its_own(
-    job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode], most_w: Mapping[str, float]
-) -> str:
+def _why_not_its_own(job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode]) -> str:
     """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
         return "is that of shared nodes"
-    over = power_w > MOST_DRAW * sum(most_w[shortened(name)] for name in job.nodes)
-    return "means more than twice what its nodes and their boards draw" if over else ""
+    return "means more than any GPUs draw" if power_w > MOST_W * (job.gpus or 0) else ""
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:

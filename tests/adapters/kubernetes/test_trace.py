@@ -82,9 +82,9 @@ def held_by(found: Recorded, name: str = "") -> list[tuple[int, float, float]]:
     """GPUs, start and end of jobs, of one name or of all."""
     return [
         (job.gpus, start_s, start_s + job.duration_s)
-        for job, waited_s in zip(found.jobs, found.waited_s, strict=True)
+        for job in found.jobs
         if name in ("", job.name.partition("#")[0])
-        for start_s in [job.submitted_s + waited_s - BEGIN_S]
+        for start_s in [job.submitted_s + job.waited_s - BEGIN_S]
     ]
 
 
@@ -145,7 +145,7 @@ def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
         ("team/train", 16, 2991),
         ("team/train#2", 8, 100),
     ]
-    assert found.waited_s == [10, 3100]
+    assert [job.waited_s for job in found.jobs] == [10, 3100]
     assert "3 pods are 2 jobs: a gang is one" in found.notes
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
@@ -193,7 +193,7 @@ def test_a_pod_holds_its_gpus_from_when_it_was_bound_to_its_end_whatever_ran_of_
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_later_record_of_an_object_wins_whatever_the_order(reverse: bool) -> None:
     def versions(first: dict[str, Any], second: dict[str, Any], *numbers: str) -> list[dict[str, Any]]:
-        for one, number in zip((first, second), numbers, strict=False):
+        for one, number in zip((first, second), numbers, strict=True):
             one["metadata"]["resourceVersion"] = number
         return [first, second]
 
@@ -202,7 +202,7 @@ def test_the_later_record_of_an_object_wins_whatever_the_order(reverse: bool) ->
     late["status"]["containerStatuses"] = [{"state": {"running": {"startedAt": time_of(30)}}}]
     records = [
         *versions(pod("v", 2, 10, 90), pod("v", 2, 10, 80), "999", "1000"),
-        *versions(early, late),
+        *versions(early, late, "5", "6"),
         *versions(node("n1", "A100", 4), node("n1", "H100", 8), "7", "12"),
     ]
     found = recorded(records[::-1] if reverse else records, BEGIN_S + 100)
