@@ -18,8 +18,7 @@ from wattsched.adapters.slurm.documents import (
     names_in,
 )
 from wattsched.instances.errors import MOST_FAULTS, InputError
-from wattsched.instances.traces.job_lists import LOCAL, ZONED, clock_s, moment_s
-from wattsched.reading.clocks import fitting, moments_s
+from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import Cells, Row, echo, listed
 
 FIELDS = (

@@ -154,7 +154,7 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
         assert of.eligible_s + job.waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
         assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
-        alone, most_w = of.gpus >= 8 * len(of.nodes), len(of.nodes) * 2 * (200 + 8 * 400)
+        alone, most_w = of.gpus >= 8 * len(of.nodes), 5000 * of.gpus
         known_w = None if of.energy_j is None or not alone else of.energy_j / of.elapsed_s
         assert job.power_w == (None if known_w is None or known_w > most_w else known_w)
 

@@ -435,7 +435,7 @@ TABLES = {
     ),
     "steps": ("job,batch_size,steps\n17,8,4\n", "column 'steps': are of windows, which only Zeus has"),
     "no step time": ("job,batch_size\n17,8\n17,9\n", "must have one of the columns step_time_s"),
-    "start": ("job,batch_size,step_time_s,start\n17,8,1,noon\n", "line 2, column 'start': 'noon' is no time"),
+    "start": ("job,batch_size,step_time_s,start\n17,8,1,noon\n", "line 2, column 'start': 'noon' is neither"),
     "limit": ("job,batch_size,step_time_s,power_limit_w\n17,8,1,much\n", "column 'power_limit_w': 'much' is"),
     "empty": ("", "jobs.csv: is empty"),
 }
