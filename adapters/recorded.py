@@ -23,8 +23,6 @@ from wattsched.report.wording import count, duration, number
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
-MOST_NOTES = 8
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -126,9 +124,7 @@ class Recorded:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
         rows += [*(Entry("assumed", text) for text in self.assumed), *self.entries]
-        rows += [Entry("noted", note) for note in self.notes[:MOST_NOTES]]
-        if (rest := len(self.notes) - MOST_NOTES) > 0:
-            rows.append(Entry("noted", f"{rest:,} notes more"))
+        rows += [Entry("noted", note) for note in self.notes]
         return [*rows, *self._overfull()]
 
     def _overfull(self) -> list[Entry]:

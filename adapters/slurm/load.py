@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
-from wattsched.instances.gpu_parts import SEVERAL
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -267,7 +265,8 @@ def usable(site: Site, options: SiteOptions) -> Site:
         nodes[name] = node if known else replace(node, takes_jobs=False)
         if not known:
             strange[node.gpu_type].append(name)
-    notes = [_unknown(kind, names, options) for kind, names in strange.items()]
+    stated = "gpu_types of the site's file"
+    notes = [options.unknown(kind, names, "job", stated) for kind, names in strange.items()]
     notes += options.absent({*site.nodes, *site.switches}, "switch")
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
 
@@ -276,18 +275,6 @@ def behind(site: Site, domain: PowerDomain) -> list[str]:
     """Nodes that draw through a power domain."""
     members = set(domain.members)
     return [node for node in site.nodes if {node, *site.switches_above(node)} & members]
-
-
-def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
-    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
-    why = (
-        f"has GPUs of several types ({kind})"
-        if SEVERAL in kind
-        else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
-    )
-    counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
-    counted = "it counts as its boards" if SEVERAL in kind else counted
-    return f"{some(names)} gets no jobs: {why}. Until then {counted}"
 
 
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from math import inf
 
-from wattsched.adapters.recorded import Machine, Recorded, cluster_of
+from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
@@ -219,8 +219,8 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             (job.start_s or job.eligible_s) - job.eligible_s,
         )
     if not found.jobs:
-        text = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
-        text = text or "sacct tells of no job; without --starttime it tells of today's alone"
+        text = "sacct tells of no job; without --starttime it tells of today's alone"
+        text = counted(found.left_out) or text
         raise InputError([f"no job has used a GPU: {text}"])
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
