@@ -1,0 +1,81 @@
+"""Replays of random traces under power caps, against the events that their page promises.
+
+PAGES_CASES=200 PAGES_SEED=7 pytest tests/pages/test_pages_replay.py is a campaign.
+"""
+
+import io
+import json
+import os
+import tempfile
+from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages.pages_replay import Replay, Site
+from tests.pages.replay_cases import Case, a_case, write
+from wattsched.cli import main
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+CASES, SEED = int(os.environ.get("PAGES_CASES", "20")), int(os.environ.get("PAGES_SEED", "0"))
+REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gandiva", "eaco")
+CLOCKED = ("sizing", "clairvoyant", "powerflow", "greenflow")
+CHOSEN = ("elastic", "elastic-makespan", "elastic-progress", "elastic-completion", "sidecar", "termination",
+          "optimus", "elasticflow", "sia")  # fmt: skip
+TABLES = ("jobs", "power", "segments")
+
+
+def replayed(
+    arguments: list[str], policy: str, folder: Path
+) -> tuple[int, str, dict[str, Any], dict[str, Any]]:
+    """The exit code and errors of a command, and the tables and figures that it wrote."""
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    silent = redirect_stdout(io.TextIOWrapper(io.BytesIO()))
+    with silent, redirect_stderr(said), pytest.raises(SystemExit) as ended:
+        main([*arguments, "--policy", policy, "-o", str(folder / policy), "--parquet"])
+    code = int(ended.value.code or 0)
+    if code:
+        said.seek(0)
+        return code, said.read(), {}, {}
+    tables = {t: parquet.read_table(folder / policy / f"{policy}-0-{t}.parquet").to_pylist() for t in TABLES}
+    figures = json.loads((folder / policy / "summary.json").read_text())
+    return 0, "", tables, figures["policies"][policy][0]
+
+
+def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tuple[str, list[str]]:
+    """Replay a case under a policy; return how it ended and what is wrong with that."""
+    site = Site(case)
+    code, said, tables, figures = replayed(arguments, policy, folder)
+    refused = site.verdict(policy in REQUESTED, policy in CLOCKED)
+    if code == 2:
+        wrong = [f"refused: {said}"] * (refused is False) + [f"no sentence: {said}"] * ("error: " not in said)
+        return "refused", wrong
+    if code:
+        return "failed", [f"exit code {code}: {said}"]
+    if refused:
+        return "not refused", ["replayed, but must be refused"]
+    return "replayed", Replay(site, policy, tables, figures).check()
+
+
+def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
+    """Replay cases under every policy; return what is wrong and how the replays ended."""
+    wrong, ended = [], Counter()
+    for seed in seeds:
+        case = a_case(seed)
+        for policy in (*REQUESTED, *CLOCKED, *CHOSEN):
+            with tempfile.TemporaryDirectory() as name:
+                end, faults = examine(case, policy, write(case, Path(name)), Path(name))
+            ended[policy, end] += 1
+            if faults:
+                wrong.append(f"seed {seed}, {policy}: {'; '.join(faults)}")
+                print(wrong[-1], flush=True)
+    return wrong, ended
+
+
+def test_replays_keep_every_cap_and_tell_what_happens() -> None:
+    wrong, ended = examine_all(range(SEED, SEED + CASES))
+    print(*(f"{policy}: {end} {count}" for (policy, end), count in sorted(ended.items())), sep="\n")
+    assert not wrong, f"{len(wrong)} wrong replays:\n" + "\n".join(wrong[:10])
