@@ -82,6 +82,14 @@ class Caps:
         """Watts under each cap of jobs that draw so much beyond idle in these pools."""
         return np.asarray(extra_w @ self.inside[pool]) if self.names else np.zeros(0)
 
+    def fit(self, trace: Trace, time_s: float) -> BoolArray:
+        """Mask of the configurations of a trace in which a job alone keeps every cap at a time."""
+        room_w, pool = self.room_w(time_s), trace.configurations.pool
+        fits = np.ones(len(pool), dtype=bool)
+        for most_w, inside in zip(room_w.tolist(), self.inside.T, strict=True):
+            fits &= ~inside[pool] | (trace.extra_w <= most_w)
+        return fits
+
     def require_room(self, trace: Trace, policy: str, *, requested: bool) -> None:
         """Refuse a policy under which some job could not even run alone.
 
@@ -95,16 +103,17 @@ class Caps:
         CapError
             Which names the first such job.
         """
-        room_w, rows = self.room_w(trace.arrival_s[0] if len(trace) else 0.0), trace.configurations
-        for name, most_w, inside in zip(self.names, room_w.tolist(), self.inside.T, strict=True):
-            use_w = np.where(inside[rows.pool], trace.extra_w, 0.0)
-            if requested:
-                least_w = np.append(use_w, np.inf)[trace.request].min(axis=1)
-            else:
-                least_w = np.minimum.reduceat(use_w, rows.start[:-1])[rows.of_job]
-            for job in np.flatnonzero(least_w > most_w)[:1]:
-                told = f"job '{trace.names[job]}' alone draws {least_w[job]:,.0f} W more than idle GPUs"
-                asked = " as its user asked for it" if requested else ""
-                raise CapError(
-                    f"{name}: under policy '{policy}' {told}{asked}, and the cap leaves {most_w:,.0f} W"
-                )
+        if not self.names:
+            return
+        fits, rows = self.fit(trace, float(trace.arrival_s[0])), trace.configurations
+        if requested:
+            able = np.append(fits, False)[trace.request].any(axis=1)
+        else:
+            able = np.logical_or.reduceat(fits, rows.start[:-1])[rows.of_job]
+        for job in np.flatnonzero(~able)[:1].tolist():
+            kind = rows.of_job[job]
+            mine = trace.request[job] if requested else np.arange(*rows.start[kind : kind + 2])
+            least_w = trace.extra_w[mine[mine >= 0]].min()
+            asked = "in the configuration that its user asked for" if requested else "at least"
+            told = f"job '{trace.names[job]}' alone draws {least_w:,.0f} W above idle GPUs {asked}"
+            raise CapError(f"{self.names[0]}: is too low for policy '{policy}': {told}")

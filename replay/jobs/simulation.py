@@ -123,7 +123,8 @@ class Replay:
         if moment == math.inf:
             if self._here:
                 waiting = self.trace.names[self._here[0]]
-                raise ValueError(f"policy '{self.name}' leaves job '{waiting}' waiting for ever")
+                error, cap = (CapError, f"{self._caps.names[0]}: ") if self._caps.names else (ValueError, "")
+                raise error(f"{cap}policy '{self.name}' leaves job '{waiting}' waiting for ever")
             return False
         if moment > self.time_s:
             self._advance(moment)

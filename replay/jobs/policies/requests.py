@@ -164,16 +164,16 @@ def promised(state: State, row: IntArray, job: int) -> Promise:
         held = row[runs[order]]
         blocks = np.where(of.pool[held] == pool, of.block[held], 0)
         free = int(trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks))
-        watts = trace.extra_w[held, None] * caps.inside[of.pool[held]] if under else np.zeros((len(held), 0))
-        left_w = state.room_w - state.drawn_w(row)
-        free_w = left_w + np.vstack([0.0 * left_w, np.cumsum(watts, axis=0)])
-        enough = np.flatnonzero((free >= asked) & np.all(free_w[:, under] >= trace.extra_w[k], axis=1))
+        most_w = state.room_w[under] - state.drawn_w(row)[under]
+        watts = trace.extra_w[held, None] * caps.inside[np.ix_(of.pool[held], under)]
+        free_w = np.vstack([most_w, most_w + np.cumsum(watts, axis=0)])
+        enough = np.flatnonzero((free >= asked) & np.all(free_w >= trace.extra_w[k], axis=1))
         if not len(enough):
             continue
         in_s = float(np.append(0.0, ends_s[order])[enough[0]])
         if in_s < found.in_s:
-            spare_w = np.full(len(left_w), np.inf)
-            spare_w[under] = free_w[enough[0], under] - trace.extra_w[k]
+            spare_w = np.full(len(caps.names), np.inf)
+            spare_w[under] = free_w[enough[0]] - trace.extra_w[k]
             found = Promise(pool, in_s, int(free[enough[0]]) - asked, spare_w)
     return found
 

@@ -64,6 +64,10 @@ class RoundOptions:
     def of(cls, state: State, rows: IntArray, round_s: float) -> RoundOptions:
         """Options of some rows of the configurations, in ascending order, and of waiting."""
         of, trace = state.configurations, state.trace
+        if state.caps.names:  # A job must not wait for what no cap will ever allow.
+            fits = state.caps.fit(trace, state.time_s)
+            hopeless = ~np.isin(of.kind[rows], of.kind[rows[fits[rows]]])
+            rows = rows[fits[rows] | hopeless]
         start, job, row = of.laid_out(state.kind, rows)
         waits = row == WAIT
         columns = of.rate[row], trace.busy_w[row], state.delay_s(job, row)
