@@ -73,15 +73,19 @@ class ClusterOptions:
 
     def read(self) -> Cluster:
         """Read the cluster, or make it."""
-        from wattsched.files.exchange import read_cluster
+        return self.site()[0]
+
+    def site(self) -> tuple[Cluster, float | None]:
+        """Read the cluster, or make it, and the watts to which its file limits the whole site."""
+        from wattsched.files.exchange import read_site
         from wattsched.instances.clusters import homogeneous_cluster
         from wattsched.instances.gpu_names import stated_gpu_type
 
         with refusing("" if self.cluster_file is None else str(self.cluster_file)):
             if self.cluster_file is None:
                 name, kind = stated_gpu_type(self.gpu_type)
-                return homogeneous_cluster(self.nodes, self.gpus_per_node, name, kind=kind)
-            return read_cluster(self.cluster_file, self.gpu_type, self.gpus_per_node)
+                return homogeneous_cluster(self.nodes, self.gpus_per_node, name, kind=kind), None
+            return read_site(self.cluster_file, self.gpu_type, self.gpus_per_node)
 
     def tell(self) -> list[str]:
         """Say which cluster was made where nobody told its size, once nothing can be refused any more."""

@@ -45,6 +45,7 @@ from wattsched.cli.replay_options import (
     policies_known,
     policy_option,
     require_learner,
+    site_of,
     source_options,
 )
 from wattsched.environment.extras import late
@@ -151,7 +152,8 @@ def command(
     if parquet:
         require_extra("--parquet", "parquet")
     with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
-        traces = replace(source, file=path).traces(cluster.read(), seeds)
+        site, settings = site_of(cluster, settings)
+        traces = replace(source, file=path).traces(site, seeds)
         trace_file = _said_of(source, path) if proves else ""
     bounds: dict[int, ClairvoyantBound] = {}
     if bounds_from is not None:

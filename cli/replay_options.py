@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wattsched.cli.completion import replay_policies
-from wattsched.cli.failures import BadInput
+from wattsched.cli.failures import BadInput, notice
 from wattsched.cli.outputs import ParamType
 from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.policies import base_of, names, require_policy
 from wattsched.replaying.job_sources import JobSource, forms
+from wattsched.replaying.replay_settings import ReplaySettings
+
+if TYPE_CHECKING:
+    from wattsched.cli.importing import ClusterOptions
+    from wattsched.topology.cluster import Cluster
 
 MOST_NODES, MOST_GPUS_PER_NODE = 100_000, 64
 MOST_S = 31_536_000
@@ -100,6 +106,16 @@ def policies_known() -> dict[str, str]:
     return {"Policies": f"{', '.join(names())}; with +zeus behind a name, its jobs are tuned."}
 
 
+def site_of(cluster: ClusterOptions, settings: ReplaySettings) -> tuple[Cluster, ReplaySettings]:
+    """Cluster, and settings with the lower of their power cap and that of the cluster's file."""
+    site, file_w = cluster.site()
+    if file_w is None:
+        return site, settings
+    notice(f"{cluster.cluster_file}: read: the site may draw {file_w:,.0f} W at any moment (budgets.power_w)")
+    own_w = file_w if settings.power_w is None else settings.power_w
+    return site, replace(settings, power_w=min(own_w, file_w))
+
+
 SECONDS = Number(0, most=MOST_S)
 DRAWS = "One replay for each, which draws the models of jobs where the trace does not tell"
 
@@ -124,5 +140,6 @@ TIMES: dict[str, dict[str, Any]] = {
     "period_s": {"name": "--period", "type": Period(1, most=MOST_S), "default": "day", "metavar": "P"},
     "carbon": {"type": PerKwh(), "metavar": "G|FILE", "show_default": False},
     "start": {"metavar": "TIME"},
+    "power_w": {"type": Number(above=0), "metavar": "W"},
 }
 """Options of every command that replays a trace."""

@@ -22,6 +22,7 @@ from wattsched.cli.replay_options import (
     policies_known,
     policy_option,
     require_learner,
+    site_of,
     source_options,
 )
 from wattsched.environment.extras import late
@@ -99,7 +100,7 @@ def command(
     require_learner(pacing, policies)
     with refusing():
         require_policy(baseline)
-        site = cluster.read()
+        site, settings = site_of(cluster, settings)
     with (
         counting() as show,
         spread(dask) as executor,

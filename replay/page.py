@@ -63,7 +63,10 @@ def _mean(found: Summaries, policy: str, figure: str) -> float:
 def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
     if not drawn:
         return []
-    watts = [_series(one, one.meter.power, 1e-3) for one in drawn]
+    watts = [_steps(one) for one in drawn]
+    if (cap_w := drawn[0].caps.site_w) is not None:
+        last_h = max(one.end_s - one.begin_s for one in drawn) / S_PER_H
+        watts.append(Series("the cap", [0.0, last_h], [1e-3 * cap_w] * 2))
     if (ledger := drawn[0].ledger) is not None:
         begin_s = drawn[0].begin_s
         edges, even_w = ledger.budget.even_power_w(begin_s, max(one.end_s for one in drawn))
@@ -73,10 +76,18 @@ def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
         watts.append(Series("the budget, spent evenly", ends_h.ravel().tolist(), evenly_kw.tolist()))
     busy = [_series(one, one.meter.busy, 1.0) for one in drawn]
     hours, note = "hours from the first arrival", "means of short times, on the first seed"
+    peaks = "from event to event, on the first seed; of long replays the highest of short times"
     return [
-        Picture("Watts", chart(watts, hours, "kW of the whole cluster"), note),
+        Picture("Watts", chart(watts, hours, "kW of the whole cluster"), peaks),
         Picture("GPUs in use", chart(busy, hours, "GPUs that jobs hold"), note),
     ]
+
+
+def _steps(outcome: Outcome) -> Series:
+    """Watts from event to event, so that no peak is hidden."""
+    edges, watts = outcome.meter.power.highest(outcome.begin_s, outcome.end_s, _POINTS)
+    ends_h = (np.stack([edges[:-1], edges[1:]], axis=1).ravel() - outcome.begin_s) / S_PER_H
+    return Series(outcome.policy, ends_h.tolist(), np.repeat(1e-3 * watts, 2).tolist())
 
 
 def _series(outcome: Outcome, log: StepLog, factor: float) -> Series:

@@ -165,7 +165,14 @@ CLUSTERS = (
 
 
 def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> Cluster:
-    """Read a cluster: of an instance or a node-link graph (.json), of openb's nodes (.csv), of Slurm (.conf).
+    """Read a cluster alone, as `read_site` does."""
+    return read_site(file, gpu_type, gpus_per_node)[0]
+
+
+def read_site(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> tuple[Cluster, float | None]:
+    """Read a cluster of an instance or node-link graph (.json), of openb's nodes (.csv) or of Slurm (.conf).
+
+    With it comes the cap in watts that an instance states for the whole site, None where there is none.
 
     Parameters
     ----------
@@ -180,18 +187,18 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
     OSError
         When the file cannot be read.
     """
-    require_types(read_cluster, {"file": file, "gpu_type": gpu_type, "gpus_per_node": gpus_per_node})
+    require_types(read_site, {"file": file, "gpu_type": gpu_type, "gpus_per_node": gpus_per_node})
     require_range(gpus_per_node >= 1, "gpus_per_node", "at least 1", gpus_per_node)
     name = str(file)
     with naming(file):
         if name.endswith(".csv"):
-            return read_openb(file)
+            return read_openb(file), None
         if name.endswith(".conf"):
             text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
             )
-            return cluster.model_copy(update={"gpu_types": {gpu_type: kind}})
+            return cluster.model_copy(update={"gpu_types": {gpu_type: kind}}), None
         try:
             document = read_json(file)
         except UnreadableError:
@@ -199,8 +206,9 @@ def read_cluster(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> 
         except InputError as error:
             raise InputError([f"{message}; {CLUSTERS}" for message in error.faults], error.source) from None
         if isinstance(document, dict) and "nodes" in document and "format" not in document:
-            return from_node_link(document)
-        return cluster_of(instance_of(document, source=name))
+            return from_node_link(document), None
+        instance = instance_of(document, source=name)
+        return cluster_of(instance), getattr(getattr(instance, "budgets", None), "power_w", None)
 
 
 def cluster_of(instance: Any) -> Cluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -104,16 +104,15 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
 
 
 def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes | None = None) -> Axes:
-    """Power of the cluster over time, against a cap or the budget of the replays.
+    """Power of the cluster over time, from event to event, against a cap or the budget of the replays.
 
     Parameters
     ----------
     outcomes : sequence of Outcome
         Replays of one trace, idle GPUs and nodes included. Where they had a budget, the constant power of
-        each period that would spend it ("even budget") is drawn, too. Long replays are drawn in means, as
-        the axis says.
+        each period that would spend it ("even budget") is drawn, too.
     cap_w : float, optional
-        Watts that the power is held against.
+        Watts that the power is held against; default: those of the replays, where they had a cap.
     ax : matplotlib axes, optional
         Default: those of a new figure.
 
@@ -133,7 +132,9 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
     _require_some(outcomes)
     if cap_w is not None:
         require_range(0 < cap_w < math.inf, "cap_w", "above 0 and finite", cap_w)
-    axes, scale = axes_for(ax), Scale.of(outcomes)
+    else:
+        cap_w = outcomes[0].caps.site_w
+    axes, scale = axes_for(ax), replace(Scale.of(outcomes), over="", width_s=0.0)
     most_w = max(cap_w or 0.0, *(max(outcome.meter.power.values) for outcome in outcomes))
     unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
     for number, outcome in enumerate(outcomes):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, energy, number, percent
+from wattsched.report.wording import count, duration, energy, number, percent, quantity
 
 Summaries = Mapping[str, Sequence[Any]]
 """Summaries of replays, seed by seed, by policy."""
@@ -27,7 +28,8 @@ def tables_of(found: Summaries) -> list[Told]:
     """Tables of completion times, of the cluster and of the decisions; of a budget where there is one."""
     tables = []
     for (title, note), columns in TABLES.items():
-        if title == "Budget" and all(run.budget_used_max is None for runs in found.values() for run in runs):
+        field = {"Budget": "budget_used_max", "Cap": "cap_used_max"}.get(title, "policy")
+        if all(getattr(run, field) is None for runs in found.values() for run in runs):
             continue
         rows = [[policy, *(tell(runs) for tell in columns.values())] for policy, runs in found.items()]
         tables.append((title, note, ["policy", *(f">{column}" for column in columns)], rows))
@@ -105,6 +107,7 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
         "makespan": _of("makespan_s", duration),
         "rho": _of("rho_mean", lambda rho: number(rho, 3)),
         "rho > 1": _of("unfair_fraction", percent),
+        "knows durations": lambda runs: runs[0].knows_durations or "",
     },
     (
         "Cluster",
@@ -113,9 +116,14 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
         "energy": _of("energy_j", energy),
         "±": _of("energy_error", percent),
         "CO2": _of("carbon_g", lambda grams: f"{number(grams / 1000)} kg" if grams else ""),
+        "peak": _of("peak_w", partial(quantity, unit="W"), max),
         "GPUs in use": _of("gpu_utilisation", percent),
         "GPU hours": _of("gpu_h", number),
         "fragmented": _of("fragmentation", percent),
+    },
+    ("Cap", "what was drawn of it at most, and how long more than it allows"): {
+        "most drawn": _of("cap_used_max", percent, max),
+        "time above": _of("above_cap_s", duration, max),
     },
     ("Budget", "part of it that was used in a period"): {
         "most used": _of("budget_used_max", percent, max),

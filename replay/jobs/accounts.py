@@ -224,6 +224,14 @@ class StepLog:
         """The quantity as arrays."""
         return Steps(np.array(self.time_s), np.array(self.values))
 
+    def highest(self, begin_s: float, end_s: float, most: int) -> tuple[FloatArray, FloatArray]:
+        """Edges of the steps, and values; of more than `most` steps the highest of equally long times."""
+        edges = np.unique([*np.clip(self.time_s, begin_s, end_s), begin_s, end_s])
+        if len(edges) > most + 1:
+            edges = np.linspace(begin_s, end_s, most + 1)
+        times = np.unique([*np.clip(self.time_s, begin_s, end_s), *edges])
+        return edges, np.maximum.reduceat(self.steps.at(times), np.searchsorted(times, edges[:-1]))
+
     def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
         """Edges of lengths of `width_s` (0: as recorded), the last perhaps shorter, and the means over them.
 

@@ -69,6 +69,11 @@ class Caps:
                 raise CapError(f"{name}: must be at least {idle:g}, the watts when idle, got {cap_w:g}")
         return cls(tuple(names), limits, beside_w, standing_w, members)
 
+    @property
+    def site_w(self) -> float | None:
+        """Watts of the cap on the whole site, None without one."""
+        return float(self.limits[0].values[0]) if "power_w" in self.names else None
+
     def room_w(self, time_s: float) -> FloatArray:
         """Watts beyond the idle draw that all jobs together may draw at a time, under each cap."""
         limit_w = np.array([float(limit.at(time_s)) for limit in self.limits])

@@ -15,6 +15,7 @@ from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.caps import ROUNDING, Caps
+from wattsched.replay.jobs.durations import KNOWS
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
 
@@ -173,6 +174,8 @@ class Summary:
 
     Attributes
     ----------
+    knows_durations : {"yes", "no"}, optional
+        Whether the policy decides by how long jobs take; None for one that is not of `policies`.
     jct_mean_s, jct_median_s, jct_p95_s, jct_p99_s : float
         Completion time: from arrival to completion.
     queueing_mean_s : float
@@ -205,6 +208,7 @@ class Summary:
     """
 
     policy: str
+    knows_durations: str | None
     jobs: int
     jct_mean_s: float
     jct_median_s: float
@@ -297,6 +301,7 @@ def summary(outcome: Outcome) -> Summary:
     error_j = float(jobs.energy_j @ outcome.trace.power_error[outcome.trace.configurations.of_job])
     return Summary(
         policy=outcome.policy,
+        knows_durations=KNOWS.get(outcome.policy.partition("+")[0]),
         jobs=len(outcome.trace),
         jct_mean_s=float(jct_s.mean()),
         jct_median_s=float(np.median(jct_s)),
