@@ -64,7 +64,10 @@ def a_table(r: random.Random, case: Case, cluster: Cluster) -> dict[str, list]:
         counts = sorted({g for g in GPU_COUNTS if power_of_two(g) <= max(room, default=0)})
         clocks = [1000] if case["plain"] or r.random() < 0.5 else [600, 800, 1000]
         speed, watts, scaling = r.uniform(0.3, 3), r.uniform(40, 400), r.uniform(0.5, 1)
-        for gpus in [r.choice(counts)] if case["plain"] and counts else counts:
+        if case["plain"]:  # blocks of one size, which do not break up what is free
+            block = case.setdefault("block", power_of_two(r.choice(counts)))
+            counts = [r.choice([g for g in counts if power_of_two(g) == block])]
+        for gpus in counts:
             for clock in clocks:
                 draw = kind["idle_power_w"] * r.uniform(0.9, 1.2) + watts * (clock / 1000) ** 2.5
                 rate = speed * gpus**scaling * (clock / 1000) ** 0.6
@@ -100,6 +103,8 @@ def the_jobs(r: random.Random, case: Case, widest: int) -> list[Case]:
 def some_options(r: random.Random, case: Case) -> dict[str, float]:
     options = {"--round": r.choice((0, 0, 60, 7)), "--process-restart": r.choice((10, 10, 0, 75.5))}
     options |= {"--pod-restart": r.choice((60, 5)), "--carbon": r.choice((0, 312.5))}
+    if case["catalogue"]:
+        options["--elasticity"] = r.choice((1, 4))
     if r.random() < 0.15:
         options |= {
             "--sleep-after": r.choice((0, 30, 600)),
@@ -133,18 +138,17 @@ def set_caps(r: random.Random, case: Case, cluster: Cluster) -> None:
 def a_cap(r: random.Random, case: Case, cluster: Cluster, pools: list[str]) -> float:
     """Draw a cap on pools: rarely below idle, mostly between that and the full draw, sometimes above."""
     idle = cluster.standing_w(pools)
-    per_gpu = [
-        (power / gpus - case["cluster"]["gpu_types"][name]["idle_power_w"])
+    options = [
+        (gpus, power - gpus * case["cluster"]["gpu_types"][name]["idle_power_w"])
         for table in case["tables"].values()
         for gpus, name, power in zip(table["gpus"], table["pool"], table["power_w"], strict=True)
     ]
-    most = max([*per_gpu, 50.0]) if not case["catalogue"] else 350.0
+    if r.random() < 0.15 and not case["catalogue"]:  # what one or two jobs need, to the last digit
+        return round(idle + sum(max(0.0, r.choice(options)[1]) for _ in range(r.randint(1, 2))), 3)
+    most = 350.0 if case["catalogue"] else max([watts / gpus for gpus, watts in options] + [50.0])
     free = sum(len(cluster.pools[pool].free) for pool in pools)
-    share = r.choice(
-        (r.uniform(0, 0.3), r.uniform(0.1, 1), r.uniform(0.1, 1), r.uniform(0.4, 0.8), 1.5, -0.01)
-    )
-    if share < 0 and r.random() < 0.7:
-        share = 0.6
+    shares = [r.uniform(0, 0.3), r.uniform(0.1, 1), r.uniform(0.1, 1), r.uniform(0.4, 0.8), 1.5]
+    share = -0.01 if r.random() < 0.03 else r.choice(shares)
     return round(max(idle + share * most * free, 1.0), 3)
 
 

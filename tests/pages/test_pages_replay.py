@@ -14,17 +14,19 @@ from typing import Any
 
 import pytest
 
-from tests.pages.pages_replay import Replay, Site
+from tests.pages.pages_replay import REQUESTED, Replay
+from tests.pages.pages_replay_schedule import SIMULATED, Schedule
+from tests.pages.pages_replay_site import Site, close
 from tests.pages.replay_cases import Case, a_case, write
 from wattsched.cli import main
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
 CASES, SEED = int(os.environ.get("PAGES_CASES", "20")), int(os.environ.get("PAGES_SEED", "0"))
-REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gandiva", "eaco")
 CLOCKED = ("sizing", "clairvoyant", "powerflow", "greenflow")
 CHOSEN = ("elastic", "elastic-makespan", "elastic-progress", "elastic-completion", "sidecar", "termination",
           "optimus", "elasticflow", "sia")  # fmt: skip
+TUNED = ("srtf+zeus", "elastic+zeus")
 TABLES = ("jobs", "power", "segments")
 
 
@@ -49,7 +51,7 @@ def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tupl
     """Replay a case under a policy; return how it ended and what is wrong with that."""
     site = Site(case)
     code, said, tables, figures = replayed(arguments, policy, folder)
-    refused = site.verdict(policy in REQUESTED, policy in CLOCKED)
+    refused = site.verdict(policy.removesuffix("+zeus") in REQUESTED, policy in CLOCKED)
     if code == 2:
         wrong = [f"refused: {said}"] * (refused is False) + [f"no sentence: {said}"] * ("error: " not in said)
         return "refused", wrong
@@ -57,7 +59,18 @@ def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tupl
         return "failed", [f"exit code {code}: {said}"]
     if refused:
         return "not refused", ["replayed, but must be refused"]
-    return "replayed", Replay(site, policy, tables, figures).check()
+    faults = Replay(site, policy, tables, figures).check()
+    return "replayed", faults + schedule_faults(case, policy, tables["jobs"])
+
+
+def schedule_faults(case: Case, policy: str, records: list[dict[str, Any]]) -> list[str]:
+    """Whether the jobs start and end when the page says, where it says so completely."""
+    if not case["plain"] or policy not in SIMULATED or "--sleep-after" in case["options"]:
+        return []
+    right = Schedule(case, policy).times()
+    told = {record["job"]: (record["first_start_s"], record["end_s"]) for record in records}
+    differing = [name for name in right if not all(map(close, told[name], right[name]))]
+    return [f"{name} starts and ends at {told[name]}, not at {right[name]}" for name in differing[:3]]
 
 
 def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
@@ -65,7 +78,7 @@ def examine_all(seeds: range) -> tuple[list[str], Counter[tuple[str, str]]]:
     wrong, ended = [], Counter()
     for seed in seeds:
         case = a_case(seed)
-        for policy in (*REQUESTED, *CLOCKED, *CHOSEN):
+        for policy in (*REQUESTED, *CLOCKED, *CHOSEN, *(TUNED if seed % 5 == 1 else ())):
             with tempfile.TemporaryDirectory() as name:
                 end, faults = examine(case, policy, write(case, Path(name)), Path(name))
             ended[policy, end] += 1
