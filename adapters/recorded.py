@@ -71,8 +71,8 @@ class Recorded:
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
         numbered = job.name if run == 1 else f"{job.name}#{run}"
         name, user, account = map(shortened, (numbered, job.user, job.account))
-        kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
-        self.cut += kept != replace(job, name=numbered)
+        kept = replace(job, name=name, user=user, account=account, gpu_type=kind, waited_s=self.waited_s[-1])
+        self.cut += kept != replace(job, name=numbered, waited_s=kept.waited_s)
         self.jobs.append(kept)
 
     def note_gaps(self, running: int) -> None:

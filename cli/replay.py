@@ -41,6 +41,7 @@ from wattsched.cli.replay_options import (
     TIMES,
     Amount,
     PerKwh,
+    checkpoint_options,
     only_budget,
     policies_known,
     policy_option,
@@ -111,15 +112,7 @@ BOUND = "bound-{}.json"
 @report_option("the figures, and the watts and GPUs of the first seed over time,")
 @json_option("the figures")
 @click.option("--parquet", is_flag=True, help="Write them as Parquet (.parquet).")
-@click.option(
-    "--checkpoint",
-    "checkpoint_s",
-    type=Number(0),
-    default=30.0,
-    metavar="S",
-    help="Wall-clock seconds between checkpoints, with -o.",
-)
-@click.option("--resume", is_flag=True, help="Go on with the replays of -o that are not complete.")
+@checkpoint_options
 def command(
     source: JobSource,
     cluster: ClusterOptions,

@@ -11,7 +11,7 @@ import click
 
 from wattsched.cli.completion import replay_policies
 from wattsched.cli.failures import BadInput, notice
-from wattsched.cli.outputs import ParamType
+from wattsched.cli.outputs import FC, ParamType
 from wattsched.cli.parameters import Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.replay.jobs.budget import UNITS, require_quantity
@@ -99,6 +99,21 @@ def require_learner(pacing: str, policies: Sequence[str]) -> None:
     """Refuse a price that no policy would learn."""
     if pacing == "price" and LEARNER not in map(base_of, policies):
         raise BadInput(f"--pacing price needs the policy {LEARNER}, which learns it; others spend evenly")
+
+
+def checkpoint_options(command: FC) -> FC:
+    """``--checkpoint`` and ``--resume`` of a command that keeps its replays in a folder."""
+    command = click.option(
+        "--resume", is_flag=True, help="Go on with the replays of -o that are not complete."
+    )(command)
+    return click.option(
+        "--checkpoint",
+        "checkpoint_s",
+        type=Number(0),
+        default=30.0,
+        metavar="S",
+        help="Wall-clock seconds between checkpoints, with -o.",
+    )(command)
 
 
 def policies_known() -> dict[str, str]:

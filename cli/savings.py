@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -12,13 +13,22 @@ from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import counting, named_input, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
-from wattsched.cli.outputs import json_option, report_option, write_page
-from wattsched.cli.parameters import Described, FileName, Number, filling, seeds_option
+from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
+from wattsched.cli.parameters import (
+    Described,
+    FileName,
+    Listed,
+    Number,
+    filling,
+    refuse_given,
+    seeds_option,
+)
 from wattsched.cli.replay_options import (
     DRAWS,
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
+    checkpoint_options,
     policies_known,
     policy_option,
     require_learner,
@@ -26,11 +36,14 @@ from wattsched.cli.replay_options import (
     source_options,
 )
 from wattsched.environment.extras import late
+from wattsched.instances.errors import require_known
 from wattsched.replay.jobs.budget import PACINGS
-from wattsched.replay.jobs.policies import require_policy
+from wattsched.replay.jobs.policies import base_of, require_policy
+from wattsched.replaying.accounting import By
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.report.savings import frontier, losers, saved, sensitivity, verdict
+from wattsched.replaying.replays import Journal
+from wattsched.report.savings import tables_of, verdict
 from wattsched.report.terminal import console, heading, line, table
 from wattsched.report.wording import count
 
@@ -66,6 +79,13 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     default="even",
     help="How a budget is spent: evenly, at a price that is learned, or at will.",
 )
+@click.option(
+    "--by",
+    type=Listed("part", partial(require_known, "by", known=get_args(By))),
+    default=(),
+    metavar="PART,...",
+    help="Split energy, CO2 and money by account, by month, or by both.",
+)
 @click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
 @seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
@@ -74,6 +94,8 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     help="Say how much hangs on inputs that nobody knows for sure.",
 )
 @dask_option("the replays")
+@folder_option("Keep the replays there, so that an interrupted study can go on.")
+@checkpoint_options
 @report_option("what is saved, the frontiers and who loses")
 @json_option("all figures")
 def command(
@@ -83,10 +105,14 @@ def command(
     policies: list[str],
     settings: ReplaySettings,
     pacing: Pacing,
+    by: list[By],
     price: float | None,
     seeds: list[int] | None,
     inputs: bool,
     dask: str | None,
+    output: str | None,
+    checkpoint_s: float,
+    resume: bool,
     report: str | None,
     as_json: bool,
 ) -> None:
@@ -98,8 +124,14 @@ def command(
     from wattsched.replaying.savings import savings
 
     require_learner(pacing, policies)
+    if output is None:
+        refuse_given(("checkpoint_s", "resume"), "needs -o, the folder of the replays")
     with refusing():
         require_policy(baseline)
+        limits_alone = f"{base_of(baseline)}+zeus"
+        policies = [limits_alone] * (limits_alone not in (baseline, *policies)) + policies
+        options = {**asdict(source), **asdict(cluster)}
+        journal = None if output is None else Journal(output, checkpoint_s, resume, options)
         site, settings = site_of(cluster, settings)
     with (
         counting() as show,
@@ -107,11 +139,17 @@ def command(
         refusing(),
         named_input(str(source.file)) as path,
     ):
+        begun, of = set[int](), [0]
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
-            show(f"{replay.name}, seed {seed}", replay.complete, len(replay.trace))
+            begun.add(id(replay.policy))
+            what = f"replay {len(begun)} of about {of[0]}: {replay.name}, seed {seed}"
+            if resumed:
+                click.echo(f"{what}: going on with {replay.complete:,} jobs complete", err=True)
+            show(what, replay.complete, len(replay.trace))
 
         def planned(replays: int, more: int) -> None:
+            of[0] = replays + more
             further = (
                 f", and about {more} more for what the answer hangs on (--no-inputs: none)" if more else ""
             )
@@ -127,6 +165,8 @@ def command(
             pacing=pacing,
             price_per_kwh=price,
             inputs=None if inputs else (),
+            by=by,
+            journal=journal,
             executor=executor,
             progress=progress,
             planned=planned,
@@ -145,7 +185,9 @@ def print_savings(out: Console, found: Savings) -> None:
     line(out, told)
     if losses:
         line(out, losses)
-    for title, note, columns, rows in (saved(found), frontier(found), losers(found), sensitivity(found)):
+    for doubt in found.doubts:
+        line(out, f"doubtful: {doubt}")
+    for title, note, columns, rows in tables_of(found):
         if rows:
             heading(out, title, note)
             table(out, columns, rows)

@@ -78,8 +78,15 @@ class Journal:
             for file in folder.glob(pattern):
                 file.unlink(missing_ok=True)
         if not self.resume:
+            for older in Path(self.folder).glob(f"*/**/{CHECKPOINTS}/{OPTIONS}"):
+                older.unlink(missing_ok=True)
             (Path(self.folder) / SUMMARY).unlink(missing_ok=True)
             write_atomically(folder / OPTIONS, json.dumps(options, indent=1).encode() + b"\n")
+
+    def within(self, folder: str) -> Journal:
+        """Journal of a folder below, which goes on where there is one."""
+        below = replace(self, folder=Path(self.folder) / folder)
+        return replace(below, resume=self.resume and (below._checkpoints / OPTIONS).exists())
 
     @property
     def _checkpoints(self) -> Path:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, get_args
 
 import numpy as np
 
@@ -20,17 +21,21 @@ from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
+from wattsched.replay.jobs.caps import CapError
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
+from wattsched.replaying.accounting import By, Groups, clock_of, doubts, groups_of, record_of
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.replaying.replays import Progress, _untold, replay_jobs
+from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
     LATE,
+    Group,
     Interval,
     Point,
     PolicySavings,
+    Recorded,
     Savings,
     Sensitivity,
     at_completion,
@@ -132,13 +137,15 @@ def savings(
     cluster: Cluster,
     *,
     baseline: str = "backfill",
-    policies: Sequence[str] = ("powerflow", "sizing"),
+    policies: Sequence[str] = ("backfill+zeus", "powerflow", "sizing"),
     levels: Sequence[float] = LEVELS,
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     pacing: Pacing = "even",
     price_per_kwh: float | None = None,
     inputs: Sequence[Input] | None = None,
+    by: Sequence[By] = (),
+    journal: Journal | None = None,
     executor: Executor | None = None,
     progress: Progress = _untold,
     planned: Callable[[int, int], None] = lambda replays, more: None,
@@ -165,6 +172,10 @@ def savings(
         To tell money, too.
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
+    by : sequence of {"account", "month"}
+        Split energy, carbon and money by these.
+    journal : Journal, optional
+        Where replays are kept, each kind in a folder of its own, so that an interrupted study can go on.
     executor, progress
         As for `replay_jobs`.
     planned : callable
@@ -186,9 +197,19 @@ def savings(
         require_policy(policy)
     require_range(len(policies) > 0, "policies", "one at least", "none")
     ordered = [math.inf, *sorted(set(levels), reverse=True)]
-    study = _Study(baseline, ordered, settings, pacing, executor, progress)
+    for name in by:
+        require_known("by", name, get_args(By))
+    if journal is not None:
+        given = {"baseline": baseline, "levels": [*ordered], "spent": pacing, "elsewhere": settings.start}
+        journal = replace(journal, options={**journal.options, **given})
+        journal.open(settings)
     drawn = SEEDS if source.draws else SEEDS[:1]
     traces = source.traces(cluster, drawn if seeds is None else seeds)
+    one_trace = next(iter(traces.values()))
+    if "account" in by and not any(one.account for one in one_trace.records):
+        raise ValueError("by: the trace names no account")
+    clock_s = clock_of(source, one_trace, settings.start) if "month" in by else 0.0
+    study = _Study(baseline, ordered, settings, pacing, executor, progress, journal, by, clock_s)
     tested = INPUTS if inputs is None else inputs
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
@@ -200,19 +221,25 @@ def savings(
     # The smallest budget within which completion is no later on average; else the largest.
     near = max([0, *(k for k, (point, *_) in enumerate(found[-1].points) if point.completion <= 1.0)])
 
-    def part(changed: Cluster, changed_settings: ReplaySettings) -> float | None:
+    def part(changed: Cluster, changed_settings: ReplaySettings, folder: str = "input") -> float | None:
         """Return the part of the energy that the last policy saves on the first seed."""
-        other = replace(study, settings=changed_settings)
-        return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
+        kept = journal and journal.within(folder)
+        other = replace(study, settings=changed_settings, journal=kept, by=())
+        try:
+            return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
+        except CapError:  # With other watts the cluster may exceed its cap when idle.
+            return None
 
     one = next(iter(base.values()))
+    energy_j = Interval.of([known.energy_j for known in base.values()])
+    record = Recorded.mean([record_of(known.outcome.trace, known.idle_w) for known in base.values()])
     return Savings(
         baseline=baseline,
         jobs=len(one.outcome.trace),
         gpus=int(one.outcome.trace.available.sum()),
         seeds=list(traces),
         days=float(np.mean([known.seconds for known in base.values()])) / S_PER_DAY,
-        energy_j=Interval.of([known.energy_j for known in base.values()]),
+        energy_j=energy_j,
         completion_s=Interval.of([float(known.outcome.jct_s.mean()) for known in base.values()]),
         period_s=settings.period_s,
         levels=[None, *ordered[1:]],
@@ -221,11 +248,17 @@ def savings(
         as_it_is=part(cluster, settings) if tested else None,
         inputs=[
             Sensitivity(
-                one.name, one.low, one.high, *(part(*one.vary(cluster, settings, end)) for end in (-1, 1))
+                one.name,
+                one.low,
+                one.high,
+                *(part(*one.vary(cluster, settings, end), f"input{number}{end:+}") for end in (-1, 1)),
             )
-            for one in tested
+            for number, one in enumerate(tested)
         ],
         assumptions=_assumptions(source, settings, pacing),
+        record=record,
+        doubts=[*doubts(baseline, energy_j.mean, record)],
+        groups=study.groups(base, found, price_per_kwh),
     )
 
 
@@ -264,10 +297,13 @@ class _Study:
     pacing: Pacing
     executor: Executor | None
     progress: Progress
+    journal: Journal | None = None
+    by: Sequence[By] = ()
+    clock_s: float = 0.0
 
     def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, _Base]:
         """Replays of the baseline by seed."""
-        return {seed: _Base(outcome) for seed, outcome in self._runs(traces, self.baseline, self.settings)}
+        return {seed: _Base(outcome) for seed, outcome in self._runs(traces, self.baseline)}
 
     def power_w(self, base: Mapping[int, _Base], level: float) -> float:
         """Watts of a level: the same budget for all seeds."""
@@ -292,18 +328,65 @@ class _Study:
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
     ) -> list[Point]:
         """Points of a policy within a budget, by seed."""
-        settings = self.settings
-        if math.isfinite(level):
-            joules = self.power_w(base, level) * settings.period_s
-            settings = replace(settings, budget=("energy_j", joules), pacing=self.pacing)
-        runs = self._runs(traces, policy, settings)
-        return [_point(base[seed], run) for seed, run in runs]
+        joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
+        points = list[Point]()
+        for seed, run in self._runs(traces, policy, joules, level):
+            joules, grams = self._saved_by_group(base[seed], run) if self.by else ({}, {})
+            points.append(replace(_point(base[seed], run), saved_j=joules, saved_g=grams))
+        return points
+
+    def groups(
+        self, base: Mapping[int, _Base], found: Sequence[PolicySavings], price_per_kwh: float | None
+    ) -> list[Group]:
+        """Means over seeds of what the baseline takes by group, and of what policies save of it."""
+        split: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for known in base.values() if self.by else ():
+            for key, amounts in self._split(known, known.outcome, known.outcome.end_s).items():
+                split.setdefault(key, []).append(amounts)
+        per_joule = None if price_per_kwh is None else price_per_kwh / J_PER_KWH
+
+        def amounts_of(joules: float, grams: float) -> dict[str, float]:
+            money = {} if per_joule is None else {"money": joules * per_joule}
+            return {"energy_j": joules, "carbon_g": grams, **money}
+
+        groups = []
+        for (month, account), of_seeds in sorted(split.items()):
+            key, means = f"{month}|{account}", (np.sum(of_seeds, axis=0) / len(base)).tolist()
+            saved = {
+                one.policy: amounts_of(one.losers.saved_j.get(key, 0.0), one.losers.saved_g.get(key, 0.0))
+                for one in found
+                if one.losers is not None
+            }
+            of_base: dict[str, Any] = {"money": None, **amounts_of(*means)}
+            groups.append(Group(month, account, **of_base, saved=saved))
+        return groups
+
+    def _split(self, base: _Base, outcome: Outcome, until_s: float) -> Groups:
+        return groups_of(outcome, self.by, self.clock_s, until_s, base.idle_w)
+
+    def _saved_by_group(self, base: _Base, outcome: Outcome) -> tuple[dict[str, float], dict[str, float]]:
+        """Joules and grams that a replay saves by group, both counted to the same end."""
+        until_s = max(base.outcome.end_s, outcome.end_s)
+        before, after = (self._split(base, run, until_s) for run in (base.outcome, outcome))
+        joules, grams = dict[str, float](), dict[str, float]()
+        for key in dict.fromkeys([*before, *after]):
+            then, now = before.get(key, (0.0, 0.0)), after.get(key, (0.0, 0.0))
+            joules["|".join(key)], grams["|".join(key)] = then[0] - now[0], then[1] - now[1]
+        return joules, grams
 
     def _runs(
-        self, traces: Mapping[int, Trace], policy: str, settings: ReplaySettings
+        self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf
     ) -> Iterator[tuple[int, Outcome]]:
+        settings = self.settings
+        if joules is not None:
+            settings = replace(settings, budget=("energy_j", joules), pacing=self.pacing)
         return replay_jobs(
-            traces, [policy], settings=settings, executor=self.executor, progress=self.progress
+            traces,
+            [policy],
+            settings=settings,
+            journal=self.journal and self.journal.within(f"{policy}/{level:g}"),
+            executor=self.executor,
+            progress=self.progress,
         )
 
 

@@ -153,5 +153,6 @@ GIVES_WAY = (
     "fragmented",
     "±",
     "GPU hours",
+    "GPUs in use",
 )
 """Columns that are left out one after the other where the terminal is too narrow; --json has them all."""

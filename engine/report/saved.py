@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,62 @@ CONFIDENCE = 0.95
 
 LATE = 1.1
 """A job or user whose completion takes so many times as long is one that loses."""
+
+IDLE = "idle GPUs and nodes"
+"""What stands for the draw that is no account's."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the cluster did by the records of its jobs.
+
+    Attributes
+    ----------
+    energy_j : float
+        Of the whole cluster, from the first arrival to the last end.
+    completion_s : float, optional
+        Mean from arrival to end; None where the trace does not tell how long jobs waited.
+    utilisation : float
+        Part of the cluster's GPU time that jobs had.
+    measured : float
+        Part of that for which watts were measured; for the rest those of the models count.
+    """
+
+    energy_j: float
+    completion_s: float | None
+    utilisation: float
+    measured: float
+
+    @classmethod
+    def mean(cls, records: Sequence[Recorded | None]) -> Recorded | None:
+        """Mean of records of the same jobs, whose models differ; None where there are none."""
+        known = [record for record in records if record is not None]
+        if not known:
+            return None
+        return replace(known[0], energy_j=float(np.mean([record.energy_j for record in known])))
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the baseline takes for an account, in a month, or both; and what policies save of it.
+
+    Attributes
+    ----------
+    month, account : str
+        Empty where it is not split by one of them.
+    energy_j, carbon_g : float
+    money : float, optional
+        None without a price.
+    saved : dict of str to dict of str to float
+        The same three by policy, where `energy` of `PolicySavings` is saved.
+    """
+
+    month: str
+    account: str
+    energy_j: float
+    carbon_g: float
+    money: float | None
+    saved: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +87,8 @@ class Point:
         Part of the jobs that complete more than a tenth later than under the baseline.
     users : dict of str to float
         Mean completion of each user of several jobs, over the baseline's; empty where nobody is named.
+    saved_j, saved_g : dict of str to float
+        Joules and grams saved by group, called ``MONTH|ACCOUNT``; empty where nothing is split.
     """
 
     energy: float
@@ -39,15 +97,22 @@ class Point:
     heavy: float
     late: float
     users: dict[str, float] = field(default_factory=dict)
+    saved_j: dict[str, float] = field(default_factory=dict)
+    saved_g: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
-        """Mean of points, figure by figure, user by user."""
-        names = [one.name for one in fields(cls) if one.name != "users"]
-        rows = [[*(getattr(point, name) for name in names), *point.users.values()] for point in points]
-        means = np.average(rows, 0, weights).tolist()
-        users = dict(zip(points[0].users, means[len(names) :], strict=True))
-        return cls(**dict(zip(names, means, strict=False)), users=users)
+        """Mean of points, figure by figure, user by user, group by group."""
+        means: dict[str, Any] = {}
+        for name in (one.name for one in fields(cls)):
+            values = [getattr(point, name) for point in points]
+            if isinstance(values[0], dict):
+                keys = dict.fromkeys(key for value in values for key in value)
+                rows = {key: [value.get(key, 0.0) for value in values] for key in keys}
+                means[name] = {key: float(np.average(row, 0, weights)) for key, row in rows.items()}
+            else:
+                means[name] = float(np.average(values, 0, weights))
+        return cls(**means)
 
 
 @dataclass(frozen=True)
@@ -136,6 +201,11 @@ class Savings:
     inputs : list of Sensitivity
         The same with inputs changed.
     assumptions : list of str
+    record : Recorded, optional
+        Means over seeds; None where the trace records no durations.
+    doubts : list of str
+        Totals that can hardly be right.
+    groups : list of Group
     """
 
     baseline: str
@@ -152,6 +222,9 @@ class Savings:
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    record: Recorded | None = None
+    doubts: list[str] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from wattsched.report.saved import Interval, PolicySavings, Savings
 
 
+NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "money"}
+
+
 def best_of(found: Savings) -> PolicySavings:
     """The policy that saves most energy, by its mean."""
     return max(found.policies, key=lambda one: -np.inf if one.energy is None else one.energy.mean)
@@ -57,6 +60,48 @@ def saved(found: Savings) -> Told:
         else "one seed"
     )
     return "Saved", f"against {found.baseline}: {base}; {many}", columns, rows
+
+
+def tables_of(found: Savings) -> list[Told]:
+    """All tables that have rows."""
+    tables = (recorded, saved, split, losers, sensitivity, frontier)
+    return [told for table in tables if (told := table(found))[3]]
+
+
+def recorded(found: Savings) -> Told:
+    """Build the table of what the cluster did by its records, beside the baseline."""
+    columns = ["", ">energy", ">mean completion"]
+    if (record := found.record) is None:
+        return "Recorded", "", columns, []
+    completion = "not recorded" if record.completion_s is None else duration(record.completion_s)
+    rows = [
+        ["the record", energy(record.energy_j), completion],
+        [found.baseline, energy(found.energy_j.mean), duration(found.completion_s.mean)],
+    ]
+    note = f"watts measured for {percent(record.measured)} of the GPU time, of the models for the rest"
+    return "Recorded", note, columns, rows
+
+
+def split(found: Savings) -> Told:
+    """Build the table of energy, CO2 and money by account, by month or by both."""
+    keys = [key for key in ("month", "account") if any(getattr(one, key) for one in found.groups)]
+    amounts: dict[str, Callable[[float], str]] = {"energy_j": energy}
+    if any(one.carbon_g for one in found.groups):
+        amounts["carbon_g"] = lambda grams: quantity(grams, "g")
+    if any(one.money is not None for one in found.groups):
+        amounts["money"] = number
+    columns = [*keys, *(f">{NAMES[name]}" for name in amounts)]
+    policies = [*found.groups[0].saved] if found.groups else []
+    columns += [f">{policy} saves" for policy in policies]
+    rows = []
+    for one in found.groups:
+        cells = [words(getattr(one, name)) for name, words in amounts.items()]
+        parts = [
+            ", ".join(words(one.saved[policy][name]) for name, words in list(amounts.items())[-2:])
+            for policy in policies
+        ]
+        rows.append([*(getattr(one, key) for key in keys), *cells, *parts])
+    return f"By {' and '.join(keys)}", f"under {found.baseline}, and what policies save of it", columns, rows
 
 
 def frontier(found: Savings) -> Told:
@@ -131,8 +176,9 @@ def page_of(found: Savings) -> Page:
 
     text, losses = verdict(found)
     about, _, sentence = text.partition(": ")
-    parts: list[Any] = [text_table(*saved(found)), _picture(found)]
-    parts += [text_table(*some) for some in (losers(found), sensitivity(found), frontier(found)) if some[3]]
+    parts: list[Any] = [text_table(*told) for told in tables_of(found)]
+    parts.insert(1, _picture(found))
+    parts += [Lines("Doubtful", found.doubts)] if found.doubts else []
     parts.append(Lines("Assumed", found.assumptions))
     energy = best_of(found).energy
     certain = energy is not None and energy.low is not None and energy.low > 0.0

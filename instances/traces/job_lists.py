@@ -203,7 +203,7 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "user", "account", "model")
+OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model")
 
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
@@ -254,6 +254,12 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
 
 
+def first_moment_s(path: str | Path) -> float | None:
+    """Time of the first arrival of a list, in seconds since 1970; None where arrivals are seconds."""
+    found = [moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL)]
+    return min(found)[0] if found[0][1] != SECONDS else None
+
+
 def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
@@ -264,6 +270,7 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", Row.text),
         power_w=read.optional("watts", Row.number),
+        waited_s=read.optional("wait", _duration_s),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
         model=read.optional("model", partial(_model_or_none, known)),
@@ -361,6 +368,7 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
         "gpus": [str(job.gpus) for job in jobs],
         "gpu_type": [_name_cell(job.gpu_type or "") for job in jobs],
         "watts": ["" if job.power_w is None else f"{job.power_w:.6g}" for job in jobs],
+        "wait": ["" if job.waited_s is None else f"{job.waited_s:.12g}" for job in jobs],
         "user": [_name_cell(job.user) for job in jobs],
         "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],

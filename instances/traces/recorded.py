@@ -22,6 +22,8 @@ class TraceJob:
         On which the duration was recorded (default: the cluster's reference type).
     power_w : float, optional
         Mean draw of its GPUs together, where it was measured.
+    waited_s : float, optional
+        From its arrival to its start, where the trace tells.
     user, account : str
         Whose it is; empty where the trace does not tell.
     """
@@ -36,6 +38,7 @@ class TraceJob:
     power_w: float | None = None
     user: str = ""
     account: str = ""
+    waited_s: float | None = None
 
 
 def using_gpus(trace: Iterable[TraceJob]) -> list[TraceJob]:

@@ -83,9 +83,9 @@ class Caps:
         """Numbers of the caps under which the nodes of a pool draw."""
         return np.flatnonzero(self.inside[pool]).tolist() if self.names else []
 
-    def drawn_w(self, pool: IntArray, extra_w: FloatArray) -> FloatArray:
-        """Watts under each cap of jobs that draw so much beyond idle in these pools."""
-        return np.asarray(extra_w @ self.inside[pool]) if self.names else np.zeros(0)
+    def use_w(self, pool: IntArray, extra_w: FloatArray) -> FloatArray:
+        """Watts under each cap of each job that draws so much beyond idle in a pool, shape (n, n_caps)."""
+        return extra_w[:, None] * self.inside[pool] if self.names else np.zeros((len(pool), 0))
 
     def fit(self, trace: Trace, time_s: float) -> BoolArray:
         """Mask of the configurations of a trace in which a job alone keeps every cap at a time."""

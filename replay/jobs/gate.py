@@ -28,7 +28,7 @@ def within_caps(state: State, decision: Decision, sharing: Sharing) -> Decision:
         extra_w = trace.extra_w[row[runs]]
         if decision.host is not None:
             extra_w = sharing.of(row[runs], replace(decision, row=row).sets(state)[runs])[2]
-        return bool(np.all(caps.drawn_w(of.pool[row[runs]], extra_w) <= state.room_w))
+        return bool(np.all(caps.use_w(of.pool[row[runs]], extra_w).sum(axis=0) <= state.room_w))
 
     wanted, now = decision.row, state.row
     if fits(wanted):

@@ -15,9 +15,16 @@ from wattsched.instances.units import S_PER_H
 from wattsched.replay.jobs.accounts import Meter, Steps
 from wattsched.replay.jobs.budget import Ledger
 from wattsched.replay.jobs.caps import ROUNDING, Caps
-from wattsched.replay.jobs.durations import KNOWS
 from wattsched.replay.jobs.trace import Trace
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray, ranges
+
+KNOWING = (
+    "sizing clairvoyant elastic elastic-makespan elastic-progress elastic-completion backfill sidecar "
+    "termination srtf optimus powerflow greenflow"
+)
+BLIND = "fifo tiresias-2dlas elasticflow gavel-max-min sia gandiva eaco"
+KNOWS = dict.fromkeys(KNOWING.split(), "yes") | dict.fromkeys(BLIND.split(), "no")
+"""By policy, whether it decides by how long jobs take. None knows only the limits that users state."""
 
 DIGITS = 9
 """Significant digits of numbers in CSV files."""

@@ -56,6 +56,8 @@ class Trace:
         Relative error of the watts of each kind's model; 0 for tables, nan where nobody knows.
     users : tuple of str
         Whose each job is, in the order of the jobs; empty where the trace does not tell of any.
+    records : tuple of TraceJob
+        The jobs as they were recorded, in their order; empty where none was.
     """
 
     cluster: Cluster
@@ -70,6 +72,7 @@ class Trace:
     request: IntArray
     power_error: FloatArray
     users: tuple[str, ...] = ()
+    records: tuple[TraceJob, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -262,7 +265,7 @@ def trace_of_durations(
     arrivals, requested = [job.submitted_s for job in recorded], [start.gpus for start in starts]
     trace = trace_of(cluster, jobs, arrivals, requested, profiles=profiles)
     users = tuple(job.user for job in recorded)
-    return replace(trace, users=users if any(users) else ())
+    return replace(trace, users=users if any(users) else (), records=tuple(recorded))
 
 
 def _job_of(job: TraceJob, start: Start, there: Roster, elasticity: int) -> Job:

@@ -165,7 +165,7 @@ def promised(state: State, row: IntArray, job: int) -> Promise:
         blocks = np.where(of.pool[held] == pool, of.block[held], 0)
         free = int(trace.available[pool] - blocks.sum()) + np.append(0, np.cumsum(blocks))
         most_w = state.room_w[under] - state.drawn_w(row)[under]
-        watts = trace.extra_w[held, None] * caps.inside[np.ix_(of.pool[held], under)]
+        watts = caps.use_w(of.pool[held], trace.extra_w[held])[:, under]
         free_w = np.vstack([most_w, most_w + np.cumsum(watts, axis=0)])
         enough = np.flatnonzero((free >= asked) & np.all(free_w >= trace.extra_w[k], axis=1))
         if not len(enough):
