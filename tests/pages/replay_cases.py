@@ -2,6 +2,7 @@
 
 import json
 import random
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,20 @@ def a_cap(r: random.Random, case: Case, cluster: Cluster, pools: list[str]) -> f
     free = sum(len(cluster.pools[pool].free) for pool in pools)
     shares = [r.uniform(0, 0.3), r.uniform(0.1, 1), r.uniform(0.1, 1), r.uniform(0.4, 0.8), 1.5]
     share = -0.01 if r.random() < 0.03 else r.choice(shares)
-    return round(max(idle + share * most * free, 1.0), 3)
+    added = max(share * most * free, needed(case) if r.random() < 0.6 else -inf)
+    return round(max(idle + added, 1.0), 3)
+
+
+def needed(case: Case) -> float:
+    """What the job that draws most on the GPUs that it asked for draws beyond their idle draw."""
+    if case["catalogue"]:
+        return 1500.0
+    return max(
+        power - gpus * case["cluster"]["gpu_types"][name]["idle_power_w"]
+        for job in case["jobs"]
+        for gpus, name, power, *_ in zip(*case["tables"][job["table"]].values(), strict=True)
+        if gpus == job["requested_gpus"]
+    )
 
 
 def write(case: Case, folder: Path) -> list[str]:
