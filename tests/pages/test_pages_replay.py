@@ -92,3 +92,19 @@ def test_replays_keep_every_cap_and_tell_what_happens() -> None:
     wrong, ended = examine_all(range(SEED, SEED + CASES))
     print(*(f"{policy}: {end} {count}" for (policy, end), count in sorted(ended.items())), sep="\n")
     assert not wrong, f"{len(wrong)} wrong replays:\n" + "\n".join(wrong[:10])
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 1 + CASES // 20))
+def test_a_cap_above_every_draw_changes_nothing(seed: int, tmp_path: Path) -> None:
+    case = a_case(seed)
+    case["cluster"]["power_domains"] = []
+    for policy in (*REQUESTED, *CLOCKED, *CHOSEN):
+        found = []
+        for limit in (None, 1e8):
+            folder = tmp_path / f"{policy}-{limit}"
+            folder.mkdir()
+            case["power_w"], case["site_w"] = limit, None
+            code, said, tables, figures = replayed(write(case, folder), policy, folder)
+            assert code == 0, said
+            found.append((tables, figures["energy_j"]))
+        assert found[0] == found[1], policy
