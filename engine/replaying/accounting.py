@@ -14,13 +14,13 @@ from wattsched.instances.traces.job_lists import first_moment_s
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import LIST, JobSource
-from wattsched.report.saved import IDLE, Recorded
+from wattsched.report.saved import IDLE, NOBODY, Recorded
 from wattsched.report.wording import energy, percent
 from wattsched.topology.arrays import FloatArray
 
 By = Literal["account", "month"]
-Groups = dict[tuple[str, str], tuple[float, float]]
-"""Joules and grams of the whole cluster by month and account, empty where it is not split by one of them."""
+Groups = dict[str, tuple[float, float]]
+"""Joules and grams of the whole cluster by ``MONTH|ACCOUNT``, empty where it is not split by one of them."""
 
 FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
@@ -112,10 +112,10 @@ def groups_of(outcome: Outcome, by: Sequence[By], clock_s: float, until_s: float
             parts = zip(drawn(starts, works, low_w, within), drawn(works, ends, high_w, within), strict=True)
             joules, grams = (np.bincount(owner[of_job], low + high, len(names)) for low, high in parts)
             for name, some_j, some_g in zip(names.tolist(), joules.tolist(), grams.tolist(), strict=True):
-                found[month, name or "none"] = some_j, some_g
-            found[month, IDLE] = all_j - float(joules.sum()), all_g - float(grams.sum())
+                found[f"{month}|{name or NOBODY}"] = some_j, some_g
+            found[f"{month}|{IDLE}"] = all_j - float(joules.sum()), all_g - float(grams.sum())
         else:
-            found[month, ""] = all_j, all_g
+            found[f"{month}|"] = all_j, all_g
     return found
 
 

@@ -331,15 +331,15 @@ class _Study:
         joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
         points = list[Point]()
         for seed, run in self._runs(traces, policy, joules, level):
-            joules, grams = self._saved_by_group(base[seed], run) if self.by else ({}, {})
-            points.append(replace(_point(base[seed], run), saved_j=joules, saved_g=grams))
+            saved_j, saved_g = self._saved_by_group(base[seed], run) if self.by else ({}, {})
+            points.append(replace(_point(base[seed], run), saved_j=saved_j, saved_g=saved_g))
         return points
 
     def groups(
         self, base: Mapping[int, _Base], found: Sequence[PolicySavings], price_per_kwh: float | None
     ) -> list[Group]:
         """Means over seeds of what the baseline takes by group, and of what policies save of it."""
-        split: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        split: dict[str, list[tuple[float, float]]] = {}
         for known in base.values() if self.by else ():
             for key, amounts in self._split(known, known.outcome, known.outcome.end_s).items():
                 split.setdefault(key, []).append(amounts)
@@ -350,29 +350,26 @@ class _Study:
             return {"energy_j": joules, "carbon_g": grams, **money}
 
         groups = []
-        for (month, account), of_seeds in sorted(split.items()):
-            key, means = f"{month}|{account}", (np.sum(of_seeds, axis=0) / len(base)).tolist()
+        for key, of_seeds in sorted(split.items()):
+            (month, _, account), means = key.partition("|"), np.sum(of_seeds, axis=0) / len(base)
             saved = {
                 one.policy: amounts_of(one.losers.saved_j.get(key, 0.0), one.losers.saved_g.get(key, 0.0))
                 for one in found
                 if one.losers is not None
             }
-            of_base: dict[str, Any] = {"money": None, **amounts_of(*means)}
+            of_base: dict[str, Any] = {"money": None, **amounts_of(*means.tolist())}
             groups.append(Group(month, account, **of_base, saved=saved))
         return groups
 
     def _split(self, base: _Base, outcome: Outcome, until_s: float) -> Groups:
         return groups_of(outcome, self.by, self.clock_s, until_s, base.idle_w)
 
-    def _saved_by_group(self, base: _Base, outcome: Outcome) -> tuple[dict[str, float], dict[str, float]]:
+    def _saved_by_group(self, base: _Base, outcome: Outcome) -> list[dict[str, float]]:
         """Joules and grams that a replay saves by group, both counted to the same end."""
-        until_s = max(base.outcome.end_s, outcome.end_s)
+        until_s, none = max(base.outcome.end_s, outcome.end_s), (0.0, 0.0)
         before, after = (self._split(base, run, until_s) for run in (base.outcome, outcome))
-        joules, grams = dict[str, float](), dict[str, float]()
-        for key in dict.fromkeys([*before, *after]):
-            then, now = before.get(key, (0.0, 0.0)), after.get(key, (0.0, 0.0))
-            joules["|".join(key)], grams["|".join(key)] = then[0] - now[0], then[1] - now[1]
-        return joules, grams
+        keys = dict.fromkeys([*before, *after])
+        return [{key: before.get(key, none)[n] - after.get(key, none)[n] for key in keys} for n in (0, 1)]
 
     def _runs(
         self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf

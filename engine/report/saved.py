@@ -15,8 +15,8 @@ CONFIDENCE = 0.95
 LATE = 1.1
 """A job or user whose completion takes so many times as long is one that loses."""
 
-IDLE = "idle GPUs and nodes"
-"""What stands for the draw that is no account's."""
+IDLE, NOBODY = "idle GPUs and nodes", "(no account)"
+"""Whose the draw is that is no job's, and that of jobs without an account."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ not looked at:
 ``gpus``      whole GPUs that it held, at most as many as a cluster may have
 ``gpu_type``  optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
 ``watts``     optional: mean draw of its GPUs together, as measured
+``wait``      optional: from its arrival to its start, written like ``duration``
 ``user``      optional
 ``account``   optional
 ``model``     optional: what it trained, a model of the catalogue; empty where nobody knows

@@ -120,5 +120,7 @@ class Caps:
             mine = trace.request[job] if requested else np.arange(*rows.start[kind : kind + 2])
             least_w = trace.extra_w[mine[mine >= 0]].min()
             asked = "in the configuration that its user asked for" if requested else "at least"
+            left_w = self.room_w(float(trace.arrival_s[0]))[0]
             told = f"job '{trace.names[job]}' alone draws {least_w:,.0f} W above idle GPUs {asked}"
+            told = f"{told}, and the cap leaves {left_w:,.0f} W"
             raise CapError(f"{self.names[0]}: is too low for policy '{policy}': {told}")

@@ -115,7 +115,9 @@ class State:
     def drawn_w(self, row: IntArray) -> FloatArray:
         """Watts under each cap that jobs in these rows, each alone on its GPUs, draw beyond idle."""
         runs = row[row != WAIT]
-        return self.caps.use_w(self.configurations.pool[runs], self.trace.extra_w[runs]).sum(axis=0)
+        return np.asarray(
+            self.caps.use_w(self.configurations.pool[runs], self.trace.extra_w[runs]).sum(axis=0)
+        )
 
     @property
     def hosts(self) -> IntArray:

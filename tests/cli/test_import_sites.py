@@ -21,7 +21,7 @@ def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     assert "48 jobs of 5 users and 3 accounts: 43 completed" in done.stdout
     assert "left out: 3 without GPUs, 1 never started, 1 still waiting" in done.stdout
     head, first, *_ = Path("site/jobs.csv").read_text().splitlines()
-    assert head == "job,arrival,duration,gpus,gpu_type,watts,user,account"
+    assert head == "job,arrival,duration,gpus,gpu_type,watts,wait,user,account"
     assert first.startswith("4101,2026-11-02T07:10:57Z,10606,1,A100,")  # 08:10:57 in Berlin
     replayed = run(
         "replay",
@@ -157,8 +157,8 @@ def test_a_list_is_read_from_standard_input(run, write, command):
     named, piped = run(*command, path, *own), run(*command, "-", *own, stdin=CSV)
     assert (named.exit_code, piped.exit_code) == (0, 0)
     for line in piped.stderr.splitlines():
-        assert line.startswith(("standard input: ", "assumed: 2 nodes", "7 replays to come"))
-    assert (command[0] == "savings") == ("7 replays to come\n" in named.stderr)
+        assert line.startswith(("standard input: ", "assumed: 2 nodes", "13 replays to come"))
+    assert (command[0] == "savings") == ("13 replays to come\n" in named.stderr)
     if command[0] == "import":
         said, other = json.loads(piped.stdout), json.loads(named.stdout)
         assert said["name"].startswith("standard input")

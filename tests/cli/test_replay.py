@@ -215,3 +215,32 @@ def test_a_cluster_of_several_pools(replay: Run, write: Callable[..., Path]) -> 
 def test_jobs_tuned_by_zeus(replay: Run) -> None:
     plain = document(replay("--policy", "fifo,fifo+zeus", "--json"))
     assert plain["fifo+zeus"][0]["jobs_energy_j"] < plain["fifo"][0]["jobs_energy_j"]
+
+
+@pytest.mark.parametrize("where", ["option", "budgets", "power_domains"])
+def test_a_cap_is_held_wherever_it_stands(replay: Run, write: Callable[..., Path], where: str) -> None:
+    nodes = [{"name": f"n{i}", "gpu_type": "A100", "gpus": 8, "base_power_w": 200.0} for i in range(2)]
+    cluster = {"gpu_types": {"A100": {"idle_power_w": 50.0}}, "nodes": nodes}
+    instance = {"format": "wattsched-instance/1", "cluster": cluster, "jobs": []}
+    if where == "budgets":
+        instance["budgets"] = {"power_w": 2400.0}
+    if where == "power_domains":
+        cluster["power_domains"] = [{"name": "feed", "members": ["n0", "n1"], "power_cap_w": 2400.0}]
+    own = ("--power-w", 2400) if where == "option" else ()
+    options = ("--cluster", write(instance), "--policy", "backfill,sizing", "--json", *own)
+    for name, (found,) in document(replay(*options)).items():
+        assert found["peak_w"] <= 2400.0 * (1 + 1e-9), name
+        assert (found["above_cap_s"], found["cap_used_max"]) == (0.0, pytest.approx(found["peak_w"] / 2400.0))
+    free = document(replay("--policy", "backfill", "--json"))["backfill"][0]
+    assert free["peak_w"] > 2400.0
+    assert free["above_cap_s"] is None
+
+
+def test_a_cap_below_the_idle_cluster_is_refused(replay: Run) -> None:
+    refused(replay("--power-w", "1000"), "--power-w: must be at least 1200, the watts when idle, got 1000")
+
+
+def test_the_table_says_who_knows_durations(replay: Run) -> None:
+    lines = replay("--policy", "fifo,srtf", code=0).stdout.splitlines()
+    assert lines[3].endswith("knows durations")
+    assert [line.split()[-1] for line in lines[4:6]] == ["no", "yes"]

@@ -14,7 +14,7 @@ from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.replay.jobs.outcome import RECORDS
 from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
-from wattsched.replaying.replays import replay_jobs
+from wattsched.replaying.replays import Journal, replay_jobs
 from wattsched.replaying.savings import INPUTS, Input, savings
 from wattsched.report.saved import Interval, Point, Savings, at_completion, completion_at, energy_at
 from wattsched.report.savings import sensitivity
@@ -205,6 +205,76 @@ def test_an_input_at_its_ends_saves_what_a_study_with_it_does(source, found) -> 
         kept.append([level[0].completion <= 1.0 for level in whole.points])
     assert kept[0] != kept[1]
     assert [row[0] for row in sensitivity(found)[3]] == ["as it is", INPUTS[0].name]
+
+
+@pytest.fixture
+def dated(tmp_path):
+    """A list over the end of a month, of two accounts, whose first jobs' watts and waits were recorded."""
+    file = tmp_path / "jobs.csv"
+    rows = ["job,arrival,duration,gpus,watts,wait,account,model"]
+    rows += [
+        f"j{j},2026-10-31 2{2 + j // 4}:{15 * (j % 4):02},3000,4,{1000 + j},{60 * j},{'ab'[j % 2]},bert"
+        for j in range(8)
+    ]
+    file.write_text("\n".join(rows) + "\n")
+    return JobSource(file, elasticity=1)
+
+
+def study(source, **more) -> Savings:
+    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": (), "price_per_kwh": 0.2}
+    settings = ReplaySettings(period_s=3600.0, carbon=300.0)
+    return savings(source, homogeneous_cluster(1, 8, "A100"), settings=settings, **{**options, **more})
+
+
+@pytest.mark.parametrize("by", [("month",), ("account",), ("account", "month")])
+def test_groups_sum_to_the_whole(dated, by) -> None:
+    found = study(dated, by=by)
+    assert sum(one.energy_j for one in found.groups) == pytest.approx(found.energy_j.mean)
+    assert sum(one.carbon_g for one in found.groups) == pytest.approx(found.energy_j.mean / 3.6e6 * 300.0)
+    (policy,) = found.policies
+    for figure in ("energy_j", "carbon_g", "money"):
+        saved = sum(one.saved[policy.policy][figure] for one in found.groups)
+        assert saved == pytest.approx(getattr(policy, figure).mean)
+    months = {one.month for one in found.groups}
+    assert months == ({"2026-10", "2026-11"} if "month" in by else {""})
+    accounts = {one.account for one in found.groups}
+    assert accounts == ({"a", "b", "idle GPUs and nodes"} if "account" in by else {""})
+
+
+def test_the_baseline_is_held_against_the_record(dated, tmp_path) -> None:
+    found = study(dated)
+    # The last of them came at 23:45, waited 7 minutes and took 50; the cluster idles at 200 + 8 * 50 W.
+    seconds = 6300.0 + 420.0 + 3000.0
+    busy_j = sum((1000.0 + j - 4 * 50.0) * 3000.0 for j in range(8))
+    assert found.record.energy_j == pytest.approx(600.0 * seconds + busy_j)
+    assert found.record.completion_s == pytest.approx(3000.0 + 210.0)
+    assert found.record.measured == 1.0
+    # Eight jobs of 4 GPUs in that time are more than 8 GPUs can do.
+    assert found.record.utilisation == pytest.approx(32 * 3000.0 / (8 * seconds))
+    (doubt,) = found.doubts
+    assert "by the record 123.5 % of the cluster's GPU time were in use" in doubt
+
+
+def test_an_interrupted_study_goes_on(dated, tmp_path) -> None:
+    whole, journal = study(dated, journal=Journal(tmp_path / "kept")), Journal(tmp_path / "kept", resume=True)
+    stepped = []
+    again = study(dated, journal=journal, progress=lambda replay, seed, resumed: stepped.append(replay))
+    assert again == whole == study(dated)
+    assert not stepped  # All were complete.
+    with pytest.raises(ValueError, match=r"resume: .* are of `baseline` backfill, not fifo"):
+        study(dated, journal=journal, baseline="fifo")
+    for file in (tmp_path / "kept" / "backfill+zeus").glob("*/checkpoints/*.done"):
+        file.unlink()
+    assert study(dated, journal=journal) == whole
+
+
+def test_parts_that_a_trace_does_not_tell_are_refused(source) -> None:
+    for by, said in (
+        (("account",), "names no account"),
+        (("month",), "needs a list whose arrivals are dates"),
+    ):
+        with pytest.raises(ValueError, match=f"by: .*{said}"):
+            study(source, by=by)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,9 @@ def test_columns_that_are_missing_are_told_together_with_those_that_are_known(pa
         ValueError, match="columns 'arrival', 'duration' are missing, found 'job', 'begin'"
     ) as told:
         read_plain(path)
-    assert "read are job, arrival, duration, gpus, gpu_type, watts, wait, user, account, model" in str(told.value)
+    assert "read are job, arrival, duration, gpus, gpu_type, watts, wait, user, account, model" in str(
+        told.value
+    )
 
 
 @pytest.mark.filterwarnings("default::wattsched.instances.errors.NoticeWarning")

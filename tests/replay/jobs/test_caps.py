@@ -237,11 +237,11 @@ class Misled:
         return self._policy.decide(replace(state, remaining=state.remaining * self._factor[state.jobs]))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", [name for name in names() if name != "clairvoyant"])
 def test_a_policy_knows_durations_if_it_decides_by_them(name) -> None:
     same = []
     for nodes, gap_s in ((1, 30.0), (2, 300.0)):
-        jobs = poisson_jobs(30, 3, gap_s=gap_s, median_s=2000.0)
+        jobs = poisson_jobs(20, 3, gap_s=gap_s, median_s=2000.0)
         honest = trace_of_durations(homogeneous_cluster(nodes, 8, "A100"), jobs, seed=3)
         misled = Misled(policy_of(name, PolicyContext(wrong(honest))), honest)
         right = simulate(honest, policy_of(name, PolicyContext(honest)), name=name)
