@@ -4,11 +4,13 @@ Comments in quotation marks are sentences of the page. Nothing of the package is
 """
 
 from collections import defaultdict
+from functools import cached_property
 from itertools import pairwise
 from math import fsum, inf, isclose
 
 from tests.pages.pages_cluster import power_of_two
 from tests.pages.pages_replay_power import Draws
+from tests.pages.pages_replay_sharing import Sharing
 from tests.pages.pages_replay_site import CLOSE, SAME_S, Piece, Row, close
 
 REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gandiva", "eaco")
@@ -77,28 +79,22 @@ class Replay(Draws):
         """Each period is a configuration of the job, and its rates add up to the work of the job."""
         done = 0.0
         for p in pieces:
-            rows = [
-                row
-                for row in self.site.rows(job, self.policy in REQUESTED)
-                if row["is"][:2] == (p.pool, len(p.gpus)) and row["frequency_mhz"] == p.clock
-            ]
-            if len(rows) != 1:
+            try:
+                watts = [watts for watts in self.sharing.watts(p) if p.end - p.works > SAME_S]
+                done += self.sharing.work(p)
+            except StopIteration:
                 return self.expect(False, f"{job['job']} at {p.start}: {p.pool}, {len(p.gpus)} is no option")
-            right = (
-                p.power_w <= rows[0]["power_w"] * (1 + CLOSE)
-                if self.shares
-                else close(p.power_w, rows[0]["power_w"])
-            )
-            self.expect(right, f"{job['job']} draws {p.power_w}, not {rows[0]['power_w']}")
-            idle_w = self.site.cluster.pools[p.pool].idle_w * len(p.gpus)
-            self.expect(
-                self.shares or close(p.idle_w, idle_w), f"{job['job']} idles at {p.idle_w}, not {idle_w}"
-            )
-            done += rows[0]["rate"] * (p.end - p.works)
-        right = (
-            done >= job["work"] * (1 - CLOSE) if self.shares else isclose(done, job["work"], rel_tol=CLOSE)
-        )
+            for idle_w, power_w in watts:
+                right = close(p.idle_w, idle_w) and close(p.power_w, power_w)
+                told = (p.idle_w, p.power_w)
+                self.expect(right, f"{job['job']} draws {told} from {p.start} on, not {(idle_w, power_w)}")
+        right = isclose(done, job["work"], rel_tol=CLOSE)
         self.expect(right, f"{job['job']} did {done!r} of its work {job['work']!r}")
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        every = [piece for pieces in self.pieces.values() for piece in pieces]
+        return Sharing(self.site, every, self.policy in REQUESTED)
 
     def check_places(self) -> None:
         """Jobs hold available GPUs in aligned blocks of their own, or in sets of a few jobs."""

@@ -116,9 +116,8 @@ class Draws:
                 self.expect(close(told, draw), f"{column} is {told} at {begin}, not {draw}")
                 self.expect(times[at + 1] >= end - SAME_S or close(self.power[at + 1][column], told),
                             f"{column} changes at {times[at + 1]}, between {begin} and {end}")  # fmt: skip
-            if not self.shares:
-                most = max(self.draws(cap, promised=True))
-                self.expect(most <= limit * (1 + 1e-9), f"the gate let {most} W pass, cap {cap!r} {limit}")
+            most = max(self.draws(cap, promised=True))
+            self.expect(most <= limit * (1 + 1e-9), f"the gate let {most} W pass, cap {cap!r} {limit}")
 
     def check_figures(self) -> None:
         lasting = [(b - a) for a, b in pairwise(self.moments)]
