@@ -144,7 +144,7 @@ class RoundLoop(ABC, Generic[ReportT]):
 
     def _stops_to_fit(self, load: Any, cap_w: float, report: ReportT) -> dict[Any, str]:
         """Choose jobs to stop so that the draw is within the caps without a decision."""
-        over, kept = over_w(load.begun.drawn_w, limits_w(load, cap_w)), dict[Any, str]()
+        over, kept = over_w(load.without_leaving.drawn_w, limits_w(load, cap_w)), dict[Any, str]()
         while True:
             jobs = [one for one in load.stoppable if one.name not in kept] if over else []
             stops = stops_to_fit(over, jobs, self._records)
@@ -275,7 +275,7 @@ class RoundLoop(ABC, Generic[ReportT]):
         """Report the draw, and raise an alarm where it exceeds a cap though no more may be stopped."""
         report.power_w, report.running = load.power_w, load.running
         report.queued = len(load.waiting)
-        then = load.begun
+        then = load.without_leaving
         if self.actions is None:
             report.stopped = dict(plan.stops)
             report.started = {start.name: str(start) for start in plan.starts}

@@ -16,6 +16,8 @@ from wattsched.adapters.allowed import Allow, JobOptions
 from wattsched.adapters.quarantine import Clock
 from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.gpu_names import common_name, recognised_gpu_type
+from wattsched.instances.gpu_parts import SEVERAL, kinds_of, part_named, part_of, unused_idle_w
 from wattsched.instances.io import read_json
 from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.job import OptionTable
@@ -80,7 +82,7 @@ class StatedOptions(Strict):
         GPU types as clusters have them; those of `GPU_TYPES` are known. ``max_power_w`` counts for GPUs that
         plain jobs and other people's jobs use.
     base_power_w : float
-        Draw of a node without its GPUs.
+        Draw of a node without its GPUs; what no slice has of a board, idle, comes on top.
     power_domains : list
         Caps of parts of the site; members are groups and nodes.
     foreign : Foreign
@@ -136,16 +138,38 @@ class StatedOptions(Strict):
         return self
 
     def knows(self, name: str) -> bool:
-        """True if the watts of a GPU type are known."""
-        return name in self.gpu_types or name in GPU_TYPES
+        """True if the watts of a GPU type are known, also by a scheduler's name or that of a slice of it."""
+        return self._known_type(name) is not None
+
+    def _known_type(self, name: str) -> GpuType | None:
+        """GPU type as the site states it, or its board; else as its name tells, of one type of GPUs."""
+        part, known = part_named(name), {**GPU_TYPES, **self.gpu_types}
+        if name in known or SEVERAL in name:
+            return known.get(name)
+        stated = next((one for one in (part.board, common_name(part.board)) if one in self.gpu_types), None)
+        if stated is None:
+            return recognised_gpu_type(name)
+        board = known[stated]
+        return part_of(board.model_copy(update={"profile": board.profile or stated}), part)
 
     def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type; of one that is not known the most of any that is."""
-        known = {**GPU_TYPES, **self.gpu_types}
-        if name in known:
-            return known[name]
-        idle_w = max(kind.idle_power_w for kind in known.values())
-        return GpuType(idle_power_w=idle_w, max_power_w=max(self.max_power_w(kind) for kind in known))
+        """Watts of a GPU type; of one that is not known the most of any that is.
+
+        Of a node's several types the mean idle draw, and the most of any.
+        """
+        if (known := self._known_type(name)) is not None:
+            return known
+        if len(kinds := kinds_of(name, 1)) > 1:
+            idle_w = sum(number * self.gpu_type(kind).idle_power_w for kind, number in kinds.items())
+            most_w = max(map(self.max_power_w, kinds))
+            return GpuType(idle_power_w=idle_w / sum(kinds.values()), max_power_w=most_w)
+        types = {**GPU_TYPES, **self.gpu_types}
+        idle_w = max(kind.idle_power_w for kind in types.values())
+        return GpuType(idle_power_w=idle_w, max_power_w=max(map(self.max_power_w, types)))
+
+    def server_w(self, kinds: Mapping[str, int]) -> float:
+        """Draw of a node without its GPUs, of some types, and of what no slice has of their boards."""
+        return self.base_power_w + unused_idle_w(kinds, {kind: self.gpu_type(kind) for kind in kinds})
 
     def max_power_w(self, name: str) -> float:
         """Most that one GPU of a type draws."""
@@ -253,7 +277,10 @@ def with_table(fields: dict[str, Any], tables: Mapping[str, OptionTable]) -> dic
 def plain_table(gpus: int, kinds: Sequence[str], options: StatedOptions) -> OptionTable:
     """One option on each of some GPU types, for a job that says nothing: GPUs at the most that they draw."""
     watts = [gpus * options.max_power_w(kind) for kind in kinds]
-    return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=[1.0] * len(kinds))
+    # A slice is slower than its board.
+    speeds = [float(part_named(kind).share) for kind in kinds]
+    rates = [speed / max(speeds) for speed in speeds]
+    return OptionTable(gpus=[gpus] * len(kinds), pool=list(kinds), power_w=watts, rate=rates)
 
 
 def under_way(record: Mapping[str, Any], ran_s: float, rate: float) -> dict[str, Any]:

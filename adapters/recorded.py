@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from statistics import fmean
+from typing import Any
+
+import numpy as np
 
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
-from wattsched.instances.gpu_names import common_name, gpu_type_named
+from wattsched.instances.gpu_names import gpu_type_named
+from wattsched.instances.gpu_parts import boards_of, kinds_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
-from wattsched.report.wording import count, duration
+from wattsched.instances.units import S_PER_H
+from wattsched.report.imports import Entry, gpu_hours
+from wattsched.report.wording import count, duration, number
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
 MOST_NOTES = 8
+HOST = "host"
+"""Level of the group above the nodes that stand for one node with GPUs of several types."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A node as a scheduler has it, with GPUs of one type."""
+    """A node as a scheduler has it, with GPUs of one type or of several, `gpu_parts.joined`."""
 
     name: str
     gpu_type: str
     gpus: int
     parent: str | None = None
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass
@@ -46,10 +61,14 @@ class Recorded:
         How the jobs ended, by the scheduler's word.
     left_out : Counter
         Jobs that are not in the trace, by reason.
+    gpu_h : dict of str to float
+        GPU hours, by how jobs ended, or by the reason why they are left out.
     assumed : list of str
         What neither the scheduler nor a measurement told.
     notes : list of str
         What else is worth knowing.
+    entries : list of Entry
+        What is assumed of jobs that are counted.
     """
 
     jobs: list[TraceJob] = field(default_factory=list)
@@ -58,8 +77,10 @@ class Recorded:
     cluster: Cluster | None = None
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    gpu_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     assumed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     _runs: Counter[str] = field(default_factory=Counter)
 
     def add(self, job: TraceJob, state: str, waited_s: float) -> None:
@@ -74,33 +95,83 @@ class Recorded:
         kept = replace(job, name=name, user=user, account=account, gpu_type=kind, waited_s=self.waited_s[-1])
         self.cut += kept != replace(job, name=numbered, waited_s=kept.waited_s)
         self.jobs.append(kept)
+        self.gpu_h[state] += gpu_hours([kept])
 
-    def note_gaps(self, running: int) -> None:
-        """Say how many jobs still run, and of how many the GPU type is not clear."""
-        if running:
-            self.assumed.append(f"{count(running, 'job')} still running: what it has run is all of it")
-        if vague := sum(job.gpu_type is None for job in self.jobs):
-            self.notes.append(f"of {count(vague, 'job')} the GPU type is not clear; it is left empty")
+    def leave_out(self, reason: str, gpus: int = 0, duration_s: float = 0.0) -> None:
+        """Count a job that is not in the trace, and the GPU hours that it held as far as they are known."""
+        self.left_out[reason] += 1
+        self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
+
+    def note_gaps(self, running: Iterable[str]) -> None:
+        """Say how many jobs still run, being in such states, and of how many the GPU type is not clear."""
+        states = [state for state in running if state in self.ended]
+        if jobs := sum(self.ended[state] for state in states):
+            hours = sum(self.gpu_h[state] for state in states)
+            self.entries.append(
+                Entry("assumed", "still running: what they have run is all of it", jobs, hours)
+            )
+        if vague := [job for job in self.jobs if job.gpu_type is None]:
+            self.entries.append(Entry.of("assumed", "GPU type not clear: left empty", vague))
 
     def lines(self) -> list[str]:
-        """Return lines that say what there is, what is left out and what is assumed."""
+        """Return lines that say how many jobs, users and nodes there are, and how long jobs took."""
         users, accounts = ({getattr(job, of) for job in self.jobs} - {""} for of in ("user", "account"))
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""
-        lines = [f"{count(len(self.jobs), 'job')}{of}: {counted(self.ended)}"]
+        lines = [f"{count(len(self.jobs), 'job')}{of}, {number(gpu_hours(self.jobs))} GPU h"]
         if self.cluster is not None:
-            gpus, nodes = sum(node.gpus for node in self.cluster.nodes), len(self.cluster.nodes)
-            lines.append(f"{count(nodes, 'node')} with {count(gpus, 'GPU')}")
+            lines.append(_size_told(self.cluster))
         else:
             lines.append("no nodes were told, and so there is no cluster")
         waited_s = fmean(self.waited_s)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        lines.append(f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}")
-        lines += [f"left out: {counted(self.left_out)}"] if self.left_out else []
-        lines += [f"assumed: {line}" for line in self.assumed]
-        lines += [f"names of {count(self.cut, 'job')} cut to {LONGEST_NAME} characters"] if self.cut else []
-        rest = len(self.notes) - MOST_NOTES
-        return lines + self.notes[:MOST_NOTES] + ([f"and {rest:,} notes more"] if rest > 0 else [])
+        return [*lines, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
+
+    def table(self) -> list[Entry]:
+        """Return what was read, converted, left out and assumed, and what cannot be right."""
+        rows = [Entry("read", state, n, self.gpu_h[state]) for state, n in self.ended.most_common()]
+        if measured := [job for job in self.jobs if job.power_w is not None]:
+            rows.append(Entry.of("converted", "measured energy to mean watts", measured))
+        if self.cut:
+            rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
+        rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
+        rows += [*(Entry("assumed", text) for text in self.assumed), *self.entries]
+        rows += [Entry("noted", note) for note in self.notes[:MOST_NOTES]]
+        if (rest := len(self.notes) - MOST_NOTES) > 0:
+            rows.append(Entry("noted", f"{rest:,} notes more"))
+        return [*rows, *self._overfull()]
+
+    def _overfull(self) -> list[Entry]:
+        """Point at the moment at which jobs hold most GPUs, if the cluster has fewer."""
+        there = math.inf if self.cluster is None else sum(node.gpus for node in self.cluster.nodes)
+        gpus = np.array([job.gpus for job in self.jobs])
+        start_s = np.array([job.submitted_s for job in self.jobs]) + self.waited_s
+        end_s = start_s + [job.duration_s for job in self.jobs]
+        time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
+        order = np.lexsort((change, time_s))
+        held, time_s = np.cumsum(change[order]), time_s[order]
+        if held.max() <= there:
+            return []
+        moment = datetime.fromtimestamp(time_s[held.argmax()], UTC).isoformat(sep=" ")[:-6]
+        beyond_h = float(np.maximum(held - there, 0)[:-1] @ np.diff(time_s)) / S_PER_H
+        told = f"jobs hold {held.max():,} GPUs on {moment} UTC, of {there:,} that there are"
+        return [Entry("doubtful", told, gpu_h=beyond_h)]
+
+
+def _size_told(cluster: Cluster) -> str:
+    """Nodes of a cluster with their whole GPUs, and slices with the boards that these are of."""
+    hosts = {group.name for group in cluster.groups if group.level == HOST}
+    whole, slices, by_host = 0, 0, defaultdict[str, Counter[str]](Counter)
+    for node in cluster.nodes:
+        kinds = by_host[node.parent if node.parent in hosts else node.name]
+        if part_named(node.gpu_type).kind:
+            kinds[node.gpu_type], slices = node.gpus, slices + node.gpus
+        else:
+            whole += node.gpus
+    boards = sum(sum(boards_of(kinds).values()) for kinds in by_host.values())
+    told = [count(whole, "GPU")] if whole or not slices else []
+    told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
+    return f"{count(len(by_host), 'node')} with {' and '.join(told)}"
 
 
 def counted(counts: Counter[str]) -> str:
@@ -118,6 +189,9 @@ def cluster_of(
 ) -> Cluster:
     """Cluster of some nodes.
 
+    Of a node with GPUs of several types there is one for each, below a group of its name; the first has the
+    watts of the server.
+
     Parameters
     ----------
     assumed : list of str
@@ -128,7 +202,7 @@ def cluster_of(
         GPU type to the known one that counts instead.
     """
     machines, switches, stand_ins = list(machines), switches or {}, stand_ins or {}
-    kinds = sorted({machine.gpu_type for machine in machines})
+    kinds = sorted({kind for machine in machines for kind in machine.kinds})
     for kind in stand_ins:
         if kind not in kinds:
             raise ValueError(f"stand_ins: no node has GPUs of type '{kind}', there are {', '.join(kinds)}")
@@ -137,8 +211,10 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             assumed.append(f"GPU type '{kind}' {text}")
-    base_w = {one.name: server_power_w(common_name(one.gpu_type), one.gpus) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(set(base_w.values()))]
+    server_w = {server_power_w(one.kinds) for one in machines}
+    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(server_w)]
+    if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
+        assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -146,17 +222,23 @@ def cluster_of(
             seen.add(above)
             above = switches.get(above)
         used |= seen
-    nodes = [
-        {"name": shortened(one.name), "gpu_type": shortened(one.gpu_type), "gpus": one.gpus}
-        | {"base_power_w": base_w[one.name]}
-        | ({} if one.parent is None else {"parent": shortened(one.parent)})
-        for one in machines
-    ]
     groups = [
-        {"name": shortened(switch), "level": "switch"}
-        | ({} if parent is None else {"parent": shortened(parent)})
+        {"name": shortened(switch), "level": "switch"} | _below(parent)
         for switch, parent in switches.items()
         if switch in used
     ]
+    nodes = list[dict[str, Any]]()
+    for one in machines:
+        base_w, several = server_power_w(one.kinds) + unused_idle_w(one.kinds, known), len(one.kinds) > 1
+        groups += [{"name": shortened(one.name), "level": HOST} | _below(one.parent)] if several else []
+        for kind, gpus in one.kinds.items():
+            called, above = (f"{one.name}/{kind}", one.name) if several else (one.name, one.parent)
+            row = {"name": shortened(called), "gpu_type": shortened(kind), "gpus": gpus}
+            nodes.append(row | {"base_power_w": base_w} | _below(above))
+            base_w = 0.0
     types = {shortened(kind): found.model_dump(exclude_unset=True) for kind, found in known.items()}
     return validated(Cluster, {"name": name, "gpu_types": types, "nodes": nodes, "groups": groups})
+
+
+def _below(parent: str | None) -> dict[str, str]:
+    return {} if parent is None else {"parent": shortened(parent)}

@@ -11,13 +11,14 @@ its own, which nobody else sees and which are gone when it ends.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,6 +82,8 @@ class EmulatedSlurm:
         Shell commands that slurmd runs before a job.
     root : Path, optional
         Of another Debian, whose Slurm is run.
+    gres : sequence of str, optional
+        GRES of the first nodes in place of theirs, such as ``gpu:a100:1,gpu:a100_1g.5gb:7``.
 
     Attributes
     ----------
@@ -89,10 +92,18 @@ class EmulatedSlurm:
     """
 
     def __init__(
-        self, folder: Path, nodes: int, *, per_rack: int = 2, prolog: str = "", root: Path | None = None
+        self,
+        folder: Path,
+        nodes: int,
+        *,
+        per_rack: int = 2,
+        prolog: str = "",
+        root: Path | None = None,
+        gres: Sequence[str] = (),
     ) -> None:
         self.folder, self.nodes, self.names = folder, nodes, [f"g{i}" for i in range(1, nodes + 1)]
         self.ports, self.root = free_ports(), root
+        self.gres = dict(zip_longest(self.names, gres, fillvalue=f"gpu:A100:{GPUS}"))
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         if root is not None:
             self.environment["PATH"] = f"{self._commands_of(root)}:{os.environ['PATH']}"
@@ -101,7 +112,7 @@ class EmulatedSlurm:
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "prolog").write_text(f"#!/bin/sh\n{prolog}\nexit 0\n")
         (folder / "prolog").chmod(0o755)
-        for number in range(GPUS):
+        for number in range(max(sum(map(int, re.findall(r":(\d+)", one))) for one in self.gres.values())):
             device = folder / f"gpu{number}"
             if not device.exists():
                 os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))
@@ -136,7 +147,7 @@ class EmulatedSlurm:
             "SchedulerType": "sched/backfill",
             "SlurmdParameters": "config_overrides",
             "TopologyPlugin": "topology/tree",
-            "GresTypes": "gpu",
+            "GresTypes": "gpu,shard" if "shard:" in str(self.gres) else "gpu",
             "MpiDefault": "none",
             "JobAcctGatherType": "jobacct_gather/none",
             **self.accounting(),
@@ -152,22 +163,30 @@ class EmulatedSlurm:
         }
         nodes = [
             f"NodeName={name} NodeAddr=127.0.0.1 NodeHostname={host} Port={next(ports)} CPUs=16 "
-            f"RealMemory=32000 Gres=gpu:A100:{GPUS} State=UNKNOWN"
+            f"RealMemory=32000 Gres={self.gres[name]} State=UNKNOWN"
             for name in self.names
         ]
         partition = "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
         settings = [f"{name}={value}" for name, value in lines.items()]
         (folder / "slurm.conf").write_text("\n".join([*settings, *nodes, partition, ""]))
-        every = f"g[1-{self.nodes}]"
-        (folder / "gres.conf").write_text(
-            f"NodeName={every} Name=gpu Type=A100 File={folder}/gpu[0-{GPUS - 1}]\n"
-        )
+        (folder / "gres.conf").write_text("".join(self._devices()))
         if float(release(self.root)) >= 23.11:  # others neither know the word nor need it
             (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
         racks = [self.names[i : i + per_rack] for i in range(0, self.nodes, per_rack)]
         switches = [f"SwitchName=r{i} Nodes={','.join(rack)}" for i, rack in enumerate(racks, start=1)]
         switches.append(f"SwitchName=root Switches=r[1-{len(racks)}]")
         (folder / "topology.conf").write_text("\n".join([*switches, ""]))
+
+    def _devices(self) -> Iterator[str]:
+        """Lines that say which devices the GPUs of each type are, in turn, and how many shards there are."""
+        for name, gres in self.gres.items():
+            first = 0
+            for entry in gres.split(","):
+                kind, *of_type, number = entry.split(":")
+                last = first + int(number) - 1
+                what = f"File={self.folder}/gpu[{first}-{last}]" if kind == "gpu" else f"Count={number}"
+                yield f"NodeName={name} Name={kind} {''.join(f'Type={one} ' for one in of_type)}{what}\n"
+                first = last + 1
 
     def accounting(self) -> dict[str, Any]:
         """Settings of the accounting: there is none."""

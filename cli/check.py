@@ -81,7 +81,7 @@ def _check(
         verdict = verdict_on(instance, document, executor)
     objective = getattr(answer, "objective_name", instance.objective)
     sense = problem(instance.problem).objectives.get(objective, "min")
-    goal = view(instance.problem).goal(objective, sense)
+    goal = view(instance.problem).goal(objective, sense, instance)
     lines = [*_decision_lines(verdict, document, goal), *_proof_lines(verdict, document, goal, sense)]
     return verdict.requiring(require_gap), lines
 
@@ -148,7 +148,8 @@ def _decision_lines(verdict: Verdict, document: dict[str, Any], goal: Goal) -> I
     if verdict.report.objective is not None:
         yield f"{goal.noun} {goal.amount(verdict.report.objective)}"
     totals = verdict.report.totals.items()
-    yield ", ".join(f"{total_label(name)} {spoken(name, value)}" for name, value in totals)
+    unit = goal.unit if goal.noun == "cost" else ""
+    yield ", ".join(f"{total_label(name)} {spoken(name, value, unit)}" for name, value in totals)
 
 
 def _proof_lines(verdict: Verdict, document: dict[str, Any], goal: Goal, sense: str) -> Iterator[str]:

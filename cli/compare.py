@@ -17,7 +17,7 @@ from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BAD_INPUT, CHECK_FAILED, BadInput, refusing
 from wattsched.cli.files import counting, stray_output_to_stderr, write
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
-from wattsched.cli.parameters import Described, Limits, Listed, limit_options, names_of_problems
+from wattsched.cli.parameters import Described, FileName, Limits, Listed, limit_options, names_of_problems
 from wattsched.comparisons.statistics import SHIFT_S
 from wattsched.environment.extras import late, missing
 from wattsched.report.terminal import Cell, console, heading, line, print_skipped, table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compare", cls=Described, sections=names_of_problems)
-@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@click.argument("files", nargs=-1, required=True, metavar="FILES...", type=FileName())
 @name_option(
     "formulations",
     "How to write the problem (default: its first one); FILE.py:NAME runs a file of yours.",

@@ -6,19 +6,20 @@ import ctypes
 import json
 import os
 import re
-import shutil
+import select
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from wattsched.cli.failures import BadInput, reason
 from wattsched.environment.extras import late
-from wattsched.reading.inputs import MOST_MB_VARIABLE, most_mb
+from wattsched.reading.inputs import BYTES_PER_MB, MOST_MB_VARIABLE, TooLargeError, most_mb
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ problem = late("results.problems:problem")
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
 PARQUET = ".parquet"
+PIPE_WAIT_S = 10.0
+"""Seconds within which somebody has to open a named pipe to write into it."""
 DOCUMENT_SUFFIXES = (*JSON_SUFFIXES, PARQUET)
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
@@ -89,10 +92,12 @@ def read_instance(name: str) -> Any:
 
 
 class _Copy(PosixPath):
-    """Copy of standard input: it is read by its own name, and called so in messages."""
+    """Copy of standard input or a pipe: it is read by its own name, and called as that in messages."""
+
+    source = ""
 
     def __str__(self) -> str:
-        return shown(STANDARD)
+        return self.source or super().__str__()
 
     def __fspath__(self) -> str:
         return super().__str__()
@@ -100,18 +105,51 @@ class _Copy(PosixPath):
 
 @contextmanager
 def named_input(name: str) -> Iterator[str | Path]:
-    """A file to read, by the name that messages give it; for ``-`` a copy of standard input."""
+    """A file to read, by the name that messages give it; of standard input (``-``) and pipes a copy."""
     if not name:
         raise BadInput("the file name is empty")
-    if name != STANDARD:
+    if not is_piped(name):
         yield name
         return
-    if sys.stdin is None:
-        raise BadInput("standard input is closed")
     with tempfile.NamedTemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        try:
+            with _stream(name) as stream:
+                while chunk := stream.read(BYTES_PER_MB):
+                    copy.write(chunk)
+                    if copy.tell() > (most := most_mb() * BYTES_PER_MB):
+                        raise TooLargeError(f"is larger than {most:,} bytes")
+        except (OSError, ValueError) as error:
+            told = reason(error) if isinstance(error, OSError) else str(error)
+            raise BadInput(f"{shown(name)}: {told}") from None
         copy.flush()
-        yield _Copy(copy.name)
+        path = _Copy(copy.name)
+        path.source = shown(name)
+        yield path
+
+
+def is_piped(name: str) -> bool:
+    """True for standard input (``-``) and pipes, as of ``<(command)``, which can be read only once."""
+    try:
+        return name == STANDARD or stat.S_ISFIFO(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False  # whoever opens it says what is wrong
+
+
+@contextmanager
+def _stream(name: str) -> Iterator[BinaryIO]:
+    """Standard input, or a pipe as soon as somebody writes into it."""
+    if name == STANDARD:
+        if sys.stdin is None:
+            raise ValueError("is closed")
+        yield sys.stdin.buffer
+        return
+    with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
+        if not select.select([pipe], [], [], PIPE_WAIT_S)[0]:
+            with suppress(BlockingIOError):  # somebody is there, and has not written so far
+                os.read(pipe.fileno(), 1)
+                raise ValueError(f"is a pipe into which nobody writes, for {PIPE_WAIT_S:g} s")
+        os.set_blocking(pipe.fileno(), True)
+        yield pipe
 
 
 def save_plot(figure: Figure, file: str) -> None:

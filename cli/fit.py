@@ -12,7 +12,9 @@ import click
 from wattsched.cli.failures import refusing
 from wattsched.cli.files import progress, write
 from wattsched.cli.outputs import Command, output_option
-from wattsched.cli.parameters import FileName, Number, Whole
+from wattsched.cli.parameters import FileName, Number, Whole, time_zone_option
+from wattsched.instances.units import S_PER_H
+from wattsched.report.imports import Entry, table_of
 from wattsched.report.wording import count, listed, number, percent
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def _where(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     help="GPUs of a node, which tell on how many nodes a step ran where the file does not.",
 )
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", callback=_where, help="Use only these rows.")
+@time_zone_option("times with and without a zone are not compared")
 @click.option("--samples-per-epoch", type=Number(above=0), help="For files that give the time of an epoch.")
 @click.option(
     "--watts",
@@ -77,13 +80,13 @@ def command(
     from wattsched.perfmodels.power import PowerModel
 
     chosen = [value for column, value in where.items() if column in MODEL_COLUMNS]
-    model, power = model or next(iter(chosen), Path(jobs or files[0]).stem), None
+    model, power = model or next(iter(chosen), Path(str(jobs or files[0])).stem), None
     if watts is not None:
         named = dict(zip(("static_w", "dynamic_w", "sync_w"), watts, strict=True))
         with refusing(options=dict.fromkeys(named, "--watts")):
             power = PowerModel(**named)
     # With several files, messages name theirs.
-    source = files[0] if jobs is None and len(files) == 1 else ""
+    source = str(files[0]) if jobs is None and len(files) == 1 else ""
     with progress(f"fitting {model}"), refusing(source, {"power": "--watts", "jobs": "--jobs"}):
         report = fit_profile(files, model, jobs=jobs, where=where, power=power, **options)
     _print(report)
@@ -97,10 +100,12 @@ def _print(report: FitReport) -> None:
     out, profile, error = console(), report.profile, report.profile.fit_error
     measurements = count(len(report.measurements), "measurement")
     line(out, (f"{profile.model} on {profile.gpu_type}", "bold"), f": {measurements}")
-    for note in report.notes:
-        line(out, note)
+    if report.runs or report.notes:
+        table(out, *table_of([_read(report), *map(Entry.told, report.notes)], "measurement"))
     if report.runs:
-        heading(out, "Logs", "of each GPU, from the first to the last sample that is busy, less a tenth")
+        heading(
+            out, "Logs", "means over time of each GPU, from the first to the last busy sample, less a tenth"
+        )
         table(out, *_runs(report.runs))
     power, limits = profile.power, profile.power_limits
     meant = {"sync_w"} if limits is not None else set(type(power).model_fields)
@@ -144,6 +149,14 @@ def _print(report: FitReport) -> None:
     if profile.power_uncertainty is not None:
         within = f"±{percent(profile.power_uncertainty)}"
         line(out, f"watts of other configurations count as known to {within} (assumed)", indent=2)
+
+
+def _read(report: FitReport) -> Entry:
+    """Return the measurements that were read, and of logs their samples that count."""
+    counted, read = (sum(getattr(run, name) for run in report.runs) for name in ("samples", "read"))
+    gpu_s = [run.gpu_s for run in report.runs if not math.isnan(run.gpu_s)]
+    what = f"{count(counted, 'sample')} of {read:,}" if report.runs else "rows of the table"
+    return Entry("read", what, len(report.measurements), sum(gpu_s) / S_PER_H if gpu_s else None)
 
 
 def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:

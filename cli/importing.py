@@ -69,7 +69,11 @@ class ClusterOptions:
 
     @property
     def _of_slurm(self) -> bool:
-        return str(self.cluster_file).endswith(".conf")
+        from wattsched.files.exchange import cluster_form
+
+        assert self.cluster_file is not None
+        with refusing(str(self.cluster_file)):
+            return cluster_form(self.cluster_file) == ".conf"
 
     def read(self) -> Cluster:
         """Read the cluster, or make it."""
@@ -176,7 +180,9 @@ def _import(name: str, own: list[str]) -> Any:
     def callback(
         files: tuple[str, ...], output: str | None, cluster: ClusterOptions | None = None, **values: Any
     ) -> None:
-        from wattsched.files.exchange import import_trace
+        from wattsched.files.exchange import imported
+        from wattsched.report.imports import table_of
+        from wattsched.report.terminal import console, table
 
         if values.get("window") is not None:
             refuse_given(own, "does not go with --window")
@@ -191,10 +197,12 @@ def _import(name: str, own: list[str]) -> Any:
             raise BadInput("standard input is named twice")
         with progress(f"reading {', '.join(map(shown, files))}"), refusing(), ExitStack() as stack:
             paths = [stack.enter_context(named_input(file)) for file in files]
-            text = content_of(import_trace(name, *paths, **values), output)
+            made, entries = imported(name, *paths, **values)
+            text = content_of(made, output)
             if cluster is not None:
                 cluster.tell()
         write(output, text)
+        table(console(stderr=output in (None, STANDARD)), *table_of(entries, "record"))
 
     return callback
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ from wattsched.cli.files import (
     shown,
     write,
 )
-from wattsched.cli.outputs import Command, ParamType, folder_option, json_option, output_option
-from wattsched.cli.parameters import Number, refuse_given
+from wattsched.cli.outputs import Command, folder_option, json_option, output_option
+from wattsched.cli.parameters import Number, refuse_given, time_zone_option
 from wattsched.reading.inputs import require_once
 from wattsched.report.wording import printable
 
@@ -54,23 +55,6 @@ class Source:
     yields: str = "trace and cluster"
 
 
-class Zone(ParamType):
-    """Name of a time zone."""
-
-    name = "zone"
-
-    def read(self, value: Any) -> tzinfo:
-        """Find it."""
-        from zoneinfo import ZoneInfo
-
-        from wattsched.reading.inputs import echo
-
-        try:
-            return ZoneInfo(str(value))
-        except (ValueError, OSError, KeyError):
-            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
-
-
 def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pair in pairs:
@@ -81,13 +65,18 @@ def _stand_ins(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _finish(recorded: Recorded, output: str) -> None:
-    """Write what was found, and say what it is."""
+def _finish(recorded: Recorded, output: str, source: str) -> None:
+    """Write what was found, and say what it is, and what was read, assumed, converted and left out."""
     from wattsched.instances.sizing.instance import Instance
     from wattsched.instances.traces.job_lists import csv_of
+    from wattsched.report.imports import table_of
+    from wattsched.report.terminal import console, table
 
+    size, *more = recorded.lines()
+    entries = recorded.table()
+    comments = [f"imported from {source}: {size}", *(entry.sentence() for entry in entries)]
     trace, cluster = Path(output) / TRACE, Path(output) / CLUSTER
-    contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs)}
+    contents: dict[Path, str | bytes] = {trace: csv_of(recorded.jobs, comments)}
     if recorded.cluster is not None:
         empty = Instance(name=recorded.cluster.name, cluster=recorded.cluster, jobs=[])
         contents[cluster] = content_of(empty, str(cluster))
@@ -101,8 +90,9 @@ def _finish(recorded: Recorded, output: str) -> None:
         if before not in (None, target.read_bytes()):
             told = "held something else before, which is replaced"
             click.echo(f"note: {printable(str(target))} {told}", err=True)
-    for line in recorded.lines():
+    for line in (size, *more):
         click.echo(line)
+    table(console(), *table_of(entries))
 
 
 STAND_IN = "Known GPU type that counts for one of the cluster's: gpu=A100. May be repeated."
@@ -115,7 +105,7 @@ UNTIL = "Without files: ask for jobs up to then."
 @folder_option(f"Folder for {TRACE} and {CLUSTER}.", required=True)
 @click.option("--since", default="now-7days", metavar="T", help=SINCE)
 @click.option("--until", default="now", metavar="T", help=UNTIL)
-@click.option("--time-zone", type=Zone(), help="Of the times in the files (default: this machine's).")
+@time_zone_option("this machine's")
 @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
 def slurm(
     files: tuple[str, ...],
@@ -151,7 +141,7 @@ def slurm(
         raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
     with refusing():
         found = recorded(said, time_zone, replaced)
-    _finish(found, output)
+    _finish(found, output, "Slurm")
 
 
 @click.command("kubernetes", cls=Command)
@@ -161,24 +151,25 @@ def slurm(
 def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) -> None:
     """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
-    FILES hold what kubectl get nodes,pods -A -o json prints, and with Kueue kubectl get workloads -A -o
-    json. Where there are workloads, they are the jobs.
+    FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
+    workloads -A -o json. Where there are workloads, they are the jobs.
     """
     from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
     from wattsched.instances.errors import sourced
     from wattsched.instances.io import read_json
 
-    replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
+    replaced, seen = _stand_ins(stand_ins), list[tuple[float, dict[str, Any]]]()
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
         with named_input(file) as path, sourced(str(path)):
             document = read_json(path)
-            items += items_of(document)
-            moments.append(moment_of(document) or os.path.getmtime(path))
+            moment_s = moment_of(document) or os.path.getmtime(path)
+            seen += [(moment_s, item) for item in items_of(document)]
+    seen.sort(key=itemgetter(0))
     with refusing():
-        found = recorded(items, max(moments), replaced)
-    _finish(found, output)
+        found = recorded([item for _, item in seen], [moment_s for moment_s, _ in seen], replaced)
+    _finish(found, output, "Kubernetes")
 
 
 AS_EXPORTED = "As it was given to 'export'."

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     Policy,
     **named("objective", "formulation", "solver"),
     **{name: {"type": Number(above=0)} for name in LIMITS},
-    **{name: {"type": Number(least=0)} for name in PER_KWH},
+    carbon_g_per_kwh={"type": Number(least=0)},
+    price_per_kwh={"type": Number()},
 )
 @limit_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, alone, on standard output.")

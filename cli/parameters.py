@@ -9,15 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
 
 from wattsched.cli.completion import completing
 from wattsched.cli.failures import BadInput, option_names, refusing
+from wattsched.cli.files import is_piped, named_input
 from wattsched.cli.outputs import FC, Command, ParamType
-from wattsched.reading.inputs import meant
+from wattsched.reading.inputs import echo, meant
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
@@ -159,15 +163,42 @@ class Seeds(ParamType):
 
 
 class FileName(ParamType):
-    """Name of a file to read; the empty name stands for the folder that one is in."""
+    """Name of a file to read, or the copy of a pipe; the empty name stands for the folder that one is in."""
 
     name = "file"
 
-    def read(self, value: Any) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the name, and what comes through a pipe or standard input (``-``) until the command ends."""
+        name = super().convert(value, param, ctx)
+        if ctx is None or ctx.resilient_parsing or not isinstance(name, str) or not is_piped(name):
+            return name
+        return ctx.with_resource(named_input(name))
+
+    def read(self, value: Any) -> Any:
         """Refuse the empty name."""
         if not value:
             raise ValueError("the file name is empty")
         return str(value)
+
+
+class Zone(ParamType):
+    """Name of a time zone."""
+
+    name = "zone"
+
+    def read(self, value: Any) -> tzinfo:
+        """Find it."""
+        from zoneinfo import ZoneInfo
+
+        try:
+            return ZoneInfo(str(value))
+        except (ValueError, OSError, KeyError):
+            raise ValueError(f"{echo(value)} is no time zone such as Europe/Berlin or UTC") from None
+
+
+def time_zone_option(default: str) -> Callable[[FC], FC]:
+    """``--time-zone`` of a command that reads times which may have none."""
+    return click.option("--time-zone", type=Zone(), help=f"Of times without a zone (default: {default}).")
 
 
 def seeds_option(default: str | None, told: str) -> Callable[[FC], FC]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import click
 
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import BadInput, notice, noticed, refusing
-from wattsched.cli.files import content_of, counting, named_input, save_plot, shown, write
+from wattsched.cli.files import content_of, counting, save_plot, write
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import (
     folder_option,
@@ -87,7 +86,7 @@ BOUND = "bound-{}.json"
         "callback": only_budget,
     },
     pacing={"type": click.Choice(PACINGS)},
-    tariff={"type": PerKwh(), "metavar": "M|FILE"},
+    tariff={"type": PerKwh(negative=True), "metavar": "M|FILE"},
     least_price={"type": Number(0, most=MOST_PRICE_S), "metavar": "S"},
     sleep_after_s={"name": "--sleep-after", "type": SECONDS, "metavar": "S"},
     sleep_power_w={"name": "--sleep-power", "type": Number(0), "metavar": "W", "show_default": False},
@@ -144,10 +143,10 @@ def command(
     _require_sense(settings, policies, folder, proves=proves)
     if parquet:
         require_extra("--parquet", "parquet")
-    with refusing(), noticed() as assumed, named_input(str(source.file)) as path:
+    with refusing(), noticed() as assumed:
         site, settings = site_of(cluster, settings)
-        traces = replace(source, file=path).traces(site, seeds)
-        trace_file = _said_of(source, path) if proves else ""
+        traces = source.traces(site, seeds)
+        trace_file = _said_of(source) if proves else ""
     bounds: dict[int, ClairvoyantBound] = {}
     if bounds_from is not None:
         bounds = _bounds_from(Path(bounds_from), traces, settings)
@@ -157,7 +156,7 @@ def command(
                 require_boundable(trace, settings, energy=energy_bound)
     journal = None
     if folder is not None:
-        journal = Journal(folder, checkpoint_s, resume, {**asdict(source), **asdict(cluster)})
+        journal = Journal(folder, checkpoint_s, resume, {**vars(source), **vars(cluster)})
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
     written: list[str] = []
@@ -192,7 +191,7 @@ def command(
         from wattsched.plot.replays import replay_figure
 
         save_plot(replay_figure(drawn), plot)
-    page_of, title = late("replay.page:jobs_page"), shown(Path(source.file).name)
+    page_of, title = late("replay.page:jobs_page"), Path(str(source.file)).name
     told = about(traces[seeds[0]], found, settings.round_s)
     write_page(report, page_of, title, told, found, drawn, assumed=assumed, more=against)
     figures = {policy: [run.as_dict() for run in runs] for policy, runs in found.items()}
@@ -232,11 +231,11 @@ def _require_sense(
     require_learner(settings.pacing, policies)
 
 
-def _said_of(source: JobSource, path: str | Path) -> str:
+def _said_of(source: JobSource) -> str:
     """Name and digest of the file that jobs are read from, which may be a copy of standard input."""
-    with open(path, "rb") as read:
+    with open(source.file, "rb") as read:
         digest = hashlib.file_digest(read, "sha256").hexdigest()
-    return f"{printable(shown(Path(source.file).name))}, SHA-256 {digest}"
+    return f"{printable(Path(str(source.file)).name)}, SHA-256 {digest}"
 
 
 def _record(outcome: Outcome, folder: Path, seed: int, *, as_parquet: bool) -> list[str]:

@@ -11,9 +11,11 @@ import click
 
 from wattsched.cli.completion import replay_policies
 from wattsched.cli.failures import BadInput, notice
+from wattsched.cli.files import is_piped
 from wattsched.cli.outputs import FC, ParamType
-from wattsched.cli.parameters import Number, Whole, filling, listed_policies
+from wattsched.cli.parameters import FileName, Number, Whole, filling, listed_policies
 from wattsched.instances.units import S_PER_DAY, S_PER_H
+from wattsched.reading.units import Numbers
 from wattsched.replay.jobs.budget import UNITS, require_quantity
 from wattsched.replay.jobs.policies import base_of, names, require_policy
 from wattsched.replaying.job_sources import JobSource, forms
@@ -32,25 +34,30 @@ LEARNER = "sizing"
 PERIODS_S = {"hour": S_PER_H, "day": S_PER_DAY, "week": 7 * S_PER_DAY}
 
 
-class PerKwh(ParamType):
-    """Grams or money per kWh, or the name of a file of them."""
+class PerKwh(FileName):
+    """Grams per kWh, or money, which may be below 0, or the name of a file of them."""
 
     name = "amount"
 
+    def __init__(self, *, negative: bool = False) -> None:
+        self.negative = negative
+
     def read(self, value: Any) -> float | str:
         """Read the amount, or leave the name."""
-        if isinstance(value, float) or value.endswith((".csv", ".csv.gz")):
-            return float(value) if isinstance(value, float) else str(value)
+        if isinstance(value, float):
+            return value
+        if value.endswith((".csv", ".csv.gz")) or is_piped(value):
+            return str(value)
         if not value:
-            raise ValueError("is empty; give grams per kWh or a file (.csv)")
-        from wattsched.instances.traces.carbon import MOST_G_PER_KWH
+            raise ValueError("is empty; give an amount per kWh or a file (.csv)")
+        from wattsched.instances.traces.carbon import MOST_PER_KWH
         from wattsched.reading.inputs import echo
 
         try:
             float(value)
         except ValueError:
             raise ValueError(f"{echo(value)} is neither a number nor a file (.csv, .csv.gz)") from None
-        return float(Number(0, most=MOST_G_PER_KWH).read(value))
+        return float(Number(-MOST_PER_KWH if self.negative else 0, most=MOST_PER_KWH).read(value))
 
 
 class Amount(ParamType):
@@ -64,6 +71,8 @@ class Amount(ParamType):
         require_quantity(quantity)
         if not equals:
             raise ValueError(f"{quantity} has no amount, in {UNITS[quantity]}, such as {quantity}=5e7")
+        if quantity == "energy_j":
+            amount = Numbers("", "energy")(amount)
         return quantity, Number(above=0).read(amount)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
@@ -11,7 +11,7 @@ import click
 from wattsched.cli.completion import completing, replay_policies
 from wattsched.cli.executors import dask_option, spread
 from wattsched.cli.failures import refusing
-from wattsched.cli.files import counting, named_input, write_json
+from wattsched.cli.files import counting, write_json
 from wattsched.cli.importing import ClusterOptions, cluster_options
 from wattsched.cli.outputs import folder_option, json_option, report_option, write_page
 from wattsched.cli.parameters import (
@@ -28,6 +28,7 @@ from wattsched.cli.replay_options import (
     MOST_GPUS_PER_NODE,
     MOST_NODES,
     TIMES,
+    PerKwh,
     checkpoint_options,
     policies_known,
     policy_option,
@@ -86,7 +87,12 @@ SLEEP = ("sleep_after_s", "sleep_power_w", "wake_s")
     metavar="PART,...",
     help="Split energy, CO2 and money by account, by month, or by both.",
 )
-@click.option("--price", type=Number(0), metavar="M", help="Money per kWh, to tell money, too.")
+@click.option(
+    "--price",
+    type=PerKwh(negative=True),
+    metavar="M|FILE",
+    help="Money per kWh, or a file of it over time (.csv), to tell money, too.",
+)
 @seeds_option(None, f"{DRAWS} (default: 0-2).")
 @click.option(
     "--inputs/--no-inputs",
@@ -106,7 +112,7 @@ def command(
     settings: ReplaySettings,
     pacing: Pacing,
     by: list[By],
-    price: float | None,
+    price: float | str | None,
     seeds: list[int] | None,
     inputs: bool,
     dask: str | None,
@@ -133,12 +139,7 @@ def command(
         options = {**asdict(source), **asdict(cluster)}
         journal = None if output is None else Journal(output, checkpoint_s, resume, options)
         site, settings = site_of(cluster, settings)
-    with (
-        counting() as show,
-        spread(dask) as executor,
-        refusing(),
-        named_input(str(source.file)) as path,
-    ):
+    with counting() as show, spread(dask) as executor, refusing():
         begun, of = set[int](), [0]
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
@@ -156,7 +157,7 @@ def command(
             click.echo(f"{count(replays, 'replay')} to come{further}", err=True)
 
         found = savings(
-            replace(source, file=path),
+            source,
             site,
             baseline=baseline,
             policies=policies,

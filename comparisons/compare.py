@@ -206,12 +206,12 @@ def _cases(given: list[BaseModel | str | Path]) -> tuple[list[Case], dict[str, s
             copies.append((file, content))
         else:
             label = instance.name if made else Path(file).name.removesuffix(".gz").removesuffix(".json")
-            kept = one if made else None
-            first[content] = Case(file, label, content, instance.problem, instance.objective, kept)
+            source, kept = (file, one) if isinstance(one, BaseModel) else (one, None)
+            first[content] = Case(source, label, content, instance.problem, instance.objective, kept)
     often = Counter(case.label for case in first.values())
     for content, case in first.items():
         if often[case.label] > 1:
-            first[content] = replace(case, label=case.file)
+            first[content] = replace(case, label=str(case.file))
     return list(first.values()), {file: first[content].label for file, content in copies}
 
 

@@ -60,7 +60,7 @@ class Case:
     One that was made in Python is held as `instance`; its file is then its name and place among the others.
     """
 
-    file: str
+    file: str | Path
     label: str
     content: str
     problem: str

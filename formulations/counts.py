@@ -22,8 +22,8 @@ class Counts:
     Attributes
     ----------
     program : Program
-        Every decision is a point of it, and no bound of a column is ever reached: the prices of its rows tell
-        everything.
+        Every decision is a point of it. No column reaches its bounds, so the prices of the rows prove the
+        whole bound.
     named_prices : callable
         Prices of its rows to those of certificates, in the objective's sense.
     matrix : csr_array, shape (n_counts, n_columns)
@@ -31,7 +31,7 @@ class Counts:
     level : int array, shape (n_counts,)
         Counts of a lower level are split first.
     named : callable
-        What a count counts, in the words of certificates.
+        Describes a count, by its number, in the words of certificates.
     """
 
     program: Program
@@ -42,7 +42,7 @@ class Counts:
 
 
 class Counting:
-    """Gathers counts by keys, and how often columns count."""
+    """Builds `Counts` entry by entry; a key names a count, which columns add to."""
 
     def __init__(self) -> None:
         self.keys: dict[Hashable, int] = {}
@@ -50,11 +50,11 @@ class Counting:
         self._entries: list[tuple[int, int, float]] = []
 
     def add(self, level: int, key: Hashable, column: int, times: float = 1.0) -> None:
-        """Let a column count; the level is that of the key's first."""
-        count = self.keys.setdefault(key, len(self.keys))
-        if count == len(self._levels):
+        """Let a column add `times` to the count of a key; a new key gets this level."""
+        number = self.keys.setdefault(key, len(self.keys))
+        if number == len(self._levels):
             self._levels.append(level)
-        self._entries.append((count, column, times))
+        self._entries.append((number, column, times))
 
     def counts(
         self,
@@ -62,11 +62,11 @@ class Counting:
         named_prices: Callable[[FloatArray], dict[str, float]],
         named: Callable[[Any], dict[str, Any]],
     ) -> Counts:
-        """Counts so far; ``named`` says what a key counts."""
+        """Return the counts so far; ``named`` describes a key in the words of certificates."""
         from scipy.sparse import coo_array
 
-        count, column, times = np.array(self._entries, dtype=float).reshape(-1, 3).T
-        places = count.astype(np.int64), column.astype(np.int64)
+        number, column, times = np.array(self._entries, dtype=float).reshape(-1, 3).T
+        places = number.astype(np.int64), column.astype(np.int64)
         matrix = coo_array((times, places), shape=(len(self.keys), program.n_columns)).tocsr()
         keys = list(self.keys)
         return Counts(program, named_prices, matrix, np.array(self._levels), lambda i: named(keys[i]))
@@ -77,7 +77,7 @@ DecisionT = TypeVar("DecisionT")
 
 @dataclass(frozen=True)
 class Cases(Generic[DecisionT]):
-    """A certificate tree, and a decision that was found on the way.
+    """A certificate tree, and a decision that was found while it grew.
 
     Attributes
     ----------
@@ -86,9 +86,9 @@ class Cases(Generic[DecisionT]):
     prices : mapping of str to float
         Of the root.
     bound : float
-        What the leaves prove together, of the objective as it is minimised.
+        Lower bound that the leaves prove together, on the objective as it is minimised.
     decision : object, optional
-        One that is better than the one that was known.
+        One that is better than the incumbent.
     """
 
     nodes: list[dict[str, Any]]

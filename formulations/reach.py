@@ -34,7 +34,8 @@ def reached(
     Parameters
     ----------
     use : float array, shape (n_users,)
-        Uses by integer columns, not negative.
+        Uses by integer columns. Where joules are paid for, some are negative: these make up for others, so
+        that none is cut.
     capacity : float
         Remainder of the limit.
     least : bool
@@ -44,7 +45,11 @@ def reached(
     rounded = -capacity <= FEASIBILITY * limit and capacity <= 0.0
     tiny = abs(capacity) < TINY and (smallest < TINY or least or capacity < 0.0)
     uneven = not least and VIOLATION * largest > FEASIBILITY * limit
-    if rounded or smallest < 0.0 or not (tiny or uneven):
+    if smallest < 0.0:
+        size = max(abs(capacity), -smallest, largest)
+        unit = float(np.ldexp(1.0, int(np.frexp(size)[1])))
+        return (use / unit, capacity / unit, unit) if size < TINY else None
+    if rounded or not (tiny or uneven):
         return None
     capacity = max(capacity, min(smallest, TINY)) if least else capacity
     unit = float(np.ldexp(1.0, int(np.frexp(abs(capacity))[1])))

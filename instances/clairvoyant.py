@@ -189,31 +189,34 @@ class ClairvoyantBound(Strict):
 
     @property
     def mean_completion_s(self) -> float:
-        """Mean time from arrival to completion that no schedule is below."""
+        """Lower bound on the mean time from arrival to completion of any schedule."""
         proven_s = max(proof.bound_s for proof in self.proofs if proof.joule_price == 0)
         return max(0.0, proven_s) / len(self.jobs.name)
 
     def energy_j(self, mean_completion_s: float) -> float:
-        """Joules of the whole cluster to its last completion, which no schedule with this mean is below.
+        """Lower bound on the cluster's joules up to the last completion, given the mean completion time.
+
+        A proof says that total completion time plus price times the jobs' joules is at least `bound_s`.
+        Solved for the joules, each bounds them from below; standing watts until the earliest end come on top.
 
         Raises
         ------
         TypeError, ValueError
-            For what is no number, and a time that is not above 0 and finite.
+            For an argument that is no number, or not above 0 and finite.
         """
         require("mean_completion_s", mean_completion_s, (Real,), "a number")
         if not 0 < mean_completion_s < math.inf:
             raise ValueError(f"mean_completion_s: must be above 0 and finite, got {mean_completion_s:g}")
         total_s = mean_completion_s * len(self.jobs.name)
-        lines = [(proof.bound_s - total_s) / proof.joule_price for proof in self.proofs if proof.joule_price]
+        jobs_j = [(proof.bound_s - total_s) / proof.joule_price for proof in self.proofs if proof.joule_price]
         fastest = {name: max(rows.rate) for name, rows in self.options.items()}
         columns = zip(self.jobs.arrival_s, self.jobs.work, self.jobs.options, strict=True)
         end_s = max(arrival_s + work / fastest[name] for arrival_s, work, name in columns)
-        return max(0.0, *lines, 0.0) + self.standing_w * (end_s - min(self.jobs.arrival_s))
+        return max([0.0, *jobs_j]) + self.standing_w * (end_s - min(self.jobs.arrival_s))
 
 
 def _uneven(first: str, **columns: list[object] | list[str] | list[int] | list[float]) -> list[str]:
-    """Columns that are not as long as the first, and a table without rows."""
+    """Return faults: columns that are not as long as the first, or a table without rows."""
     rows = len(columns[first])
     if not rows:
         return [f"{first}: has no rows"]
@@ -225,7 +228,7 @@ def _uneven(first: str, **columns: list[object] | list[str] | list[int] | list[f
 
 
 def _not_ascending(name: str, times: list[float]) -> list[str]:
-    """The first time that does not come after the one before."""
+    """Return a fault for the first time that does not come after the one before."""
     for before, after in pairwise(times):
         if after <= before:
             return [f"{name}: {after:g} does not come after {before:g}"]

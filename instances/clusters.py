@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from wattsched.instances.errors import require_known, require_range
+from wattsched.instances.gpu_parts import boards_of, unused_idle_w
 from wattsched.topology.cluster import Cluster, GpuType, GroupColumns, Node, NodeColumns, PowerDomain
 from wattsched.topology.column import NONE, Coded
 
@@ -37,9 +38,11 @@ SERVER_POWER_W = dict.fromkeys(("H100", "H200", "B200", "MI300X"), 1500.0)
 B200 in MLPerf, as docs/performance-models.md tells; with air it is about 3,200 W."""
 
 
-def server_power_w(gpu_type: str, gpus: int) -> float:
-    """Draw to assume of a server without its GPUs; today's in proportion to the GPUs."""
-    return max(BASE_POWER_W, SERVER_POWER_W.get(gpu_type, 0.0) * gpus / 8)
+def server_power_w(kinds: Mapping[str, int]) -> float:
+    """Draw to assume of a server without its GPUs, of some types; today's in proportion to the boards."""
+    each_w = {name.lower(): watts / 8 for name, watts in SERVER_POWER_W.items()}
+    boards = boards_of(kinds).items()
+    return max(BASE_POWER_W, sum(each_w.get(model, 0.0) * number for model, number in boards))
 
 
 def known_gpu_type(name: str) -> GpuType:
@@ -84,7 +87,7 @@ def homogeneous_cluster(
     nodes_per_rack : int
         The last rack takes what is left.
     base_power_w : float, optional
-        Of a node without its GPUs; default: `server_power_w`.
+        Of a node without its GPUs; default: `server_power_w`. What parts leave of boards comes on top.
 
     Raises
     ------
@@ -95,7 +98,9 @@ def homogeneous_cluster(
     for field, value in counts.items():
         require_range(value >= 1, field, "at least 1", value)
     names, kind = numbered("node", nodes), kind or known_gpu_type(gpu_type)
-    base_w = server_power_w(gpu_type, gpus_per_node) if base_power_w is None else base_power_w
+    kinds = {gpu_type: gpus_per_node}
+    base_w = server_power_w(kinds) if base_power_w is None else base_power_w
+    base_w += unused_idle_w(kinds, {gpu_type: kind})
     # As many digits as the nodes have.
     racks = [f"rack{node.removeprefix('node')}" for node in names[: -(-nodes // nodes_per_rack)]]
     return Cluster(

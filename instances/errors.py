@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from wattsched.reading.inputs import echo, meant
+from wattsched.reading.inputs import CONTROL, echo, meant
+from wattsched.reading.inputs import NoticeWarning as NoticeWarning
 from wattsched.topology.cluster import ALL_POOLS, BY_POOL
 from wattsched.topology.columns import COLUMNS, ROWS
 from wattsched.topology.fields import FaultCount, TooManyFaultsError
@@ -154,12 +155,12 @@ def refuse(faults: Iterable[str]) -> None:
 
 
 def duplicates(what: str, items: Iterable[Any]) -> Iterator[str]:
-    """Names that more than one of some items have."""
+    """Report each name that more than one item has."""
     yield from repeated(what, [item.name for item in items])
 
 
 def repeated(what: str, names: Collection[str]) -> Iterator[str]:
-    """Names that there are more than once."""
+    """Report each name that occurs more than once."""
     if len(set(names)) == len(names):
         return
     counts = Counter(names)
@@ -167,12 +168,12 @@ def repeated(what: str, names: Collection[str]) -> Iterator[str]:
 
 
 def unknown(user: str, what: str, names: Iterable[str], known: Collection[str]) -> Iterator[str]:
-    """Names that a part of a document uses without having been given."""
+    """Report each name that a part of a document uses although nothing has that name."""
     yield from (f"{user} names the unknown {what} '{name}'" for name in names if name not in known)
 
 
 def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
-    """One line for an objective that there is not."""
+    """Report an objective that does not exist."""
     if name not in known:
         yield f"objective: '{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
 
@@ -212,10 +213,6 @@ class UnreadableError(InputError, OSError):
 
 class FormerNameWarning(FutureWarning):
     """A name that is still read is called otherwise now."""
-
-
-class NoticeWarning(UserWarning):
-    """Something that the caller should know about an answer; the command line says it in a line."""
 
 
 @contextmanager
@@ -289,6 +286,8 @@ def sentences_of(fault: Any) -> list[str]:
         return str(context.get("error", fault["msg"])).split("; ")
     if kind.startswith("int_") and isinstance(fault["input"], float) and abs(fault["input"]) >= LARGEST_WHOLE:
         return [f"is too large for a whole number, got {got}"]
+    if kind == "string_pattern_mismatch" and CONTROL in context["pattern"]:
+        return [f"must have no control characters, got {got}"]
     if kind in _SENTENCES:
         return [_SENTENCES[kind].format(**context, got=got)]
     message = fault["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import lru_cache
 
 from wattsched.instances.clusters import GPU_TYPES, spelt_as_known
 from wattsched.instances.errors import NoticeWarning
+from wattsched.instances.gpu_parts import GpuPart, part_named, part_of
 from wattsched.reading.inputs import meant
 from wattsched.topology.cluster import GpuType
 
 BOARD_POWER_W = {
+    "A2": 60.0,
     "A10": 150.0,
     "A30": 165.0,
     "A800": 400.0,
     "A6000": 300.0,
+    "H20": 400.0,
     "H800": 700.0,
     "L4": 72.0,
     "L40": 300.0,
+    "MI100": 300.0,
     "MI210": 300.0,
+    "MI250": 280.0,
+    "MI250X": 280.0,
+    "MI325X": 1000.0,
+    "MI350X": 1000.0,
+    "MI355X": 1400.0,
+    "Flex 140": 75.0,
+    "Flex 170": 150.0,
+    "Max 1100": 300.0,
+    "Max 1550": 600.0,
 }
-"""Board limits of the vendors' data sheets, of the variants with most power; none is measured here."""
+"""Board limits of the vendors' data sheets, of the variants with most power; none is measured here.
+
+Schedulers count the two dies of an MI250 or MI250X as two GPUs, so each has half of the board's 560 W.
+"""
 
 STAND_IN = "A100"
 IDLE_PART = 0.1
@@ -30,16 +47,35 @@ IDLE_PART = 0.1
 def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str]:
     """GPU type that a scheduler calls so, such as ``nvidia_a100-sxm4-80gb``, and what is assumed of it.
 
+    A part of a board, such as ``a100_1g.5gb``, has its share of the board's watts and speed.
+
     Parameters
     ----------
     stand_in : str, optional
-        Known type that counts instead, whatever the name says.
+        Known type that counts instead, whatever the name says; of a part, for its board.
 
     Raises
     ------
     ValueError
         For a stand-in that is not known.
     """
+    part = part_named(name)
+    kind, told = _board_named(part.board, stand_in)
+    if not part.kind:
+        return kind, told
+    board = kind if kind.profile else kind.model_copy(update={"profile": common_name(part.board)})
+    known = f"the board {told}" if told else ""
+    return part_of(board, part), "; ".join(filter(None, [_share_told(part), known]))
+
+
+def _share_told(part: GpuPart) -> str:
+    by = "number on a board" if "SHARED" in part.kind else "compute slices" if "g." in part.kind else "memory"
+    board = common_name(part.board) or "a board"
+    return f"counts as {part.share} of {board}, in watts and speed, by its {by}"
+
+
+def _board_named(name: str, stand_in: str | None) -> tuple[GpuType, str]:
+    """GPU type of a whole board that a scheduler calls so, and what is assumed of it."""
     words = re.findall(r"[a-z0-9]+", name.lower())
     memory = next((float(word[:-2]) for word in words if re.fullmatch(r"[0-9]{1,4}gb", word)), None)
     if stand_in is not None:
@@ -66,15 +102,15 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
     return kind, told
 
 
+@lru_cache(maxsize=4096)
 def recognised_gpu_type(name: str) -> GpuType | None:
     """GPU type that a scheduler calls so, where the name tells it; None where nobody could know its watts."""
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    told = any(_known(words, names) is not None for names in (GPU_TYPES, BOARD_POWER_W))
-    return gpu_type_named(name)[0] if told else None
+    board = common_name(part_named(name).board)
+    return gpu_type_named(name)[0] if board in {*GPU_TYPES, *BOARD_POWER_W} else None
 
 
 def stated_gpu_type(text: str) -> tuple[str, GpuType]:
-    """GPU type that somebody names, such as ``H100``, or ``rtx5090=A100`` for one that counts as an A100.
+    """GPU type that somebody names: ``H100``, ``A100-1g.5gb``, or ``rtx5090=A100``, which counts as an A100.
 
     Known names may be written in any case. A notice says what is assumed of it.
 
@@ -89,7 +125,7 @@ def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     measured = ", ".join(GPU_TYPES)
     if not name or (equals and stand_in not in GPU_TYPES):
         raise ValueError(f"gpu_type: '{text}' is not TYPE=KNOWN, with one of {measured}")
-    if not equals and common_name(name) not in known:
+    if not equals and common_name(part_named(name).board) not in known:
         told = f"'{name}' is not known{meant(name, known)}, choose one of {', '.join(known)}"
         raise ValueError(f"gpu_type: {told}; or say which of {measured} counts instead, as in {name}=A100")
     kind, assumed = gpu_type_named(name, stand_in if equals else None)
@@ -98,14 +134,18 @@ def stated_gpu_type(text: str) -> tuple[str, GpuType]:
     return name, kind
 
 
+@lru_cache(maxsize=4096)
 def common_name(name: str) -> str:
-    """Name of a known GPU type that a scheduler calls so, or its own."""
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    return _known(words, GPU_TYPES) or _known(words, BOARD_POWER_W) or name
+    """Name of a known GPU type that a scheduler calls so, or its own; of a part ``A100-1g.5gb``."""
+    part = part_named(name)
+    words = re.findall(r"[a-z0-9]+", part.board.lower())
+    known = _known(words, GPU_TYPES) or _known(words, BOARD_POWER_W)
+    return "-".join(filter(None, [known, part.kind])) if known else name
 
 
 def _known(words: list[str], types: dict[str, GpuType] | dict[str, float]) -> str | None:
-    return next((name for name in types if name.lower() in words), None)
+    text = f" {' '.join(words)} "
+    return next((name for name in types if f" {name.lower()} " in text), None)
 
 
 def _standing_in(known: str, name: str, memory_gib: float | None) -> GpuType:

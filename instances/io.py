@@ -30,6 +30,7 @@ from wattsched.reading.inputs import (
     open_file,
     read_text,
     text_of,
+    without_control,
 )
 from wattsched.topology.columns import RecordColumns
 
@@ -41,8 +42,6 @@ OPENED = {"format", "result"}
 
 PARQUET = ".parquet"
 """Suffix of the names of Parquet files."""
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _MOST_LINKS = 40
 """Links in a path, as Linux has it."""
@@ -223,10 +222,11 @@ def _nameless(folder: Path) -> BinaryIO | None:
 def csv_text_cell(text: str) -> str:
     """Text for a cell of a CSV file: control characters escaped, an apostrophe before what would run.
 
-    Spreadsheets run what begins as a formula does; terminals obey control characters.
+    Spreadsheets run what begins as a formula does; terminals obey control characters. What has apostrophes
+    before a formula gets one more, so that `inputs.Row.text` finds every name as it was.
     """
-    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    if not text.startswith(("=", "+", "-", "@")):
+    text = without_control(text)
+    if not re.match("'*[=+@-]", text):
         return text
     try:
         float(text)

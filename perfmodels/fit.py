@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,7 @@ def fit_profile(
     efficiency: StatisticalEfficiency | None = None,
     source: str = "",
     folds: int = FOLDS,
+    time_zone: tzinfo | None = None,
 ) -> FitReport:
     """Fit a profile to a CSV file, to logs of GPUs, or to measurements in memory.
 
@@ -122,6 +124,8 @@ def fit_profile(
         Default: the name of the file.
     folds : int
         Groups of the held-out check; with 0 there is none.
+    time_zone : tzinfo, optional
+        With logs: the zone of times that are told without one, as for `read_logged`.
 
     Raises
     ------
@@ -136,7 +140,7 @@ def fit_profile(
             raise ValueError(f"{name}: must be at least {least}, got {value}")
     if samples_per_epoch is not None and not 0 < samples_per_epoch < np.inf:
         raise ValueError(f"samples_per_epoch: must be above 0 and finite, got {samples_per_epoch}")
-    m, runs, notes, read_from = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch)
+    m, runs, notes, read_from = _read(measurements, jobs, gpus_per_node, where, samples_per_epoch, time_zone)
     if m.frequency_mhz is not None and np.ptp(m.frequency_mhz) == 0:
         m = replace(m, frequency_mhz=None)  # one clock says nothing about the others
     if m.frequency_mhz is not None and m.power_limit_w is not None:
@@ -201,6 +205,7 @@ def _read(
     gpus_per_node: int,
     where: Mapping[str, str] | None,
     samples_per_epoch: float | None,
+    time_zone: tzinfo | None,
 ) -> tuple[Measurements, tuple[LoggedRun, ...], tuple[str, ...], str]:
     """Measurements of whatever they are given as; of logs the runs, and what was left out; their source."""
     if isinstance(measurements, Measurements):
@@ -211,8 +216,10 @@ def _read(
     if not files:
         raise ValueError("measurements: name one file at least")
     if jobs is not None:
-        m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where)
+        m, found = read_logged(files, jobs, gpus_per_node=gpus_per_node, where=where, time_zone=time_zone)
         return m, found.runs, found.notes, _source(*files, jobs)
+    if time_zone is not None:
+        raise ValueError("`time_zone` is of the times in logs: give `jobs`, the table of their jobs, too")
     if len(files) > 1:
         raise ValueError(f"{len(files)} files are given, which can only be logs: give `jobs`, their table")
     m = read_measurements(
@@ -222,7 +229,7 @@ def _read(
 
 
 def _source(*files: str | Path) -> str:
-    return f"fitted to {listed((Path(file).name for file in files), '')}"
+    return f"fitted to {listed((Path(str(file)).name for file in files), '')}"
 
 
 def _too_few(timed: Measurements, folds: int) -> str:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from wattsched.perfmodels.logs import log_of, read_log
 from wattsched.perfmodels.logs.jobs import LoggedJobs, completed
 from wattsched.perfmodels.logs.samples import Samples
 from wattsched.reading.inputs import MOST_COLUMNS, csv_lines, echo, listed, number_in, read_text
+from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.arrays import BoolArray, FloatArray
 
 # Column names of public data sets, and what they are called here.
@@ -27,9 +29,10 @@ SYNONYMS = {
     "sync_time": "sync_time_s",
     "frequency": "frequency_mhz",
     "power_limit": "power_limit_w",
-    "average_power": "power_w",
     "time_per_epoch": "time_per_epoch_s",
 }
+WATTS = {"power": "power_w", "average power": "power_w", "power limit": "power_limit_w"}
+"""Columns of watts by their names in lower case without the unit."""
 SPEEDS = ("step_time_s", "iterations_per_s", "throughput", "time_per_epoch_s")
 OPTIONAL = ("sync_time_s", "frequency_mhz", "power_limit_w", "power_w")
 NUMBERS = {"gpus", "nodes", "local_batch", "batch_size", *SPEEDS, *OPTIONAL}
@@ -142,6 +145,7 @@ def read_logged(
     *,
     gpus_per_node: int = 8,
     where: Mapping[str, str] | None = None,
+    time_zone: tzinfo | None = None,
 ) -> tuple[Measurements, LoggedJobs]:
     """Read logs of GPUs, of nvidia-smi, DCGM, Prometheus or Zeus, and the table of the jobs that ran.
 
@@ -153,10 +157,12 @@ def read_logged(
         Table with a row for each job: the columns of `read_measurements`, of which ``gpus``, ``power_w`` and
         the setting are those of the logs where the table does not have them. ``job`` is what the logs call
         it: a Slurm job's number, a pod (or NAMESPACE/POD), a window of Zeus, or a log's file without ending;
-        ``*`` stands for anything. ``start`` and ``end`` (optional) are times on the log's clock. ``steps``
-        are iterations of a window of Zeus, whose duration then tells the step time.
+        ``*`` stands for anything. ``start`` and ``end`` (optional) are times. ``steps`` are iterations of a
+        window of Zeus, whose duration then tells the step time.
     gpus_per_node, where
         As for `read_measurements`.
+    time_zone : tzinfo, optional
+        Of times that are told without a zone. Without it, such times are compared with each other alone.
 
     Returns
     -------
@@ -171,8 +177,8 @@ def read_logged(
     OSError
         If a file cannot be opened.
     """
-    samples = Samples.joined([read_log(log) for log in logs])
-    found = completed(_chosen(jobs, where), samples, str(jobs))
+    samples = Samples.joined([read_log(log, time_zone) for log in logs])
+    found = completed(_chosen(jobs, where), samples, str(jobs), time_zone)
     header = list(dict.fromkeys(name for _, row in found.rows for name in row))
     cells = [(line, {name: row.get(name, "") for name in header}) for line, row in found.rows]
     return _measured(jobs, cells, gpus_per_node, None, found.notes), found
@@ -237,11 +243,27 @@ def _rows(path: str | Path) -> tuple[list[str], list[tuple[int, Row]]]:
     lines = [(line, [cell.strip() for cell in cells]) for line, cells in csv_lines(path) if any(cells)]
     if not lines:
         raise ValueError(f"{path} is empty")
-    header = [SYNONYMS.get(name, name) for name in lines[0][1]]
+    stated = lines[0][1]
+    watts = {k: name for k, name in enumerate(stated) if without_unit(name, "power") in WATTS}
+    header = [SYNONYMS.get(name, name) for name in stated]
+    for k, name in watts.items():
+        header[k] = WATTS[without_unit(name, "power")]
+        _to_watts(path, k, name, lines)
     repeated = [name for name, times in Counter(header).items() if times > 1 and name in NUMBERS]
     if repeated:
         raise ValueError(f"{path}, line 1: the column '{repeated[0]}' occurs twice")
     return header, [(line, dict(zip(header, cells, strict=True))) for line, cells in lines[1:]]
+
+
+def _to_watts(path: str | Path, place: int, name: str, lines: list[tuple[int, list[str]]]) -> None:
+    """Convert the cells of a column into watts."""
+    read = Numbers(name, "power", f"{path}, line {lines[0][0]}")
+    for number, cells in lines[1:]:
+        try:
+            cells[place] = cells[place] and repr(read(cells[place])).removesuffix(".0")
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}, column {echo(name)}: {error}") from None
+    read.tell(f"{path}, column {echo(name)}")
 
 
 def _unfold(rows: list[tuple[int, Row]], counts: list[str]) -> list[tuple[int, Row]]:

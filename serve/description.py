@@ -20,7 +20,7 @@ from wattsched.results.result import TerminationReport
 from wattsched.serve.rounds import RoundLine
 from wattsched.sessions.session_decision import Change
 from wattsched.topology.cluster import Cluster
-from wattsched.topology.fields import NonNegative, Positive, Strict
+from wattsched.topology.fields import NonNegative, Positive, Price, Strict
 
 SCHEMAS = "#/components/schemas/"
 """Place of the models in an OpenAPI description."""
@@ -38,7 +38,7 @@ class SessionRequest(Strict):
     round_s: Positive = 300.0
     change_cost: NonNegative = 0.0
     carbon_g_per_kwh: NonNegative | None = None
-    price_per_kwh: NonNegative | None = None
+    price_per_kwh: Price | None = None
     tables: dict[str, OptionTable] = {}
     profiles: list[Profile] = []
     tenants: dict[str, Tenant] = {}
@@ -59,7 +59,7 @@ class UpdateRequest(Strict):
     scope: Literal["round", "completion"] = "round"
     least_goodput: Positive | None = None
     carbon_g_per_kwh: NonNegative | None = None
-    price_per_kwh: NonNegative | None = None
+    price_per_kwh: Price | None = None
     tenants: dict[str, Tenant] = {}
     reserved_w: dict[str, NonNegative] = {}
     down: list[str] = []

@@ -18,15 +18,9 @@ from wattsched.formulations.program import Program
 from wattsched.solvers.rows import with_choice_rows
 
 _OBJECTIVE = "cost"
-_LONGEST_NAME = 80
+_LONGEST_LABEL = 64
+"""Characters of a name that are written: CBC reads names of at most 100, CPLEX lines of at most 560."""
 _TERMS_PER_LINE = 5
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
-# Not a letter first, or what an LP reader takes for a number or a keyword.
-_MISREAD = re.compile(
-    r"^([^A-Za-z]|[eE][0-9]|$)|^(inf|infinity|free|st|s_t|end|bounds?|min|max|minimi[sz]e|maximi[sz]e"
-    r"|subject|such|gen|generals?|int|integers?|bin|binary|binaries|sos|sos1|sos2|semi|cost|constant)$",
-    re.IGNORECASE,
-)
 
 
 def to_mps(program: Program) -> str:
@@ -131,9 +125,9 @@ def exported(program: Program) -> Exported:
         raise ValueError("the program places intervals on lines, which MPS and LP files cannot hold")
     explicit = with_choice_rows(program)
     limits = (explicit.row_lower.tolist(), explicit.row_upper.tolist())
-    rows = [Row(*row) for row in zip(_unique(explicit.row_names()), *limits, strict=True)]
+    rows = [Row(*row) for row in zip(_numbered("r", explicit.row_names()), *limits, strict=True)]
     arrays = (program.cost, program.lower, program.upper, program.integer)
-    values = zip(_unique(program.column_names()), *(array.tolist() for array in arrays), strict=True)
+    values = zip(_numbered("x", program.column_names()), *(array.tolist() for array in arrays), strict=True)
     columns, matrix = [Column(*column) for column in values], explicit.matrix
     if program.offset != 0.0 or not columns:
         columns.append(Column("constant", float(program.offset), 1.0, 1.0, whole=False))
@@ -141,18 +135,10 @@ def exported(program: Program) -> Exported:
     return Exported(rows, columns, matrix)
 
 
-def _unique(names: Iterable[str]) -> list[str]:
-    """Names of letters, digits and underscores that differ from each other and from keywords."""
-    seen: set[str] = set()
-    result = []
-    for name in names:
-        safe = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME]
-        if _MISREAD.match(safe):
-            safe = f"n_{safe}"
-        numbered = (f"{safe}_{number}" for number in itertools.count(2))
-        result.append(next(name for name in itertools.chain([safe], numbered) if name not in seen))
-        seen.add(result[-1])
-    return result
+def _numbered(letter: str, names: Iterable[str]) -> list[str]:
+    """Names that differ by their number, and that no reader takes for a number or a keyword: ``x7_train``."""
+    labels = (re.sub(r"\W", "_", name, flags=re.ASCII)[:_LONGEST_LABEL] for name in names)
+    return [f"{letter}{number}_{label}" for number, label in enumerate(labels)]
 
 
 def _mps_bounds(column: Column) -> list[tuple[str, str]]:

@@ -57,14 +57,14 @@ from wattsched.topology.arrays import BoolArray, FloatArray
 Step = Literal["glance", "grow", "finish"]
 
 SMALL = 1_000
-"""Up to this many columns HiGHS is done before prices would be."""
+"""Up to this many columns HiGHS alone is faster than prices."""
 LINKED = 20_000
-"""The same where choices are linked, as by sets, or by integer columns of no group, as by placement."""
+"""The same where choices are linked, as by sets, or columns of no group are integer, as in placement."""
 KERNELS = (300, 3_000, 10_000, 30_000)
 """Columns besides each group's cheapest in the kernels, one after the other."""
 FEW_COLUMNS = 2_000
 """HiGHS solves the rest without branching before, once fixing leaves at most this many columns."""
-# Up to so many columns that fixing leaves, the kernels do not grow any more.
+# Kernels stop growing once fixing leaves at most this many columns.
 _MOST_COLUMNS = 30_000
 # HiGHS's gap on a kernel, as a share of the gap asked for: a kernel's own bound is above the program's,
 # so an answer that is good enough for the kernel need not be for the program.
@@ -75,13 +75,13 @@ _FIRST_NODES = 10
 _FIRST_GAP = 1e-5
 _NODE_KERNEL = 300
 _KERNEL_NODES = 100
-# What a kernel that is not all that is open may take of the time that is left.
+# Share of the time left for a kernel that does not hold all open columns.
 _KERNEL_SHARE = 0.4
-# The same of neighbourhoods.
+# Share of the time left for neighbourhoods.
 _NEIGHBOURHOODS_SHARE = 0.8
-# Splits that raise the bound by this share of the gap, or more, are worth more than decisions before them.
+# A node is searched for decisions only if its split raises the bound by less than this share of the gap.
 _RAISED = 0.02
-# The dual may leave this share of the gap asked for, within limits: rough prices mislead the kernels.
+# Tolerance of the dual, as a share of the gap asked for, and its limits: rough prices mislead the kernels.
 _DUAL_SHARE = 0.1
 _DUAL_TOLERANCE = (1e-9, 1e-6)
 
@@ -138,7 +138,7 @@ class Incumbent:
         self.x: Any = None
         self.objective = np.inf
         self.prices = np.zeros(program.n_rows)
-        # What the prices prove, and what is proven by and by.
+        # The bound that the prices prove, and the best bound so far, which may be higher.
         self.priced = self.bound = -np.inf
         self.failure = ""
 
@@ -251,9 +251,9 @@ class _Search(Incumbent):
         return self._with_best(cheapest(self._above, self._program.n_groups + size))
 
     def _open(self) -> BoolArray:
-        """Columns that a better decision than the best one may have, and those that it has.
+        """Mask of the columns that a better decision may use, and of those of the best one.
 
-        The reduced costs are those of the prices, so what they alone prove is what counts.
+        Their margin is measured from the bound of the same prices (`priced`), which may be below `bound`.
         """
         return self._with_best(self._above <= self.margin(self.priced))
 
@@ -266,7 +266,7 @@ class _Search(Incumbent):
     def _improve(self, keep: BoolArray, nodes: int | None = None, gap: float = 0.0) -> None:
         """Let HiGHS look for a better point among some columns.
 
-        If no other column is open, what it proves holds for the program.
+        If these include all open ones, its bound holds for the program, too.
         """
         complete = not np.any(self._open() & ~keep)
         gap = max(gap, self.limits.gap * (1.0 if complete else _KERNEL_GAP))
@@ -283,20 +283,21 @@ class _Search(Incumbent):
 
 
 class _Branching:
-    """Best-first search among some columns, for points that are better than the best one."""
+    """Best-first branch and bound over some columns, for points that are better than the best one."""
 
     def __init__(self, search: _Search, part: Kernel) -> None:
         self._search = search
         self._part = part
         self._numbers = count()
         self._nodes: list[_Node] = []
-        self._finished = np.inf
+        # Least bound of the nodes that are not split any further.
+        self._leaf_bound = np.inf
 
     def branch(self, bound: float, prices: FloatArray) -> float:
-        """Look at nodes until the gap is closed, time is up, or there were enough of them.
+        """Split nodes until the gap is closed, time is up, or `_NODES` of them were split.
 
-        The bound is what the prices prove of all of them. Returns a lower bound on the cost of every point
-        that is better than all known ones; inf when none exists.
+        The bound is the one that the prices prove of all columns. Returns a lower bound on the cost of every
+        point that is better than all known ones; inf when none exists.
         """
         everything = np.ones(self._part.program.n_choices, dtype=bool)
         root = self._bounded(self._part.program, everything, bound, prices)
@@ -305,11 +306,11 @@ class _Branching:
         for _ in range(_NODES):
             if not self._nodes or self._search.timer.over() or not self._worth(self._nodes[0].bound):
                 break
-            self._look(heapq.heappop(self._nodes))
-        return min([self._finished, *(node.bound for node in self._nodes)])
+            self._split(heapq.heappop(self._nodes))
+        return min([self._leaf_bound, *(node.bound for node in self._nodes)])
 
     def _by_count(self, root: _Node) -> list[_Node]:
-        """Nodes with fewer and with more groups that use anything, where the LP relaxation has a fraction."""
+        """Return two nodes, with fewer and with more running groups, if the relaxation has a fraction."""
         program, lp = root.small.program, root.lp
         if lp.x is None or lp.prices is None:
             return []
@@ -334,28 +335,31 @@ class _Branching:
             heapq.heappush(self._nodes, node)
 
     def _bounded(self, program: Program, keep: BoolArray, bound: float, prices: FloatArray) -> _Node:
-        """Node with its LP relaxation's optimum, from what is proven of the node that it comes from."""
+        """Build a node of some columns and solve its relaxation; bound and prices are those of its parent."""
         small = kernel(program, keep)
         lp = relaxed(small.program, prices, self._search.timer)
         return _Node(max(bound, lp.bound), next(self._numbers), program, keep, small, lp)
 
-    def _look(self, node: _Node) -> None:
-        """Split a node; where that raises its bound little, decide under its prices, too."""
+    def _split(self, node: _Node) -> None:
+        """Replace a node by two halves; where the bound hardly rises, also look for decisions in it."""
         small, lp = node.small, node.lp
         if lp.x is None or lp.prices is None:  # time ran out
-            self._finished = min(self._finished, node.bound)
+            self._leaf_bound = min(self._leaf_bound, node.bound)
             return
         everything = np.ones(small.program.n_choices, dtype=bool)
         if (sides := halves(small.program, everything, lp.x, lp.prices)) is None:
             # The relaxation is a decision, and nothing in the node is better.
-            self._search.offer(self._part.lift(small.lift(lp.x)))
-            self._finished = min(self._finished, node.bound)
+            self._offer(small, lp.x)
+            self._leaf_bound = min(self._leaf_bound, node.bound)
             return
-        closed = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
+        # No better point uses these: reduced-cost fixing by the node's own prices.
+        too_dear = small.program.above_least(lp.prices) > self._search.margin(lp.bound)
         children = []
-        for others in reversed(sides):
+        for excluded in reversed(sides):
             keep = node.keep.copy()
-            keep[small.columns[others]] = keep[small.columns[: len(closed)][closed]] = False
+            keep[small.columns[excluded]] = False
+            keep[small.columns[: len(too_dear)][too_dear]] = False
+            # A child in which some group has no column left is empty.
             if np.all(np.logical_or.reduceat(keep, self._part.program.group_start[:-1])):
                 children.append(self._bounded(node.program, keep, node.bound, lp.prices))
         raised = min((child.bound for child in children), default=np.inf) - node.bound
@@ -369,9 +373,9 @@ class _Branching:
         self._search.offer(None if x is None else self._part.lift(small.lift(x)))
 
     def _decide(self, small: Kernel, lp: Solution, bound: float) -> float:
-        """Offer a greedy decision, and what a MIP over the columns of least reduced cost makes of it.
+        """Offer decisions of a node: near its relaxation, by greed, and by a MIP over its cheapest columns.
 
-        Returns the bound, or that of the MIP where no other column is open.
+        Returns the node's bound, raised to the MIP's if that has all columns of better points.
         """
         inner, search = small.program, self._search
         assert lp.prices is not None
@@ -397,7 +401,7 @@ class _Branching:
 
 @dataclass(order=True)
 class _Node:
-    """Columns of a program that are still allowed, a bound on their best, and their LP relaxation."""
+    """Node of the search: the columns it keeps, their kernel `small`, its LP relaxation and its bound."""
 
     bound: float
     number: int

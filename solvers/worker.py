@@ -130,7 +130,7 @@ class Worker:
         known = Solution(Termination("no_solution"))
         limit: Limit | None = None
         try:
-            while self._hears(timer):
+            while self._wait_for_message(timer):
                 message: str | tuple[bool, Solution, IntArray, FloatArray] = self._pipe.recv()
                 if isinstance(message, str):
                     if take is not None:
@@ -161,8 +161,9 @@ class Worker:
         except MemoryError:  # who waits for the answer hears that there will be none
             self._kill()
 
-    def _hears(self, timer: Timer) -> bool:
-        """Wait for a message until the timer is over, by a day at a time: pipes take no limit of years."""
+    def _wait_for_message(self, timer: Timer) -> bool:
+        """Wait for a message until the timer is over; True if there is one."""
+        # Pipes take no limit of years; and a stop event can only be noticed between two waits.
         most_s = _LONGEST_WAIT_S if stop_event() is None else _GLANCE_S
         while not timer.over():
             left_s = timer.remaining_s()

@@ -15,13 +15,17 @@ from pydantic import (
     model_validator,
 )
 
+from wattsched.reading.inputs import CONTROL, without_control
+
 LONGEST_NAME = 200
 """Characters of a name in a document, as of a cell that is read of a table."""
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=rf"^[^{CONTROL}]*$")]
 # Beyond these ranges solvers take a number for infinite, or lose it in rounding.
 LARGEST = 1e12
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+"""Money per unit, which is below 0 in hours when a market pays for draw."""
 Standing = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 """Watts that are drawn without work; beside more of them the last digits of budgets are lost."""
 MOST = 1_000_000
@@ -31,11 +35,12 @@ GpuNumber = Annotated[int, Field(ge=0, le=MOST)]
 
 
 def shortened(name: str) -> str:
-    """A name as long as files take it: of a longer one the beginning, and a digest of it all."""
-    if len(name) <= LONGEST_NAME:
+    """A name as files take it, and different from others: if it is not, escaped, cut and with a digest."""
+    kept = without_control(name)
+    if kept == name and len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"{name[: LONGEST_NAME - len(digest) - 1]}~{digest}"
+    return f"{kept[: LONGEST_NAME - len(digest) - 1]}~{digest}"
 
 
 class TooManyFaultsError(Exception):

@@ -132,7 +132,7 @@ def budget_faults(
 
 def exceeds(value: float, limit: float, tolerance: float) -> bool:
     """True if a value exceeds its limit by more than a relative tolerance, or is not a number."""
-    return not value <= limit * (1 + tolerance)
+    return not value <= limit + tolerance * abs(limit)
 
 
 def charges(

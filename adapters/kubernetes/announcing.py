@@ -94,7 +94,7 @@ class Announcing(Actions):
         for one in standing:
             freed_w = load.by_cap(load.added_by_node([one.binding]))
             stoppable.append(Stoppable(one.job, freed_w, one.binding.launch.gpus, now_s - one.begun_s))
-        names |= stops_to_fit(over_w(load.begun.drawn_w, caps_w(load, cap_w)), stoppable).keys()
+        names |= stops_to_fit(over_w(load.without_leaving.drawn_w, caps_w(load, cap_w)), stoppable).keys()
         self._withdraw(names)
         return bool(names)
 

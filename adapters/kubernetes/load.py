@@ -17,10 +17,11 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
     there,
 )
-from wattsched.adapters.kubernetes.reading import GPU, HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
+from wattsched.adapters.kubernetes.reading import HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
 from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
+from wattsched.instances.gpu_parts import SEVERAL
 
 Ours = Callable[[KubePod], bool]
 """Rule that says of a pod whether it is ours, such as by its scheduler's name."""
@@ -141,14 +142,14 @@ class Load(Drawing):
         return found
 
     @property
-    def begun(self) -> Load:
-        """The same when what is leaving has left, and without what is not bound yet."""
-        found = self.after(())
-        found.give_back(self.due)
-        return found
+    def without_leaving(self) -> Load:
+        """Load once the pods that are leaving are gone, without those that are not bound yet."""
+        later = self.after(())
+        later.give_back(self.due)
+        return later
 
     def after(self, stops: Iterable[str], starts: Iterable[Start] = ()) -> Load:
-        """The same when jobs have stopped, what is leaving has left, and others have started."""
+        """Load after some jobs have stopped, pods that are leaving are gone, and others have started."""
         stopped = set(stops)
         left = self.without([*self.leaving, *(pod for name in stopped for pod in self.ours[name].pods)])
         ours = {name: job for name, job in self.ours.items() if name not in stopped}
@@ -178,7 +179,8 @@ class Load(Drawing):
 
     def lacks(self, pod: KubePod, node: KubeNode) -> list[str]:
         """Resources of which a node has less left than a pod asks for."""
-        gpus = [GPU] if self.free(node) < pod.gpus else []
+        short = self.free(node) < pod.gpus
+        gpus = [name for name in pod.resources if short or name not in node.resources]
         return gpus + [
             what for what, most in pod.needs.items() if 0 < most > self._left(node.name, what) + _SLACK
         ]
@@ -282,7 +284,7 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
     strange: dict[str, list[str]] = defaultdict(list)
     nodes = dict[str, KubeNode]()
     for name, node in site.nodes.items():
-        known = options.knows(options.gpu_type_named(node.product))
+        known = options.knows(options.type_of(node))
         nodes[name] = node if known else replace(node, ready=False)
         if not known:
             strange[node.product].append(name)
@@ -295,13 +297,23 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
 
 def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
     kind = options.gpu_type_named(product)
-    label = f"no label {options.gpu_label}" if product == UNLABELLED else f"{options.gpu_label}: {product}"
+    label = f"no label {options.gpu_label}" if product == UNLABELLED else product
+    if SEVERAL in product:
+        return f"{some(names)} gets no pods: has GPUs of several kinds ({product}), and counts as its boards"
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
     return (
         f"{some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
         "gpu_types of the site's file, or its type as products. Until then a GPU counts at "
         f"{idle_w:g} W, or {most_w:g} W where a pod has it"
     )
+
+
+def _foreign_each_w(pod: KubePod, node: KubeNode, options: KubernetesOptions) -> float:
+    """Return the most that a GPU of a pod draws that is not ours, on average over the kinds it asks for."""
+    most_w = {name: options.max_power_w(options.gpu_type_named(one)) for name, one in node.resources.items()}
+    any_w = max(most_w.values())
+    total_w = sum(gpus * most_w.get(name, any_w) for name, gpus in pod.resources.items())
+    return total_w / asked if (asked := sum(pod.resources.values())) else any_w
 
 
 def load_of(
@@ -321,7 +333,7 @@ def load_of(
     waiting = [pod for pod in site.pods.values() if pod.waiting and ours(pod) and pod.uid not in held]
     load = Load(site, options, pools_of_site(site, options))
     for node in site.nodes.values():
-        load.node_w[node.name] = options.base_power_w + node.gpus * load.idle_w(node.name)
+        load.node_w[node.name] = options.server_w(options.types_of(node)) + node.gpus * load.idle_w(node.name)
         load._room[node.name] = dict(node.room)
     for domain in options.power_domains:
         members = set(domain.members)
@@ -351,7 +363,7 @@ def _count_present(load: Load, pod: KubePod, present: list[KubePod], launch: Lau
     node = load.site.nodes[pod.node]
     if launch is not None:
         launch = _sound(launch, load.idle_w(node.name))
-    most_w = load.options.max_power_w(load.options.gpu_type_named(node.product))
+    most_w = _foreign_each_w(pod, node, load.options)
     each_w = most_w if launch is None else launch.power_w / launch.gpus
     added_w = pod.gpus * (each_w - load.idle_w(node.name))
     load._count(pod, pod.node, added_w, 1)

@@ -45,7 +45,11 @@ def quantity(text: Any) -> float:
 
 
 def _time_s(value: Any) -> Any:
-    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if (moment := datetime.fromisoformat(value)).tzinfo is None:
+        raise ValueError(f"must be a time with its zone, got {shown(value)}")
+    return moment.timestamp()
 
 
 def _none_is_empty(value: Any) -> Any:
@@ -139,6 +143,7 @@ class PodSpec(Part):
 
     node: Annotated[str | None, Field(alias="nodeName")] = None
     scheduler: Annotated[str | None, Field(alias="schedulerName")] = None
+    resources: Needs = Needs()
     containers: Several[Container] = []
     first: Annotated[Several[Container], Field(alias="initContainers")] = []
     overhead: Resources = {}

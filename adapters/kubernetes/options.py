@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,6 +28,7 @@ from wattsched.adapters.options import (
 )
 from wattsched.adapters.pools import Claim, divided
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.gpu_parts import SEVERAL, joined, kinds_of, part_named
 from wattsched.instances.sizing.job import Job
 from wattsched.topology.fields import Name
 
@@ -44,7 +45,7 @@ class KubernetesOptions(StatedOptions):
     Attributes
     ----------
     gpu_label : str
-        Label of nodes that names their GPUs.
+        Label of nodes that names their GPUs; of those without it their vendor's does.
     products : dict
         GPU type by such a name; without an entry it is the known type that the name contains.
     rack_labels : list of str
@@ -73,9 +74,24 @@ class KubernetesOptions(StatedOptions):
 
     def gpu_type_named(self, product: str) -> str:
         """GPU type of a product such as ``NVIDIA-A100-SXM4-80GB``."""
-        words = re.split(r"[-_ ]", product)
-        known = [word for word in words if self.knows(word)]
-        return self.products.get(product) or (product if product in self.gpu_types else [*known, product][0])
+        if product in self.products:
+            return self.products[product]
+        if product in self.gpu_types or SEVERAL in product:
+            return product
+        part = part_named(product)
+        known = [word for word in re.split(r"[-_ ]", part.board) if self.knows(word)]
+        return "-".join(filter(None, [*known[:1], part.kind])) if known else product
+
+    def types_of(self, node: KubeNode) -> dict[str, int]:
+        """GPUs of a node by type."""
+        found = Counter[str]()
+        for product, gpus in kinds_of(node.product, node.gpus).items():
+            found[self.gpu_type_named(product)] += gpus
+        return found
+
+    def type_of(self, node: KubeNode) -> str:
+        """GPU type of a node; of several kinds of GPUs as `gpu_parts.joined` has it."""
+        return joined(self.types_of(node))
 
 
 @dataclass(frozen=True)
@@ -276,9 +292,12 @@ class PoolView:
 
 def hosts_of(job: KubeJob, nodes: Collection[KubeNode]) -> frozenset[str]:
     """Nodes that the pods of a job may have, by their selectors, affinities and tolerations."""
-    asked = {pod.constraints for pod in job.pods}
+    asked, gpus = {pod.constraints for pod in job.pods}, {name for pod in job.pods for name in pod.resources}
     return frozenset(
-        node.name for node in nodes if all(one.allow(node.name, node.labels, node.taints) for one in asked)
+        node.name
+        for node in nodes
+        if gpus <= node.resources.keys()
+        and all(one.allow(node.name, node.labels, node.taints) for one in asked)
     )
 
 
@@ -304,7 +323,8 @@ def claim_of(job: KubeJob, site: Site) -> Claim:
     """Nodes that a waiting job may have, and how many of them it needs."""
     each, hosts = job.pods[0].gpus, hosts_of(job, site.nodes.values())
     if not hosts:
-        raise InputError(["no node with GPUs is as its selector, affinity and tolerations ask"])
+        asked = ", ".join(job.pods[0].resources)
+        raise InputError([f"no node with {asked} is as its selector, affinity and tolerations ask"])
     most = max(site.nodes[name].gpus for name in hosts)
     if each > most:
         raise InputError([f"a pod asks for {each:,} GPUs, and no node that it may have has more than {most}"])
@@ -326,7 +346,7 @@ def pools_of_site(
     """Pools: nodes that are alike to all jobs that can run, and behind the same power caps."""
     plain, kinds = dict[str, str](), dict[str, str]()
     for node in site.nodes.values():
-        kinds[node.name] = options.gpu_type_named(node.product)
+        kinds[node.name] = options.type_of(node)
         above = set(groups_above(node, options))
         feeds = [domain.name for domain in options.power_domains if {node.name, *above} & set(domain.members)]
         plain[node.name] = "/".join([kinds[node.name], str(node.gpus), *feeds])

@@ -114,7 +114,7 @@ def cluster_of(load: Load, records: list[dict[str, Any]]) -> dict[str, Any]:
     for node in load.site.nodes.values():
         fixed = node.broken + load.used[node.name] - load.soon[node.name] - own[node.name]
         shut = node.gpus - own[node.name] if not node.ready else min(fixed, node.gpus - own[node.name])
-        idle_w, base_w = load.idle_w(node.name), load.options.base_power_w
+        idle_w, base_w = load.idle_w(node.name), load.options.server_w(load.options.types_of(node))
         others_w = load.node_w[node.name] - base_w - load.soon_w[node.name] - own_w[node.name]
         row: dict[str, Any] = {
             "name": node.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
@@ -11,7 +12,7 @@ from typing import Any
 from wattsched.adapters.allowed import MOST_CHARACTERS
 from wattsched.adapters.kubernetes.objects import (
     Constraints,
-    Container,
+    Needs,
     Node,
     Nodes,
     Pod,
@@ -21,8 +22,28 @@ from wattsched.adapters.kubernetes.objects import (
 )
 from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
+from wattsched.instances.gpu_parts import joined
 
-GPU = "nvidia.com/gpu"
+GPU, INTEL = "nvidia.com/gpu", "gpu.intel.com/"
+_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu|gpu\.intel\.com/(?:i915|xe)")
+"""Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
+
+_LABELS = {
+    "nvidia.com": (
+        *(f"{GPU}.product", "cloud.google.com/gke-accelerator"),
+        "karpenter.k8s.aws/instance-gpu-name",
+    ),
+    "amd.com": ("amd.com/gpu.product-name", "amd.com/gpu.device-id"),
+    "gpu.intel.com": (f"{INTEL}product",),
+}
+"""Labels of nodes that name the product of a vendor's GPUs."""
+_BETA_LABEL = re.compile(r"beta\.(amd\.com/gpu\.[a-z-]+)(?:\.(.+))?")
+_AMD_DEVICES = {
+    **{"738c": "MI100", "7408": "MI250X", "740c": "MI250X", "740f": "MI210", "74a0": "MI300A"},
+    **{"74a1": "MI300X", "74a5": "MI325X", "75a0": "MI350X", "75a3": "MI355X"},
+}
+"""Products by PCI device ID."""
+
 PREFIX = "wattsched.io/"
 GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
 """Label of the pods of a gang, and label or annotation that states how many they are."""
@@ -48,7 +69,10 @@ class KubeNode:
     Attributes
     ----------
     product : str
-        Its GPUs as their label names them.
+        Its GPUs as their label names them, replicas with their number on a board (``Tesla-T4-SHARED-4``); of
+        a node with several kinds as `gpu_parts.joined` has them.
+    resources : dict of str to str
+        The same of each resource by which pods ask for some.
     gpus, broken : int
         GPUs that it has, and how many of them the device plugin does not offer.
     room : dict of str to float
@@ -65,6 +89,7 @@ class KubeNode:
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     ready: bool
+    resources: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,8 @@ class KubePod:
     ----------
     node : str
         Where it is bound to; empty for one that waits.
+    resources : dict of str to int
+        Its GPUs by the resource that it asks for, such as ``nvidia.com/mig-1g.5gb``.
     needs : dict of str to float
         What it asks for besides GPUs; of every host port, 1.
     claims : bool
@@ -112,6 +139,7 @@ class KubePod:
     deletion_s: float
     limit_s: float
     odd: str
+    resources: dict[str, int]
     legible: bool = True
 
     @property
@@ -139,6 +167,10 @@ class KubePod:
         """True if it uses what it asked for of its node."""
         return bool(self.node) and not self.ended
 
+    def gpus_on(self, node: KubeNode) -> int:
+        """GPUs that it asks for and that a node has."""
+        return sum(number for name, number in self.resources.items() if name in node.resources)
+
 
 @dataclass(frozen=True)
 class Site:
@@ -161,10 +193,10 @@ class Site:
 
 
 def read(snapshot: Mapping[str, Any], gpu_label: str = f"{GPU}.product") -> Site:
-    """Read what the API said; `gpu_label` is the label of nodes that names their GPUs."""
+    """Read what the API said; `gpu_label` names GPUs where a node has it, and else their vendor's label."""
     try:
         found = validated(Nodes, {"nodes": snapshot["nodes"]}, "Kubernetes")
-        nodes = {node.metadata.name: _node(node, gpu_label) for node in found.nodes if _gpus(node)}
+        nodes = {node.name: node for row in found.nodes if (node := _node(row, gpu_label)).gpus}
         pods = {pod.uid: pod for pod in map(_any_pod, snapshot["pods"])}
         return Site(float(snapshot["time"]), nodes, pods)
     except (ValueError, TypeError, OverflowError) as error:
@@ -182,9 +214,9 @@ def seated(site: Site) -> tuple[dict[str, KubePod], list[str]]:
     pods, notes = dict(site.pods), list[str]()
     present = [pod for pod in site.pods.values() if pod.present and pod.node in left]
     for pod in sorted(present, key=lambda one: (one.phase != "Running", one.begun_s, one.key)):
-        most = site.nodes[pod.node].gpus
-        asked = pod.gpus if pod.legible else most
-        had = 0 if asked > most and pod.phase != "Running" else min(asked, left[pod.node])
+        node = site.nodes[pod.node]
+        asked = pod.gpus_on(node) if pod.legible else node.gpus
+        had = 0 if asked > node.gpus and pod.phase != "Running" else min(asked, left[pod.node])
         left[pod.node] -= had
         if had != pod.gpus:
             pods[pod.uid] = replace(pod, gpus=had)
@@ -229,26 +261,63 @@ def _key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _whole(number: float) -> int:
+def _whole(name: str, number: float) -> int:
     if not 0 <= number <= _MOST_GPUS:
-        raise InputError([f"{GPU}: there cannot be {number:g} GPUs"])
-    return int(number)
+        raise InputError([f"{name}: there cannot be {number:g} GPUs"])
+    return ceil(number)
 
 
-def _gpus(node: Node) -> int:
-    """GPUs of a node, broken ones among them."""
-    return _whole(max(node.status.capacity.get(GPU, 0.0), node.status.allocatable.get(GPU, 0.0)))
+def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
+    """GPUs among amounts of resources, those that there are any of."""
+    return {name: _whole(name, most) for name, most in amounts.items() if most > 0 and _GPU.fullmatch(name)}
+
+
+def _gpus(node: Node) -> dict[str, int]:
+    """GPUs of a node by resource, broken ones among them; not graphics of CPUs, which no label names."""
+    had, offered = gpus_asked(node.status.capacity), gpus_asked(node.status.allocatable)
+    found = {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
+    named = f"{INTEL}product" in node.metadata.labels
+    return {name: number for name, number in found.items() if named or INTEL not in name}
+
+
+def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
+    """Return what labels of a node call its GPUs; AMD's older ones have the product in their own names."""
+    older = {one[1]: one[2] or labels[one[0]] for one in map(_BETA_LABEL.fullmatch, labels) if one}
+    named, vendor = {**older, **labels}, resource.partition("/")[0]
+    stated = [gpu_label] if vendor in gpu_label or GPU not in gpu_label else []  # not NVIDIA's for others
+    known = [named[label] for label in (*stated, *_LABELS[vendor]) if named.get(label)]
+    return _AMD_DEVICES.get(known[0].lower(), known[0]) if known else UNLABELLED
+
+
+def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:
+    """Return what GPUs that a node offers as a resource are, such as ``Tesla-T4-SHARED-4``."""
+    product, name = _named(resource, labels, gpu_label), resource.removesuffix(".shared")
+    if (found := _GPU.fullmatch(resource)) and found[1]:
+        whole = re.sub("-SHARED$", "", product)
+        product = labels.get(f"{name}.product") or f"{whole}-{found[1].removesuffix('.shared')}"
+    replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))
+    each = int(replicas) if re.fullmatch(r"\d{1,4}", replicas) else 1
+    is_shared = product.endswith("-SHARED") or resource.endswith(".shared")
+    if each < 2 and is_shared:  # no label tells how many there are of a board
+        each = gpus // int(boards) if re.fullmatch(r"[1-9]\d{0,4}", boards) else gpus
+    return f"{re.sub('-SHARED$', '', product)}-SHARED-{each}" if each > 1 else product
 
 
 def _node(row: Node, gpu_label: str) -> KubeNode:
-    gpus, offered = _gpus(row), _whole(row.status.allocatable.get(GPU, 0.0))
+    there, labels = _gpus(row), row.metadata.labels
+    resources = {name: _product(name, number, labels, gpu_label) for name, number in there.items()}
+    kinds = Counter[str]()
+    for name, number in there.items():
+        kinds[resources[name]] += number
+    gpus, offered = kinds.total(), sum(gpus_asked(row.status.allocatable).get(name, 0) for name in there)
     ready = any(one.type == "Ready" and one.status == "True" for one in row.status.conditions)
     return KubeNode(
         name=row.metadata.name,
-        product=row.metadata.labels.get(gpu_label) or UNLABELLED,
+        product=joined(kinds) if kinds else UNLABELLED,
+        resources=resources,
         gpus=gpus,
         broken=gpus - offered,
-        room={name: most for name, most in row.status.allocatable.items() if name != GPU},
+        room={name: most for name, most in row.status.allocatable.items() if name not in there},
         labels=row.metadata.labels,
         taints=tuple(taint for taint in row.spec.taints if taint.effect in _CLOSING),
         ready=ready and not row.spec.unschedulable,
@@ -258,11 +327,14 @@ def _node(row: Node, gpu_label: str) -> KubeNode:
 def _pod(row: Pod) -> KubePod:
     metadata, spec = row.metadata, row.spec
     needs = {name: min(max(0.0, amount), _MOST_AMOUNT) for name, amount in _needs(spec).items()}
-    gpus = ceil(needs.pop(GPU, 0.0))
+    asked = gpus_asked(needs)
+    needs = {name: amount for name, amount in needs.items() if not _GPU.fullmatch(name)}
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
     odd = constraints.odd
     if spec.gates:
         odd = "has scheduling gates"
+    elif len(asked) > 1:
+        odd = f"asks for GPUs of several kinds, which are not decided on together: {', '.join(asked)}"
     elif any(_hard(one) for one in spec.spread):
         odd = "has topologySpreadConstraints, which are not looked at"
     elif spec.claims:
@@ -285,7 +357,8 @@ def _pod(row: Pod) -> KubePod:
         scheduler=spec.scheduler or "default-scheduler",
         node=spec.node or "",
         phase=row.status.phase or "Pending",
-        gpus=gpus,
+        gpus=sum(asked.values()),
+        resources=asked,
         needs=needs,
         claims=any(one.claim is not None or one.template is not None for one in spec.volumes),
         labels=metadata.labels,
@@ -307,12 +380,19 @@ def _hard(spread: Any) -> bool:
 
 
 def _needs(spec: PodSpec) -> dict[str, float]:
-    """Return a pod's resources: of its containers together, or of the largest that runs before them."""
-    sidecars = [_asked(one) for one in spec.first if one.restart == "Always"]
-    together = _summed([*(_asked(one) for one in spec.containers), *sidecars])
-    alone = [_asked(one) for one in spec.first if one.restart != "Always"]
-    names = {name for needs in (together, *alone) for name in needs}
-    largest = {name: max(needs.get(name, 0.0) for needs in (together, *alone)) for name in names}
+    """Return a pod's resources by Kubernetes' own formula.
+
+    Of each resource, the most that is in use at once: by all containers and sidecars, or before them by an
+    init container and the sidecars that have started; or what the pod states for all of them.
+    """
+    sidecars, most = dict[str, float](), dict[str, float]()
+    for one in spec.first:
+        together = _summed([sidecars, _asked(one.resources)])
+        sidecars = together if one.restart == "Always" else sidecars
+        most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
+    together = _summed([sidecars, *(_asked(one.resources) for one in spec.containers)])
+    most |= {name: max(amount, most.get(name, 0.0)) for name, amount in together.items()}
+    whole = {**spec.resources.limits, **most, **spec.resources.requests}
     listening = [*spec.containers, *(one for one in spec.first if one.restart == "Always")]
     # Those of different addresses of a node would do beside each other; few pods name addresses.
     ports = {
@@ -321,11 +401,11 @@ def _needs(spec: PodSpec) -> dict[str, float]:
         for port in one.ports
         if port.host
     }
-    return _summed([largest, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
+    return _summed([whole, spec.overhead, {"pods": 1.0}, dict.fromkeys(ports, 1.0)])
 
 
-def _asked(container: Container) -> dict[str, float]:
-    return {**container.resources.limits, **container.resources.requests}
+def _asked(needs: Needs) -> dict[str, float]:
+    return {**needs.limits, **needs.requests}
 
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -21,14 +21,18 @@ _LONGEST_PAUSE_S, _TIMEOUT_S = 3.0, 10.0
 _GONE = 410
 
 _KEPT = {
-    "metadata": ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp"),
+    "metadata": (
+        *("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp"),
+    ),
     "spec": (
         *("nodeName", "schedulerName", "nodeSelector", "affinity", "tolerations", "schedulingGates"),
         *("topologySpreadConstraints", "overhead", "activeDeadlineSeconds", "unschedulable", "taints"),
+        "resources",
     ),
     "status": ("phase", "startTime", "allocatable", "capacity"),
 }
 """Fields of objects that snapshots in files keep: nothing that could be secret."""
+_CONDITIONS = ("Ready", "PodScheduled", "DisruptionTarget")
 
 
 def take(api: Api) -> Snapshot:
@@ -86,8 +90,8 @@ def _pruned(found: Mapping[str, Any]) -> dict[str, Any]:
     volumes = [{kind: {} for kind in kinds if one.get(kind) is not None} for one in volumes]
     if any(volumes):
         kept["spec"]["volumes"] = volumes
-    if ready := [one for one in status.get("conditions") or [] if one.get("type") == "Ready"]:
-        kept["status"]["conditions"] = [_some(one, "type", "status") for one in ready]
+    if known := [one for one in status.get("conditions") or [] if one.get("type") in _CONDITIONS]:
+        kept["status"]["conditions"] = [_some(one, "type", "status", "lastTransitionTime") for one in known]
     return kept
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -18,17 +21,16 @@ from wattsched.adapters.kubernetes.objects import (
     Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import GANG, GPU, KubeNode, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import GANG, INTEL, KubeNode, KubePod, read, read_node, read_pod
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
 from wattsched.instances.traces import TraceJob
+from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo
 from wattsched.report.wording import count
 
-AMD = "amd.com/gpu"
-GPU_LABELS = (f"{GPU}.product", f"{AMD}.product-name")
 QUEUE = "kueue.x-k8s.io/queue-name"
 GROUPS = (
     GANG,
@@ -41,15 +43,28 @@ GROUPS = (
     "job-name",
 )
 """Labels of pods that run together, the widest first."""
-KINDS = ("Node", "Pod", "Workload")
+JOBS = GROUPS[-2:]
+KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
+"""Objects that are read; workloads of this other API are none of Kueue."""
+
+GANG_PART = 0.99
+"""Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
+
+Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
+"""
+_TIMES = re.compile(r'"(?:last\w+Time|startTime|startedAt|finishedAt|deletionTimestamp)": "([^"]+)"')
+_VERSION = re.compile(r"[1-9][0-9]{0,19}")
+_FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
+_ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
+"""Conditions that a pod has from its end on, where it has no times of its containers."""
+
+
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Container(Part):
     finished_s: Annotated[Moment, at("state", "terminated", "finishedAt")] = None
-
-
-class _PodStatus(PodStatus):
-    containers: Annotated[Several[_Container], Field(alias="containerStatuses")] = []
+    waiting: Annotated[Any, at("state", "waiting")] = None
 
 
 class _Condition(Condition):
@@ -57,12 +72,21 @@ class _Condition(Condition):
     moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
 
 
+class _PodStatus(PodStatus):
+    first: Annotated[Several[_Container], Field(alias="initContainerStatuses")] = []
+    containers: Annotated[Several[_Container], Field(alias="containerStatuses")] = []
+    conditions: Several[_Condition] = []
+
+
 class _PodSet(Part):
+    name: str = "main"
     count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     spec: Annotated[dict[str, Any], at("template", "spec")] = {}
 
 
 class _Assigned(Part):
+    name: str = "main"
+    count: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
     flavors: Texts = {}
 
 
@@ -70,13 +94,23 @@ class _Workload(Part):
     metadata: Metadata
     sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
     queue: Annotated[str | None, at("spec", "queueName")] = ""
+    limit_s: Annotated[_Seconds | None, at("spec", "maximumExecutionTimeSeconds")] = None
     conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
     assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
+    reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
+    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExecutionTimeSeconds")] = None
+    misspelt_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
+    """The same in the API before v1beta2."""
 
 
 class _Status(Part):
     metadata: Metadata
     status: _PodStatus = _PodStatus()
+
+
+class _Job(Part):
+    metadata: Metadata
+    limit_s: Annotated[_Seconds | None, at("spec", "activeDeadlineSeconds")] = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +123,10 @@ class Run:
         What it ran together with; its own name for a pod on its own.
     start_s, end_s : float
         Infinite where it never started, or has not ended.
+    limit_s : float
+        Longest time that it may run.
+    seen_s : float
+        When it was asked for last.
     gpu_type : str
         As nodes have it; empty where that is not clear.
     """
@@ -100,16 +138,19 @@ class Run:
     created_s: float
     start_s: float
     end_s: float
+    limit_s: float
+    seen_s: float
     gpus: int
     gpu_type: str
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
-    """Nodes, pods and workloads of what ``kubectl get ... -o json`` printed."""
+    """Nodes, pods, Jobs and workloads of what ``kubectl get ... -o json`` printed."""
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
         raise InputError(["is no list such as 'kubectl get nodes,pods -A -o json' prints"])
-    found = {number: _with_nvidia(one) for number, one in enumerate(items) if one.get("kind") in KINDS}
+    known = [one.get("kind") in KINDS and NOT_KUEUE not in str(one.get("apiVersion")) for one in items]
+    found = {number: one for number, one in enumerate(items) if known[number]}
     faults: list[str] = []
     for number, item in found.items():
         try:
@@ -134,23 +175,20 @@ def _called(item: Mapping[str, Any]) -> str:
 def _require_readable(item: Mapping[str, Any]) -> None:
     """Refuse an object that is none of its kind."""
     if item["kind"] == "Node":
-        read_node(item, GPU_LABELS[0])
+        read_node(item)
     elif item["kind"] == "Pod":
         read_pod(item)
         validated(_Status, item)
+    elif item["kind"] == "Job":
+        validated(_Job, item)
     else:
-        _gpus_of(validated(_Workload, item))
-
-
-def _with_nvidia(value: Any) -> Any:
-    """An object in which AMD's GPUs count as `GPU`, which all that reads objects knows."""
-    if isinstance(value, dict):
-        return {GPU if key == AMD else key: _with_nvidia(one) for key, one in value.items()}
-    return [_with_nvidia(one) for one in value] if isinstance(value, list) else value
+        _pods_of(validated(_Workload, item))
 
 
 def recorded(
-    items: Sequence[Mapping[str, Any]], now_s: float, stand_ins: Mapping[str, str] | None = None
+    items: Sequence[Mapping[str, Any]],
+    now_s: float | Sequence[float],
+    stand_ins: Mapping[str, str] | None = None,
 ) -> Recorded:
     """Trace and cluster of objects of the API.
 
@@ -160,43 +198,58 @@ def recorded(
     ----------
     items : sequence of mapping
         Of `items_of`.
-    now_s : float
-        When the objects were asked for: what runs then counts until then.
+    now_s : float or sequence of float
+        When the objects were asked for, all or each of them: what runs then counts until then.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
     """
-    once = _once(items)
-    by_kind: dict[str, list[Any]] = {kind: [one for one in once if one["kind"] == kind] for kind in KINDS}
-    labels = (
-        one
-        for one in GPU_LABELS
-        if any(one in (node["metadata"].get("labels") or ()) for node in by_kind["Node"])
-    )
-    label = next(labels, GPU_LABELS[0])
-    nodes = read({"time": now_s, "nodes": by_kind["Node"], "pods": []}, label).nodes
+    moments = [now_s] * len(items) if isinstance(now_s, int | float) else now_s
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    for item, seen_s in _newest(items, moments):
+        by_kind[item["kind"]].append((item, seen_s))
+    nodes = read({"time": 0.0, "nodes": [node for node, _ in by_kind["Node"]], "pods": []}).nodes
     found = Recorded()
     if nodes:
         found.cluster = _cluster(nodes, found, stand_ins)
+    jobs = [validated(_Job, job) for job, _ in by_kind["Job"]]
+    limits = {(job.metadata.namespace, job.metadata.name): job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
-    _take(found, _of_workloads(workloads, nodes) if workloads else _of_pods(pods, nodes), now_s)
+    _take(found, _of_workloads(workloads, nodes, found) if workloads else _of_pods(pods, nodes, limits))
     return found
 
 
-def _once(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each object once, though several lists have it: as it was last, but rather one that has ended."""
-    known: dict[object, Mapping[str, Any]] = {}
-    for item in items:
+def _newest(
+    items: Sequence[Mapping[str, Any]], moments: Sequence[float]
+) -> Iterable[tuple[Mapping[str, Any], float]]:
+    """Each object once, as it was last, though several lists have it; and when it was seen last."""
+    known: dict[object, tuple[Mapping[str, Any], float]] = {}
+    for item, seen_s in zip(items, moments, strict=True):
         named = item["metadata"]
-        key = item["kind"], named.get("uid") or (named.get("namespace"), named["name"])
-        if key not in known or _has_ended(item) or not _has_ended(known[key]):
-            known[key] = item
-    return list(known.values())
+        # Of nodes there is one of a name at a time.
+        uid = named.get("uid") if item["kind"] != "Node" else ""
+        key = item["kind"], uid or (named.get("namespace"), named["name"])
+        other, other_s = known.get(key, (item, seen_s))
+        known[key] = other if _is_older(item, other) else item, max(seen_s, other_s)
+    return known.values()
+
+
+def _is_older(item: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
+    """True if a record of an object is older than one that comes before it in the lists.
+
+    The API server counts versions up. Where they are not told, the newest time in each record decides, and
+    of records of the same time one that has not ended is older.
+    """
+    versions = [str(one["metadata"].get("resourceVersion")) for one in (item, than)]
+    if all(map(_VERSION.fullmatch, versions)):
+        return int(versions[0]) < int(versions[1])
+    newest = [max(_TIMES.findall(json.dumps(one)), default="") for one in (item, than)]
+    return (newest[0], _has_ended(item)) < (newest[1], _has_ended(than))
 
 
 def _has_ended(item: Mapping[str, Any]) -> bool:
-    status = item.get("status", {})
+    status = item.get("status") or {}
     conditions = status.get("conditions") if item["kind"] == "Workload" else ()
-    finished = any((one["type"], one["status"]) == ("Finished", "True") for one in conditions or ())
+    finished = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
     return finished or status.get("phase") in ("Succeeded", "Failed")
 
 
@@ -211,68 +264,116 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
     return cluster_of(machines, "kubernetes", found.assumed, switches=switches, stand_ins=stand_ins)
 
 
-def _of_pods(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
-    for document in documents:
+def _of_pods(
+    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[tuple[str, str], float]
+) -> Iterator[Run]:
+    for document, seen_s in documents:
         pod, status = read_pod(document), validated(_Status, document).status
-        labels = pod.labels
+        labels, node = pod.labels, nodes.get(pod.node)
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
-        known = [one.finished_s for one in status.containers if one.finished_s is not None]
-        start_s = inf if not pod.node or status.start_s is None else status.start_s
-        state = pod.phase.lower()
+        job = next((labels[name] for name in JOBS if labels.get(name)), "")
+        bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
+        start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
+        # Of nodes that are no GPU nodes Intel's plugin offers the graphics of their CPUs.
+        kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
             user=labels.get(QUEUE, ""),
-            state=state,
+            state=pod.phase.lower(),
             created_s=pod.created_s,
             start_s=start_s,
-            end_s=(max(known) if known else start_s) if pod.ended else inf,
-            gpus=pod.gpus,
-            gpu_type=nodes[pod.node].product if pod.node in nodes else "",
+            end_s=_end_s(pod, status, start_s) if pod.ended else inf,
+            limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
+            seen_s=seen_s,
+            gpus=pod.gpus_on(node) if node else sum(kept.values()),
+            gpu_type=_product(pod.resources, node) if node else "",
         )
 
 
-def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode]) -> Iterator[Run]:
-    products = {node.product for node in nodes.values()}
-    for document in documents:
+def _product(resources: Iterable[str], node: KubeNode) -> str:
+    """Product that a node has as the one resource that is asked for; empty where that is not clear."""
+    found = {node.resources[name] for name in resources if name in node.resources}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
+    """When a pod gave its GPUs back: its last container's end; or where one was lost, what else tells it."""
+    ran = [one for one in (*status.first, *status.containers) if one.waiting is None]
+    known = [one.finished_s for one in ran if one.finished_s is not None]
+    if len(known) < len(ran) or not known:
+        known += [one.moment_s or 0.0 for one in status.conditions if (one.type, one.status) in _ENDS]
+    end_s = max(known, default=start_s)
+    return pod.deletion_s if end_s <= start_s and pod.leaving else end_s
+
+
+def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found: Recorded) -> Iterator[Run]:
+    """Yield what workloads ran: since they were admitted last, and before, of which Kueue keeps the time."""
+    told = Counter[str]()
+    for document, seen_s in documents:
         row = validated(_Workload, document)
-        held = {one.type: one for one in row.conditions if one.status == "True"}
-        admitted, finished = held.get("Admitted"), held.get("Finished")
-        start_s = inf if admitted is None or admitted.moment_s is None else admitted.moment_s
-        flavors = {one.flavors[GPU] for one in row.assigned if GPU in one.flavors}
-        named = {common_name(flavor) for flavor in flavors}
-        kinds = {kind for kind in products if named == {common_name(kind)}} or products
-        ended = (finished.reason or "finished").lower() if finished is not None else "running"
-        yield Run(
-            group=f"{row.metadata.namespace}/{row.metadata.name}",
-            namespace=row.metadata.namespace,
-            user=row.queue or "",
-            state=ended,
-            created_s=row.metadata.creation_s or 0.0,
-            start_s=start_s,
-            end_s=inf if finished is None or finished.moment_s is None else finished.moment_s,
-            gpus=_gpus_of(row),
-            gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
-        )
+        last, past_s = _last_run(row, nodes, seen_s), row.past_s or row.misspelt_s
+        if past_s:
+            told["earlier admissions are one, of as many GPUs as it has now"] += 1
+            left_s = min(last.start_s, _since(row, "Evicted" if last.start_s < inf else "Admitted", None))
+            begun_s = max(last.created_s, left_s - past_s) if left_s < inf else last.created_s
+            yield replace(last, state="evicted", start_s=begun_s, end_s=begun_s + past_s)
+            last = replace(last, created_s=begun_s + past_s)
+        elif (left_s := _since(row, "Evicted", None)) < inf and left_s <= last.start_s:
+            yield replace(last, start_s=inf, end_s=left_s)
+        if last.end_s == inf and row.reclaimable:
+            told["pods that have ended count as long as the others"] += 1
+        if not past_s or last.start_s < inf or last.end_s == inf:
+            yield last
+    found.assumed += [f"of {count(number, 'workload')}, {what}" for what, number in told.items()]
 
 
-def _gpus_of(row: _Workload) -> int:
-    """GPUs of all pods of a workload."""
-    pods = [{"metadata": {"name": row.metadata.name}, "spec": one.spec} for one in row.sets]
-    return sum(one.count * read_pod(pod).gpus for one, pod in zip(row.sets, pods, strict=True))
+def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
+    """Since when a workload has had a condition; infinite where it does not have it."""
+    held = [one.moment_s for one in row.conditions if one.type == kind and status in (None, one.status)]
+    return next((moment_s for moment_s in held if moment_s is not None), inf)
 
 
-def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
-    """Put runs into the trace, those of a group that ran at the same time as one job."""
+def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> Run:
+    """A workload since it was admitted last, with the pods that were admitted."""
+    pods = _pods_of(row)
+    asked = {name for pod, number in pods if number for name in pod.resources}
+    products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
+    flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
+    named = {common_name(flavor) for flavor in flavors}
+    kinds = {kind for kind in products if named == {common_name(kind)}} or products
+    finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == _FINISHED]
+    return Run(
+        group=f"{row.metadata.namespace}/{row.metadata.name}",
+        namespace=row.metadata.namespace,
+        user=row.queue or "",
+        state=finished[0].lower() if finished else "running",
+        created_s=row.metadata.creation_s or 0.0,
+        start_s=_since(row, "Admitted"),
+        end_s=_since(row, "Finished"),
+        limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods)]),
+        seen_s=seen_s,
+        gpus=sum(number * pod.gpus for pod, number in pods),
+        gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
+    )
+
+
+def _pods_of(row: _Workload) -> list[tuple[KubePod, int]]:
+    """A pod of each set of a workload, and how many were admitted, or are asked for."""
+    admitted = {one.name: one.count for one in row.assigned if one.count is not None}
+    name = row.metadata.name
+    pods = [read_pod({"metadata": {"name": name}, "spec": one.spec}) for one in row.sets]
+    return [(pod, admitted.get(one.name, one.count)) for pod, one in zip(pods, row.sets, strict=True)]
+
+
+def _take(found: Recorded, runs: Iterable[Run]) -> None:
+    """Put runs into the trace, those of a gang as one job."""
     used: list[Run] = []
     for run in runs:
         if reason := _why_not(run):
-            found.left_out[reason] += 1
+            found.leave_out(reason, run.gpus, run.end_s - run.start_s)
             continue
-        if run.end_s == inf and now_s <= run.start_s:
-            found.left_out["begun after the objects were asked for"] += 1
-            continue
-        used.append(run if run.end_s < inf else replace(run, end_s=now_s, state="running"))
+        used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
     for job in _together(used):
         found.add(
             TraceJob(
@@ -283,15 +384,16 @@ def _take(found: Recorded, runs: Iterable[Run], now_s: float) -> None:
                 gpu_type=job.gpu_type or None,
                 user=job.user,
                 account=job.namespace,
+                time_limit_s=job.limit_s if job.limit_s <= LONGEST_S else None,
             ),
             job.state,
             job.start_s - job.created_s,
         )
     if not found.jobs:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
-    found.note_gaps(found.ended["running"])
+    found.note_gaps(["running"])
     if len(used) > len(found.jobs):
-        found.notes.append(f"of {count(len(used), 'pod')}, those of a group at the same time are one job")
+        found.notes.append(f"{count(len(used), 'pod')} are {count(len(found.jobs), 'job')}: a gang is one")
     found.notes.append("Kubernetes measures no energy; jobs have no watts")
 
 
@@ -301,28 +403,47 @@ def _why_not(run: Run) -> str:
         return "without GPUs"
     if run.start_s == inf:
         return "ended without a start" if run.end_s < inf else "still waiting"
+    if run.end_s == inf and run.seen_s <= run.start_s:
+        return "begun after the objects were asked for"
     return "" if run.end_s > run.start_s else "ended at once, or nobody knows when"
 
 
-def _together(runs: list[Run]) -> list[Run]:
-    """Runs of a group that overlap, as one with all their GPUs."""
-    found: list[Run] = []
+def _together(runs: Iterable[Run]) -> list[Run]:
+    """Runs of a gang as one: those of a group that overlap, and hold their GPUs at the same time.
+
+    Others that overlap, such as pods of a Job that run one after the other, stay what they are.
+    """
+    found, overlapping, busy_until_s = list[Run](), list[Run](), -inf
     for run in sorted(runs, key=lambda run: (run.group, run.start_s)):
-        last = found[-1] if found else None
-        if last is None or last.group != run.group or run.start_s >= last.end_s:
-            found.append(run)
-            continue
-        states = {last.state, run.state}
-        state = next((one for one in ("running", "failed") if one in states), last.state)
-        found[-1] = replace(
-            last,
-            state=state,
-            created_s=min(last.created_s, run.created_s),
-            end_s=max(last.end_s, run.end_s),
-            gpus=last.gpus + run.gpus,
-            gpu_type=last.gpu_type if last.gpu_type == run.gpu_type else "",
+        if overlapping and (run.group != overlapping[0].group or run.start_s >= busy_until_s):
+            found += _joined(overlapping)
+            overlapping, busy_until_s = [], -inf
+        overlapping.append(run)
+        busy_until_s = max(busy_until_s, run.end_s)
+    found += _joined(overlapping)
+    return sorted(found, key=lambda run: (run.created_s, run.group, run.start_s))
+
+
+def _joined(runs: list[Run]) -> list[Run]:
+    """Runs of a gang as one with all their GPUs and their GPU time; others as they are."""
+    if len(runs) < 2:
+        return runs
+    start_s, gpus = runs[0].start_s, sum(run.gpus for run in runs)
+    gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
+    all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
+    if gpus * all_s < GANG_PART * gpu_s:
+        return runs
+    states, types = {run.state for run in runs}, {run.gpu_type for run in runs}
+    return [
+        replace(
+            runs[0],
+            state=next((one for one in ("running", "failed") if one in states), runs[0].state),
+            created_s=min(run.created_s for run in runs),
+            end_s=start_s + gpu_s / gpus,
+            gpus=gpus,
+            gpu_type=runs[0].gpu_type if len(types) == 1 else "",
         )
-    return sorted(found, key=lambda run: (run.created_s, run.group))
+    ]
 
 
 def moment_of(document: Any) -> float | None:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import TypeVar
 
-from wattsched.adapters.slurm.documents import AccountedRow, AccountedRows, TresRow, document_in, names_in
-from wattsched.adapters.slurm.inventory import gpus_in
+from wattsched.adapters.slurm.documents import (
+    UNKNOWN,
+    AccountedRow,
+    AccountedRows,
+    TresRow,
+    document_in,
+    names_in,
+)
 from wattsched.instances.errors import MOST_FAULTS, InputError
 from wattsched.instances.traces.job_lists import LOCAL, ZONED, clock_s, moment_s
+from wattsched.reading.clocks import fitting, moments_s
 from wattsched.reading.inputs import Cells, Row, echo, listed
 
 FIELDS = (
     *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),
-    *("AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "JobName"),
+    *("Timelimit", "AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "JobName"),
 )
 """Fields that we ask for, names of jobs last, as these may hold the separator."""
 NEEDED = ("JobID", "State", "Submit", "Start")
@@ -26,13 +34,18 @@ JSON = "sacct --json"
 
 ValueT = TypeVar("ValueT")
 
-_NEVER = frozenset(["", "Unknown", "None", "N/A", "Invalid"])
-_SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)")
-_GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::[^=,]*)?=([^,]*))")
+TIMES = ("Submit", "Eligible", "Start", "End")
+"""Columns of times, in the order in which they happen."""
+FREE_TEXTS = ("JobName", "Comment", "AdminComment", "SystemComment", "Extra", "SubmitLine", "WorkDir")
+"""Columns whose text may hold the separator."""
+_UNKNOWN = {"Unknown", "None", "N/A", "Invalid", "INVALID", "Partition_Limit", "UNLIMITED", "4.29G"}
+_UNKNOWN |= {str(number) for number in UNKNOWN}
+_SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
+_GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
+_OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
+_SHARDS = re.compile(r"(?:^|,)gres/shard(?::[^=,]*)?=(\d{1,6})(?=,|$)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
-MOST_J = 1e15
-"""Larger values mean that Slurm does not know the energy."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +62,20 @@ class Accounted:
         None where it never started.
     elapsed_s : float
         For how long it ran, until now where it still does.
+    gpus : int, optional
+        None where Slurm does not know how many.
     gpu_types : frozenset of str
         Of its GPUs, as far as Slurm tells.
     energy_j : float, optional
         Of its nodes or GPUs, whatever the site's sensors measure.
+    time_limit_s : float, optional
+        None where it had no limit of its own.
+    other_gres : tuple of str
+        Generic resources that are no GPUs, such as ``gres/shard``.
+    shards : int
+        Shards of GPUs that it shares with others.
+    local, ambiguous : bool
+        True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
     """
 
     id: str
@@ -62,10 +85,15 @@ class Accounted:
     eligible_s: float
     start_s: float | None
     elapsed_s: float
-    gpus: int
+    gpus: int | None
     gpu_types: frozenset[str]
     energy_j: float | None
     nodes: tuple[str, ...]
+    time_limit_s: float | None = None
+    other_gres: tuple[str, ...] = ()
+    shards: int = 0
+    local: bool = field(default=False, compare=False)
+    ambiguous: bool = field(default=False, compare=False)
 
 
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
@@ -78,14 +106,16 @@ def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
 
 def _of_document(row: AccountedRow, place: str) -> Accounted:
     allocated, requested = _tres_text(row.tres.allocated), _tres_text(row.tres.requested)
-    part = "allocated" if row.tres.allocated else "requested"
+    part, tres = ("allocated", allocated) if row.tres.allocated else ("requested", requested)
     try:
-        gpus, kinds = _count_gpus(allocated if row.tres.allocated else requested)
+        gpus, kinds = _count_gpus(tres)
     except ValueError as error:
         raise InputError([f"{place}.tres.{part}: {error}"], JSON) from None
     id = str(row.job_id)
     if row.array_job and row.array_task is not None:
         id = f"{row.array_job}_{row.array_task}"
+    elif row.array_job and row.array_tasks:
+        id = f"{row.array_job}_[{row.array_tasks}]"
     elif row.het_job and row.het_offset is not None:
         id = f"{row.het_job}+{row.het_offset}"
     return Accounted(
@@ -101,24 +131,35 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         gpu_types=kinds,
         energy_j=_known_j(_energy_in(allocated), [step.energy_j for step in row.steps]),
         nodes=tuple(row.nodes),
+        time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
+        other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
+        shards=_count_shards(tres),
     )
 
 
 def _tres_text(entries: Iterable[TresRow]) -> str:
     """Format TRES as tables have them: ``gres/gpu:a100=4,energy=17``."""
     named = ((f"{one.type}/{one.name}" if one.name else one.type, one.count) for one in entries)
-    return ",".join(f"{name}={count:.16g}" for name, count in named if count is not None)
+    return ",".join(f"{name}={min(UNKNOWN) if count is None else count:.16g}" for name, count in named)
 
 
-def _count_gpus(tres: str) -> tuple[int, frozenset[str]]:
+def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
     """Return the number of GPUs in a TRES text, and their types; an entry without a type is the total."""
-    for entry, number in _GPU_COUNT.findall(tres):
-        if not re.fullmatch("[0-9]{1,6}", number):
+    counts, unknown = dict[str, int](), not tres
+    for entry, kind, number in _GPU_COUNT.findall(tres):
+        known = int(number) if re.fullmatch("[0-9]{1,20}", number) else -1
+        if not 0 <= known < 1e6 and known not in UNKNOWN:
             raise ValueError(f"{echo(entry)} has no whole number of GPUs")
-    entries = gpus_in(tres)
-    total = [count for kind, count, _ in entries if not kind]
-    typed = {kind: count for kind, count, _ in entries if kind and count}
-    return (total[0] if total else sum(typed.values())), frozenset(typed)
+        unknown |= known in UNKNOWN
+        counts |= {} if known in UNKNOWN else {kind: known}
+    typed = {kind: count for kind, count in counts.items() if kind and count}
+    total = counts.get("", None if unknown and not typed else sum(typed.values()))
+    return total, frozenset(typed)
+
+
+def _count_shards(tres: str) -> int:
+    """Return the number of shards in a TRES text; an entry without a type is the total."""
+    return max(map(int, _SHARDS.findall(tres)), default=0)
 
 
 def _energy_in(tres: str) -> float | None:
@@ -128,32 +169,26 @@ def _energy_in(tres: str) -> float | None:
 
 def _known_j(own: float | None, steps: Iterable[float | None]) -> float | None:
     """Return a job's joules: its own, or those of the largest step, as steps overlap on the same nodes."""
-    known = [one for one in (own, max((s for s in steps if s), default=None)) if one and 0 < one < MOST_J]
-    return known[0] if known else None
+    return next((one for one in (own, max((s for s in steps if s), default=None)) if one and one > 0), None)
 
 
-def _hosts(text: str) -> list[str]:
-    return [] if text in _NEVER else names_in(text)
-
-
-def amount(text: str) -> float:
-    """Parse a number as Slurm prints it: ``1.5K`` is 1,500."""
+def amount(text: str) -> float | None:
+    """Parse a number as Slurm prints it: ``1.5K`` is 1,500; None where it stands for an unknown one."""
     found = _COUNT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{echo(text)} is not a number such as 17 or 1.5K")
-    return float(found[1]) * _SUFFIXES[found[2]]
+    number = float(found[1]) * _SUFFIXES[found[2]]
+    return None if number in UNKNOWN else number
 
 
 def _of_table(text: str, zone: tzinfo | None) -> list[Accounted]:
     faults: list[str] = []
     found: list[tuple[Accounted, float | None, list[float | None]]] = []
-    last: dict[str, int] = {}
+    last, joules = dict[str, int](), _in_cell(amount)
     for row in _rows(text, faults):
         read = Cells(row, faults)
         id, _, step = read("JobID", Row.text, "").partition(".")
-        own_j = read.optional("ConsumedEnergyRaw", _in_cell(amount)) or read.optional(
-            "ConsumedEnergy", _in_cell(amount)
-        )
+        own_j = read.optional("ConsumedEnergyRaw", joules) or read.optional("ConsumedEnergy", joules)
         if not step:
             last[id] = len(found)
             own_j = own_j or _energy_in(row.cells.get("AllocTRES", ""))
@@ -178,61 +213,67 @@ def _rows(text: str, faults: list[str]) -> Iterator[Row]:
     if missing:
         message = f"the columns {listed(missing, '', 24)} are missing, found {listed(header, '', 24)}"
         raise InputError([f"sacct: {message}; read are {', '.join(FIELDS)}"])
-    free = header.index("JobName") if "JobName" in header else -1
+    free = [place for place, name in enumerate(header) if name in FREE_TEXTS]
     for number, line in lines[1:]:
         cells = line.split("|")[:-1] if behind else line.split("|")
         more = len(cells) - len(header)
-        if more > 0 and free >= 0:
-            # Names of jobs may hold the separator.
-            cells[free : free + more + 1] = ["|".join(cells[free : free + more + 1])]
+        if more > 0 and len(free) == 1:
+            cells[free[0] : free[0] + more + 1] = ["|".join(cells[free[0] : free[0] + more + 1])]
         if len(cells) != len(header):
             faults.append(f"line {number}: {len(cells):,} cells, the header has {len(header):,} columns")
             continue
-        yield Row(dict(zip(header, cells, strict=True)), f"line {number}")
+        told = ["" if cell.strip() in _UNKNOWN else cell for cell in cells]
+        yield Row(dict(zip(header, told, strict=True)), f"line {number}")
 
 
 def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     cells = read.row.cells
-
-    def time_s(row: Row, column: str) -> float | None:
-        return None if row.cells[column].strip() in _NEVER else _epoch_s(row, column, zone)
-
-    submit_s, start_s = read("Submit", time_s, None), read("Start", time_s, None)
-    eligible_s, end_s = read.optional("Eligible", time_s), read.optional("End", time_s)
     elapsed_s = read.optional("ElapsedRaw", Row.number)
     if elapsed_s is None:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
+    told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
+    lasted_s = elapsed_s if {"Start", "End"} <= told.keys() else None
+    fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
+    time_s = dict(zip(told, fit, strict=True))
+    start_s, end_s = time_s.get("Start"), time_s.get("End")
     if elapsed_s is None:
         elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
+    limit_min = read.optional("TimelimitRaw", Row.number)
+    limit_s = 60 * limit_min if limit_min else read.optional("Timelimit", _elapsed_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
-    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (0, frozenset())
+    gpus, kinds = read.optional(column, _in_cell(_count_gpus)) or (None, frozenset())
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
         user=cells.get("User", "").strip(),
         account=cells.get("Account", "").strip(),
         state=state,
-        eligible_s=max(eligible_s or 0.0, submit_s or 0.0) or start_s or 0.0,
+        eligible_s=max(time_s.get("Eligible", 0.0), time_s.get("Submit", 0.0)) or start_s or 0.0,
         start_s=start_s,
         elapsed_s=elapsed_s,
         gpus=gpus,
         gpu_types=kinds,
         energy_j=None,
-        nodes=tuple(read.optional("NodeList", _in_cell(_hosts)) or ()),
+        nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
+        time_limit_s=limit_s or None,
+        other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
+        shards=_count_shards(cells.get(column, "")),
+        local=any(form == LOCAL for _, form in told.values()),
+        ambiguous=ambiguous,
     )
 
 
-def _epoch_s(row: Row, column: str, zone: tzinfo | None) -> float:
-    """Seconds since 1970 of a time as ``SLURM_TIME_FORMAT`` has it: standard, ``%s``, or with a zone."""
+def _readings(zone: tzinfo | None, row: Row, column: str) -> tuple[list[float], str]:
+    """Moments of a time as ``SLURM_TIME_FORMAT`` has it, and its form: standard, ``%s``, or with a zone."""
     text = row.text(column)
     try:
-        found, form = moment_s(text)
+        found_s, form = moment_s(text)
         if form == LOCAL:
-            return datetime.fromtimestamp(found, UTC).replace(tzinfo=zone).timestamp()
-    except (ValueError, OverflowError, OSError):
-        message = f"{echo(text)} is no time like 2026-11-03T08:30:00; SLURM_TIME_FORMAT=standard prints these"
-        raise row.fault(column, message) from None
-    return found if form == ZONED else row.number(column)
+            return moments_s(datetime.fromtimestamp(found_s, UTC).replace(tzinfo=None), zone), form
+    except (ValueError, OverflowError, OSError) as error:
+        expected = "a time in --time-zone like 2026-11-03T08:30:00, as SLURM_TIME_FORMAT=standard prints it"
+        raise row.fault(column, f"{echo(text)}: {error}; expected {expected}") from None
+    return [found_s if form == ZONED else row.number(column)], form
 
 
 def _elapsed_s(row: Row, column: str) -> float:

@@ -12,19 +12,22 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from wattsched.adapters.parts import Part, at
 from wattsched.instances.errors import InputError, validated
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
+UNKNOWN = frozenset([2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1, 2**64])
+"""Slurm's NO_VAL and INFINITE of 32 and 64 bits, and as a double: numbers that are not set, or no limit."""
+
 
 def _number(value: Any) -> Any:
     """A number that may be wrapped; what is not set, or unlimited, is None."""
     if isinstance(value, dict) and "number" in value:
-        return value["number"] if value.get("set", True) and not value.get("infinite") else None
-    return value
+        value = value["number"] if value.get("set", True) and not value.get("infinite") else None
+    return None if isinstance(value, int | float) and value in UNKNOWN else value
 
 
 def _words(value: Any) -> Any:
@@ -220,6 +223,7 @@ class _Times(Part):
     submission: Number
     start: Number
     eligible: Number = 0
+    limit_min: Annotated[Number, Field(alias="limit")] = None
 
 
 class _JobState(Part):
@@ -241,6 +245,7 @@ class AccountedRow(Part):
     account: Text = ""
     array_job: Annotated[Whole, at("array", "job_id")] = 0
     array_task: Annotated[Whole, at("array", "task_id")] = None
+    array_tasks: Annotated[Text, at("array", "task")] = ""
     het_job: Annotated[Whole, at("het", "job_id")] = 0
     het_offset: Annotated[Whole, at("het", "job_offset")] = None
     nodes: Names = []

@@ -7,18 +7,22 @@ that nothing is kept for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
 from wattsched.adapters.slurm.documents import NodeRow, names_in, node_rows
 from wattsched.instances.errors import InputError, validated
+from wattsched.instances.gpu_parts import joined, kinds_of
 from wattsched.reading.inputs import echo
 from wattsched.topology.exchange import expand
 
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
+_GPUS = re.compile(r"(?<![^,\s])(?:gres[:/])?gpu(?::([^:(),=]+))?[:=](\d{1,12})(?:\((?:IDX|S):([^)]*)\))?")
 _FEATURES = re.compile(r"[\w.:+-]+(&[\w.:+-]+)*|[\w.:+-]+(\|[\w.:+-]+)*")
-_PAIR = re.compile(r"(\w[\w/:]*)=(.*?)(?=\s+\w[\w/:]*=|\s*$)")
+_PAIR = re.compile(r"(?<!\S)(\w[\w/:]*)=(\S*)")
+_FREE_TEXT = re.compile(r"(?m)(?<!\S)(?:OS=.*?(?=\sRealMemory=|$)|(?:Comment|Extra|Reason)=.*$)")
+"""Texts that people and systems choose: to the end of the line, but for OS where a line has all keys."""
 _CLOSED = re.compile(
     "DOWN|DRAIN|FAIL|ERROR|UNKNOWN|FUTURE|MAINT|NOT_RESPONDING|NO_RESPOND|POWER|REBOOT|INVALID|.*[*]"
 )
@@ -32,7 +36,7 @@ class SlurmNode:
     Attributes
     ----------
     gpu_type : str
-        As Slurm names it; of a node with several types their names, joined by ``+``.
+        As Slurm names it; of a node with several types as `gpu_parts.joined` has them.
     takes_jobs : bool
         False where it is down, drained, or does not answer.
     used : frozenset of int
@@ -41,6 +45,8 @@ class SlurmNode:
         Infinite where Slurm does not tell.
     free_cpus, free_memory_mib : float
         Of these, what no job has.
+    shards : int
+        Shards that its GPUs may be had in instead.
     """
 
     name: str
@@ -54,6 +60,12 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
+    shards: int = 0
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Its GPUs by type."""
+        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass(frozen=True)
@@ -145,21 +157,30 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
     return found
 
 
+def held_in(text: str | None) -> list[int]:
+    """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
+    return [one for _, _, numbers in gpus_in(_as_gpus(text)) for one in numbers]
+
+
+def _as_gpus(text: str | None) -> str:
+    return (text or "").replace("shard:", "gpu:")
+
+
 def nodes_in(text: str) -> dict[str, SlurmNode]:
     """Nodes with GPUs of ``scontrol show node``, also with ``--json``, or of ``sinfo --json``, by name."""
     if text.lstrip().startswith("{"):
         rows = node_rows(text)
     else:
-        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", text)]
+        told = _FREE_TEXT.sub("", text)
+        lines = [" ".join(one.split()) for one in re.split(r"(?m)^\s*(?=NodeName=)", told)]
         found = [one for one in records("\n".join(lines)) if "NodeName" in one]
         if not found:
             raise InputError([f"scontrol show node: {echo(text.strip(), '', 200) or 'nothing'}"])
-        rows = [_node_row(one) for one in found]
+        rows = [_node_row(one, name) for one in found for name in expand(one["NodeName"])]
     return {node.name: node for row in rows for node in _node(row)}
 
 
-def _node_row(found: dict[str, str]) -> NodeRow:
-    name = found["NodeName"]
+def _node_row(found: dict[str, str], name: str) -> NodeRow:
     if missing := [key for key in ("State", "Gres") if key not in found]:
         raise InputError([f"scontrol show node: node {echo(name)}: {missing[0]} is missing"])
     fields = {"state": found["State"], "gres": found["Gres"], "partitions": found.get("Partitions", "")}
@@ -167,16 +188,17 @@ def _node_row(found: dict[str, str]) -> NodeRow:
 
 
 def _node(row: NodeRow) -> Iterator[SlurmNode]:
-    entries = [(kind or "gpu", count) for kind, count, _ in gpus_in(row.gres) if count]
-    if entries:
+    kinds = Counter[str]()
+    for kind, count, _ in gpus_in(row.gres):
+        kinds[kind or "gpu"] += count
+    if kinds := +kinds:
         closed = any(_CLOSED.match(word) for word in (*row.state, *row.state_flags))
-        used = frozenset(number for _, _, numbers in gpus_in(row.gres_used) for number in numbers)
-        kind, gpus = "+".join(dict.fromkeys(kind for kind, _ in entries)), sum(count for _, count in entries)
+        used = frozenset(held_in(row.gres_used))
         cpus, memory_mib = row.cpus or inf, row.real_memory or inf
         yield SlurmNode(
             row.name,
-            kind,
-            gpus,
+            joined(kinds),
+            kinds.total(),
             tuple(row.partitions),
             not closed,
             used,
@@ -185,12 +207,13 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
             features=frozenset(row.active_features),
+            shards=sum(number for _, number, _ in gpus_in(_as_gpus(row.gres))) - kinds.total(),
         )
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """Lines of ``scontrol --oneliner``, by key."""
-    for line in text.splitlines():
+    """Lines of ``scontrol --oneliner``, by key; what is free text has no keys."""
+    for line in _FREE_TEXT.sub("", text).splitlines():
         if found := dict(_PAIR.findall(line)):
             yield found
 

@@ -14,6 +14,7 @@ from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
+from wattsched.instances.gpu_parts import SEVERAL
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -112,9 +113,15 @@ class Load(Drawing):
     def _most_w(self, node: SlurmNode) -> float:
         return self.options.max_power_w(node.gpu_type)
 
+    def _others_w(self, node: SlurmNode) -> float:
+        """Watts of other people's jobs on a node: the most that its GPUs can draw, whichever they have."""
+        idle_w = self.idle_w(node) * (node.gpus - (used := len(self.others.get(node.name, ()))))
+        all_w = sum(number * self.options.max_power_w(kind) for kind, number in node.kinds.items())
+        return min(self._most_w(node) * used, all_w - idle_w) if used else 0.0
+
     def reserved_w(self, node: SlurmNode) -> float:
-        """Watts on a node that no decision changes: others' jobs, and idle GPUs that take no job."""
-        total_w = self._most_w(node) * len(self.others.get(node.name, ()))
+        """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
+        total_w = self._others_w(node)
         total_w += sum(one.node_w.get(node.name, 0.0) for one in self.leaving.values())
         idle = len(self.mislaid.get(node.name, ())) + (0 if node.takes_jobs else len(self.free(node.name)))
         return total_w + self.idle_w(node) * idle
@@ -132,11 +139,11 @@ class Load(Drawing):
     @property
     def node_w(self) -> dict[str, float]:
         """Return the watts that each node draws."""
-        found = {name: self._unled_w(node) for name, node in self.site.nodes.items()}
+        drawn_w = {name: self._without_ours_w(node) for name, node in self.site.nodes.items()}
         for running in self.ours.values():
             for node, watts in running.node_w.items():
-                found[node] += watts
-        return found
+                drawn_w[node] += watts
+        return drawn_w
 
     @cached_property
     def under(self) -> dict[str, list[str]]:
@@ -146,9 +153,11 @@ class Load(Drawing):
     @property
     def foreign_node_w(self) -> dict[str, float]:
         """Return what GPUs of other people's jobs draw beyond idling, by node."""
-        kinds = {name: self.site.nodes[name] for name in self.others}
-        each_w = {name: self._most_w(node) - self.idle_w(node) for name, node in kinds.items()}
-        return {name: len(gpus) * each_w[name] for name, gpus in self.others.items()}
+        nodes = self.site.nodes
+        return {
+            name: self._others_w(nodes[name]) - len(gpus) * self.idle_w(nodes[name])
+            for name, gpus in self.others.items()
+        }
 
     @property
     def stoppable(self) -> list[Stoppable]:
@@ -165,21 +174,21 @@ class Load(Drawing):
         ]
 
     @property
-    def begun(self) -> Load:
-        """The same when what is leaving has left; its GPUs take no job yet."""
-        taken = {node: set(gpus) for node, gpus in self.mislaid.items()}
-        for one in self.leaving.values():
-            for node, gpus in one.gpus.items():
-                taken.setdefault(node, set()).update(gpus)
-        return replace(self, leaving={}, mislaid=taken)
+    def without_leaving(self) -> Load:
+        """Load once the leaving jobs are gone: their GPUs idle, though Slurm starts no job there yet."""
+        mislaid = {node: set(gpus) for node, gpus in self.mislaid.items()}
+        for job in self.leaving.values():
+            for node, gpus in job.gpus.items():
+                mislaid.setdefault(node, set()).update(gpus)
+        return replace(self, leaving={}, mislaid=mislaid)
 
-    def _unled_w(self, node: SlurmNode) -> float:
+    def _without_ours_w(self, node: SlurmNode) -> float:
         """Return the watts that a node draws without the jobs of ours."""
         idle_w = self.idle_w(node) * len(self.free(node.name)) if node.takes_jobs else 0.0
-        return self.options.base_power_w + self.reserved_w(node) + idle_w
+        return self.options.server_w(node.kinds) + self.reserved_w(node) + idle_w
 
     def after(self, stops: Iterable[int], starts: Iterable[Start] = ()) -> Load:
-        """The load when jobs have stopped, what is leaving has left, and others have started."""
+        """Load after some jobs have stopped, those that are leaving are gone, and others have started."""
         later = replace(
             self,
             ours=dict(self.ours),
@@ -273,10 +282,11 @@ def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
     idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
     why = (
         f"has GPUs of several types ({kind})"
-        if "+" in kind
+        if SEVERAL in kind
         else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
     )
     counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
+    counted = "it counts as its boards" if SEVERAL in kind else counted
     return f"{some(names)} gets no jobs: {why}. Until then {counted}"
 
 

@@ -28,9 +28,7 @@ from wattsched.adapters.options import (
 from wattsched.adapters.slurm.inventory import SlurmNode, gpu_type_of
 from wattsched.adapters.slurm.reading import MARK, Site, SlurmJob, marked
 from wattsched.instances.errors import InputError, validated
-from wattsched.instances.gpu_names import recognised_gpu_type
 from wattsched.instances.sizing.job import Job, OptionTable
-from wattsched.topology.cluster import GpuType
 from wattsched.topology.fields import Count, Name
 
 
@@ -45,17 +43,6 @@ class SiteOptions(StatedOptions):
 
     qos: dict[str, JobOptions] = Field(default_factory=dict)
     accounts: dict[str, JobOptions] = Field(default_factory=dict)
-
-    def knows(self, name: str) -> bool:
-        """True if the watts of a GPU type are known, also by a name of NVML such as ``nvidia_h200``."""
-        several = "+" in name and name not in self.gpu_types
-        return super().knows(name) or (not several and recognised_gpu_type(name) is not None)
-
-    def gpu_type(self, name: str) -> GpuType:
-        """Watts of a GPU type; of one that is not known the most of any that is."""
-        if not super().knows(name) and self.knows(name) and (kind := recognised_gpu_type(name)) is not None:
-            return kind
-        return super().gpu_type(name)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def cluster_of(
     apart : collection of int
         Jobs of ours on nodes of several pools, which stay as they are.
     """
-    load = load.begun
+    load = load.without_leaving
     site, options = load.site, load.options
     kept = reserved(site, ahead_s)
     nodes = []
@@ -77,7 +77,7 @@ def cluster_of(
         if shut and node.takes_jobs:
             reserved_w += load.idle_w(node) * len(load.free(node.name))
         row: dict[str, Any] = {"name": node.name, "gpu_type": node.gpu_type, "gpus": node.gpus}
-        row |= {"base_power_w": options.base_power_w, "reserved_w": reserved_w}
+        row |= {"base_power_w": options.server_w(node.kinds), "reserved_w": reserved_w}
         row |= {"unavailable": sorted(unavailable)} if unavailable else {}
         row |= {"parent": site.above[node.name]} if node.name in site.above else {}
         row |= {"pool": pools[node.name]}

@@ -20,9 +20,19 @@ from wattsched.adapters.slurm.documents import (
     names_in,
     part_of,
 )
-from wattsched.adapters.slurm.inventory import Needs, SlurmNode, gpus_in, nodes_in, records, switches_in
+from wattsched.adapters.slurm.inventory import (
+    Needs,
+    SlurmNode,
+    gpus_in,
+    held_in,
+    nodes_in,
+    records,
+    switches_in,
+)
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
+from wattsched.instances.traces.job_lists import clock_s
+from wattsched.reading.clocks import fitting, moments_s
 from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"
@@ -250,11 +260,8 @@ def _any_job(place: int, row: Any, meta: Any) -> SlurmJob:
 
 def _job(row: QueuedRow) -> SlurmJob:
     # One entry for each node, in the order of the nodes.
-    detail = [gpus_in(text) for text in row.gres_detail or ()]
-    gpus = {
-        name: [number for _, _, numbers in entries for number in numbers]
-        for name, entries in zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False)
-    }
+    detail = [held_in(text) for text in row.gres_detail or ()]
+    gpus = dict(zip(row.nodes, [*detail, *[[]] * len(row.nodes)], strict=False))
     states = frozenset(row.job_state)
     odd = ""
     if row.array_task_string:
@@ -350,10 +357,9 @@ def _reservations(text: str) -> Iterator[Reservation]:
     for found in records(text):
         if found.get("ReservationName", LEASE).startswith(LEASE):
             continue
-        start, end = (_time_s(found.get(key, "")) for key in ("StartTime", "EndTime"))
-        yield Reservation(found["ReservationName"], start, end, frozenset(names_in(found.get("Nodes", ""))))
-
-
-def _time_s(text: str) -> float:
-    """Seconds since 1970 of a time that Slurm prints, in the local zone."""
-    return datetime.fromisoformat(text).timestamp()
+        clocks = [datetime.fromisoformat(found.get(key, "")) for key in ("StartTime", "EndTime")]
+        (start_s, end_s), _ = fitting(
+            [moments_s(clock, None) for clock in clocks], clock_s(found.get("Duration", ""))
+        )
+        nodes = frozenset(names_in(found.get("Nodes", "")))
+        yield Reservation(found["ReservationName"], start_s, end_s, nodes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import tzinfo
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+from math import inf
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
@@ -16,10 +17,12 @@ from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
+from wattsched.topology.fields import shortened
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
 _OF_DOCUMENTS = {
@@ -28,6 +31,8 @@ _OF_DOCUMENTS = {
     "sinfo": (NODES, {"node", "nodes"}),
 }
 """Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
+MOST_DRAW = 2.0
+"""Energy that means more than so many times the watts of a node and its boards is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
 
@@ -108,7 +113,7 @@ def ask_slurm(since: str, until: str) -> Said:
     """Ask this machine's Slurm for jobs of a time, as ``sacct`` takes it: ``2026-11-01``, ``now-7days``."""
     period = (f"--starttime={since}", f"--endtime={until}")
     jobs = ask(
-        *("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}", *period),
+        *("sacct", "--allusers", "--duplicates", "--parsable2", f"--format={','.join(FIELDS)}", *period),
         timeout_s=LONGEST_S,
         environment={"SLURM_TIME_FORMAT": "%s"},
     )
@@ -141,10 +146,17 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     nodes = dict[str, SlurmNode]()
     for text in said.nodes:
         with said.naming(text):
-            nodes |= nodes_in(text)
-    for name in [name for name, node in nodes.items() if "+" in node.gpu_type]:
-        del nodes[name]
-        found.notes.append(f"node '{name}' has GPUs of several types, and is left out")
+            for name, node in nodes_in(text).items():
+                known = nodes.setdefault(name, node)
+                if (known.gpu_type, known.gpus) != (node.gpu_type, node.gpus):
+                    told = f"{node.gpus} {node.gpu_type}, in another file {known.gpus} {known.gpu_type}"
+                    raise InputError([f"node {echo(name)} has {told}; name one of these files"])
+    jobs = list[Accounted]()
+    for text in said.accounting:
+        with said.naming(text):
+            jobs += read_accounting(text, zone)
+    if any(job.shards for job in jobs):
+        jobs, nodes = _in_shards(jobs, nodes)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -154,37 +166,81 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
             found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
-    jobs = dict[tuple[str, float | None], Accounted]()
-    for text in said.accounting:
-        with said.naming(text):
-            jobs |= {(job.id, job.start_s): job for job in read_accounting(text, zone)}
-    _take(found, jobs.values(), nodes)
+    if zone is None and any(job.local for job in jobs):
+        own = datetime.now().astimezone().tzname()
+        found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
+    _take(found, _latest(jobs), nodes)
     return found
+
+
+def _in_shards(
+    jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]
+) -> tuple[list[Accounted], dict[str, SlurmNode]]:
+    """Jobs and nodes with shards as slices of GPUs, of which a job with whole ones has them all."""
+    cut = {name: node for name, node in nodes.items() if node.shards >= node.gpus and len(node.kinds) == 1}
+    found, each = list[Accounted](), {name: node.shards // node.gpus for name, node in cut.items()}
+    for name, node in cut.items():
+        cut[name] = replace(
+            node, gpu_type=f"{node.gpu_type}-SHARED-{each[name]}", gpus=each[name] * node.gpus
+        )
+    for job in jobs:
+        if job.nodes and cut.keys() >= set(job.nodes) and (job.gpus or job.shards):
+            slices = (job.gpus or 0) * each[job.nodes[0]] + job.shards
+            own = frozenset([cut[job.nodes[0]].gpu_type])
+            others = tuple(name for name in job.other_gres if name != "gres/shard")
+            job = replace(job, gpus=slices, gpu_types=own, other_gres=others)
+        found.append(job)
+    return found, {**nodes, **cut}
+
+
+def _latest(records: Iterable[Accounted]) -> list[Accounted]:
+    """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
+    runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
+    states = (WAITING, STILL_RUN)
+    for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.elapsed_s)):
+        start_s = None if one.state in WAITING else one.start_s
+        runs[one.id, start_s] = one
+        last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
+    # What waited has started since, unless it was requeued after its last start.
+    found = [one for run, one in runs.items() if run[1] is not None or one.eligible_s > last_s[one.id]]
+    return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
-    strange, shared = Counter[str](), 0
-    there = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
+    strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
+    types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
+    most_w = defaultdict[str, float](float)
+    for one in machines:  # of which several stand for a node with several types
+        gpus_w = one.gpus * (types[one.gpu_type].max_power_w or inf)
+        most_w[one.name.partition("/")[0]] += one.base_power_w + gpus_w
+    there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     for job in jobs:
+        others.update(job.other_gres)
         if reason := _why_not(job):
-            found.left_out[reason] += 1
+            found.leave_out(reason, job.gpus or 0, job.elapsed_s)
             continue
-        power_w = None
-        strange.update(name for name in job.gpu_types if there and name.lower() not in there)
-        if job.energy_j is not None and _alone(job, nodes):
-            power_w = job.energy_j / job.elapsed_s
-        shared += job.energy_j is not None and power_w is None
+        absent = [name for name in job.gpu_types if there and name.lower() not in there]
+        if cut := [name for name in absent if part_named(name).kind]:
+            found.left_out[f"on slices {echo(cut[0])}, which no node has"] += 1
+            continue
+        strange.update(absent)
+        ambiguous += job.ambiguous
+        power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
+        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes, most_w)):
+            power_w = None
+            unused[why] += 1
         found.add(
             TraceJob(
                 name=job.id,
                 submitted_s=job.eligible_s,
                 duration_s=job.elapsed_s,
-                gpus=job.gpus,
-                gpu_type=_gpu_type(job, nodes),
+                gpus=job.gpus or 0,
+                gpu_type=_gpu_type(job, nodes, there),
                 power_w=power_w,
                 user=job.user,
                 account=job.account,
+                time_limit_s=job.time_limit_s,
             ),
             job.state.lower() or "unknown",
             (job.start_s or job.eligible_s) - job.eligible_s,
@@ -196,40 +252,47 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
         found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
-    found.note_gaps(sum(found.ended[state.lower()] for state in STILL_RUN))
-    if shared:
-        why = (
-            "is that of shared nodes"
-            if nodes
-            else "may be that of shared nodes, which a file of nodes would tell"
-        )
-        found.notes.append(f"energy of {count(shared, 'job')} {why}; it is left out")
-    elif not any(job.power_w for job in found.jobs):
+    if others:
+        text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
+        found.notes.append(f"not counted as GPUs: {text}")
+    if ambiguous:
+        when = "the hour that comes twice, and nothing tells which: the first is taken"
+        found.assumed.append(f"of {count(ambiguous, 'job')} a time is in {when}")
+    found.note_gaps(state.lower() for state in STILL_RUN)
+    found.notes += [f"energy of {count(n, 'job')} {why}; it is left out" for why, n in unused.items()]
+    if not (unused or any(job.power_w for job in found.jobs)):
         found.notes.append("Slurm has measured no energy; jobs have no watts")
 
 
 def _why_not(job: Accounted) -> str:
     """Return why a job is not in the trace; empty where it is."""
-    if not job.gpus:
+    if job.gpus == 0:
         return "without GPUs"
     if job.state in WAITING:
         return "still waiting"
     if job.start_s is None or (not job.elapsed_s and not job.nodes):
         return "never started"
+    if job.gpus is None:
+        return "with an unknown number of GPUs"
     return "" if job.elapsed_s > 0 else "ended at once"
 
 
-def _alone(job: Accounted, nodes: Mapping[str, SlurmNode]) -> bool:
-    """True if a job held all GPUs of its nodes, so that the nodes' energy is its own."""
-    known = all(name in nodes for name in job.nodes)
-    return known and sum(nodes[name].gpus for name in job.nodes) <= job.gpus
+def _why_not_its_own(
+    job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode], most_w: Mapping[str, float]
+) -> str:
+    """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
+    if not nodes:
+        return "may be that of shared nodes, which a file of nodes would tell"
+    if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
+        return "is that of shared nodes"
+    over = power_w > MOST_DRAW * sum(most_w[shortened(name)] for name in job.nodes)
+    return "means more than twice what its nodes and their boards draw" if over else ""
 
 
-def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode]) -> str | None:
-    """GPU type of a job as nodes have it; the accounting writes it in small letters."""
+def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:
+    """GPU type of a job as nodes have it, by its name in the small letters of the accounting."""
     if not nodes:
         return common_name(next(iter(job.gpu_types))) if len(job.gpu_types) == 1 else None
-    known = {node.gpu_type.lower(): node.gpu_type for node in nodes.values()}
     kinds = {known[kind.lower()] for kind in job.gpu_types if kind.lower() in known}
-    kinds = kinds or {nodes[name].gpu_type for name in job.nodes if name in nodes}
+    kinds = kinds or {kind for name in job.nodes if name in nodes for kind in nodes[name].kinds}
     return next(iter(kinds)) if len(kinds) == 1 else None

@@ -35,6 +35,7 @@ from wattsched.instances.traces.openb import read_openb
 from wattsched.reading.arguments import require_types
 from wattsched.reading.inputs import read_text, require_once
 from wattsched.replaying.placements import read_experiment
+from wattsched.report.imports import Entry
 from wattsched.results.documents import instance_of
 from wattsched.results.problems import problem as find_problem
 from wattsched.solvers.export import to_lp, to_mps
@@ -85,6 +86,11 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     OSError
         When a file cannot be read.
     """
+    return imported(form, *files, **options)[0]
+
+
+def imported(form: str, *files: File, **options: Any) -> tuple[Instance | PlacementInstance, list[Entry]]:
+    """Make an instance as `import_trace`, and tell what was read, assumed and left out."""
     require_known("form", form, known := formats())
     for file in files:
         require("files", file, (str, os.PathLike), "paths")
@@ -106,10 +112,14 @@ def import_trace(form: str, *files: File, **options: Any) -> Instance | Placemen
     read = [found.read(file, **reading) for file in files]
     if found.yields == "jobs":
         return _round(_told_apart(read, files) if found.numbered else read, files, options)
-    return Instance(name=read[0].name, cluster=read[0], jobs=[])
+    gpus = sum(node.gpus for node in read[0].nodes)
+    entry = Entry("read", f"nodes with {gpus:,} GPUs", len(read[0].nodes))
+    return Instance(name=read[0].name, cluster=read[0], jobs=[]), [entry]
 
 
-def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]) -> Instance:
+def _round(
+    traces: list[list[TraceJob]], files: Sequence[File], options: dict[str, Any]
+) -> tuple[Instance, list[Entry]]:
     """Round of the jobs of all files; the readers have refused a job that is in a file twice."""
     found: dict[str, File] = {}
     for file, trace in zip(files, traces, strict=True):
@@ -120,9 +130,18 @@ def _round(traces: list[list[TraceJob]], files: Sequence[File], options: dict[st
     if "objective" in options:
         options["objective"] = find_problem("sizing").objective(options["objective"])
     at = options.pop("at", "busiest")
+    every = [job for trace in traces for job in trace]
     with naming(", ".join(map(str, files))):
-        jobs = using_gpus(job for trace in traces for job in trace)
-    return round_at(jobs, at, name=_stem(files[0]), **options)
+        jobs = using_gpus(every)
+    made = round_at(jobs, at, name=_stem(files[0]), **options)
+    here, using = {job.name for job in made.jobs}, {job.name for job in jobs}
+    parts = {
+        ("read", "jobs"): every,
+        ("left out", "without GPUs or duration"): [job for job in every if job.name not in using],
+        ("left out", "not in the system at the moment of the round"): [j for j in jobs if j.name not in here],
+        ("assumed", "models drawn by the seed"): [j for j in jobs if j.name in here and j.model is None],
+    }
+    return made, [Entry.of(*told, part) for told, part in parts.items() if part]
 
 
 def _told_apart(traces: list[list[TraceJob]], files: Sequence[File]) -> list[list[TraceJob]]:
@@ -144,7 +163,7 @@ def _stem(file: File) -> str:
 
 def _window(
     files: Sequence[File], window: int, arrived: float = 0.8, placed_by: str = "fgd", seed: int = 42
-) -> PlacementInstance:
+) -> tuple[PlacementInstance, list[Entry]]:
     """Window of tasks on a cluster that other tasks have come to before."""
     from wattsched.replay.placement.policies import policy_factory
     from wattsched.replay.placement.stream import window_at
@@ -155,7 +174,11 @@ def _window(
     experiment = read_experiment(*files, arrivals=arrived, seed=seed)
     # How models are spelled is a matter of FGD's target workload; of a window only what they are counts.
     merged = replace(experiment, tasks=experiment.tasks.with_equal_specs_merged())
-    return window_at(merged, placed_by, seed, window)
+    entries = [
+        Entry("read", f"nodes, and {len(experiment.tasks):,} tasks", len(experiment.nodes)),
+        Entry("assumed", f"they arrive in an order drawn by the seed; {placed_by} placed those before"),
+    ]
+    return window_at(merged, placed_by, seed, window), entries
 
 
 CLUSTERS = (
@@ -191,9 +214,10 @@ def read_site(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> tup
     require_range(gpus_per_node >= 1, "gpus_per_node", "at least 1", gpus_per_node)
     name = str(file)
     with naming(file):
-        if name.endswith(".csv"):
+        form = cluster_form(file)
+        if form == ".csv":
             return read_openb(file), None
-        if name.endswith(".conf"):
+        if form == ".conf":
             text, (gpu_type, kind) = read_text(file), stated_gpu_type(gpu_type)
             cluster = from_slurm(
                 text, gpu_type=gpu_type, gpus_per_node=gpus_per_node, idle_power_w=kind.idle_power_w
@@ -209,6 +233,16 @@ def read_site(file: File, gpu_type: str = "A100", gpus_per_node: int = 8) -> tup
             return from_node_link(document), None
         instance = instance_of(document, source=name)
         return cluster_of(instance), getattr(getattr(instance, "budgets", None), "power_w", None)
+
+
+def cluster_form(file: File) -> str:
+    """Form of a cluster's file, .json, .csv or .conf: by its name, or where that tells none by its text."""
+    if named := [form for form in (".json", ".csv", ".conf") if str(file).removesuffix(".gz").endswith(form)]:
+        return named[0]
+    text = read_text(file).lstrip()
+    if text.startswith("{"):
+        return ".json"
+    return ".conf" if "SwitchName=" in text else ".csv" if "," in text.partition("\n")[0] else ".json"
 
 
 def cluster_of(instance: Any) -> Cluster:

@@ -36,6 +36,8 @@ ROWS_PER_MB = 20_000
 MOST_COLUMNS = 10_000
 LONGEST_CELL = 200
 """Characters of a cell that is read, as of names in documents."""
+CONTROL = r"\x00-\x1f\x7f-\x9f"
+"""Characters that no name may have, as a part of a regular expression: they steer terminals, or end texts."""
 MOST_NAMED = 24
 """Columns that a message lists."""
 LARGEST, SMALLEST = 1e12, 1e-12
@@ -48,9 +50,17 @@ _TOO_DEEP = "is nested too deeply to be a document"
 NO_FILE = "is no regular file, but a pipe, a socket or a device"
 
 ValueT = TypeVar("ValueT")
+Read = Callable[[str], float]
+
+_COMMENTS = re.compile(rb"\A(?:\xef\xbb\xbf)?((?:#(?: [^\n]*|\r?)\n)+)")
+"""Lines before the header of a table that are a number sign, alone or with a blank and a text."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+class NoticeWarning(UserWarning):
+    """Something that the caller should know about an answer; the command line says it in a line."""
 
 
 class TooLargeError(ValueError):
@@ -261,7 +271,8 @@ def require_once(files: Sequence[str | Path]) -> None:
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
-    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone.
+    Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
+    before the header are skipped (`comments_of`).
 
     Raises
     ------
@@ -277,8 +288,15 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path}{', ' if message.startswith('line ') else ': '}{message}") from None
 
 
+def comments_of(path: str | Path) -> list[str]:
+    """Comments before the header of a CSV file, which say where it is from; errors as `read_bytes`."""
+    found = _COMMENTS.match(read_bytes(path))
+    return [] if found is None else [line[2:].strip() for line in text_of(found[1]).split("\n")[:-1]]
+
+
 def _csv_lines(content: bytes) -> Iterator[tuple[int, list[str]]]:
     _require_text(content)
+    content = _COMMENTS.sub(lambda found: b"\n" * found[1].count(b"\n"), content)
     # Decoded on the way: as one string, a table with a single rare character would take four times its size.
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
     reader = csv.reader(text, delimiter=_separator(content), strict=True)
@@ -336,19 +354,23 @@ class Row:
         self.place = place
 
     def text(self, column: str) -> str:
-        """Cell as it stands; it must not be empty."""
+        """Cell as it stands, without the apostrophe before a formula; it must not be empty."""
         value = self.cells[column].strip()
+        # An apostrophe of `instances.io.csv_text_cell`, which keeps spreadsheets from running the cell.
+        value = value[1:] if re.match("'+[=+@-]", value) else value
         if not value:
             raise self.fault(column, "is empty")
         if len(value) > LONGEST_CELL:
             raise self.fault(column, f"{echo(value)} has more than {LONGEST_CELL} characters")
+        if without_control(value) != value:
+            raise self.fault(column, f"{echo(value)} has control characters")
         return value
 
-    def number(self, column: str, least: float = 0.0, most: float = LARGEST) -> float:
-        """Cell as a finite number."""
+    def number(self, column: str, least: float = 0.0, most: float = LARGEST, read: Read = number_in) -> float:
+        """Cell as a finite number, by what reads it."""
         text = self.text(column)
         try:
-            value = number_in(text)
+            value = read(text)
         except ValueError as error:
             raise self.fault(column, str(error)) from None
         if not math.isfinite(value):
@@ -428,6 +450,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def without_control(text: str) -> str:
+    """Text in which control characters are escaped."""
+    return re.sub(f"[{CONTROL}]", lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: object, quote: str = "'", most: int = 60) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wattsched.instances.traces.carbon import utc_time
 from wattsched.instances.traces.job_lists import first_moment_s
+from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import LIST, JobSource
@@ -19,8 +20,8 @@ from wattsched.report.wording import energy, percent
 from wattsched.topology.arrays import FloatArray
 
 By = Literal["account", "month"]
-Groups = dict[str, tuple[float, float]]
-"""Joules and grams of the whole cluster by ``MONTH|ACCOUNT``, empty where it is not split by one of them."""
+Groups = dict[str, tuple[float, float, float]]
+"""Joules, grams and money of the cluster by ``MONTH|ACCOUNT``, empty where it is not split by one of them."""
 
 FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
@@ -98,24 +99,25 @@ def groups_of(outcome: Outcome, by: Sequence[By], clock_s: float, until_s: float
 
     def drawn(
         begin_s: FloatArray, end_s: FloatArray, watts: FloatArray, within: tuple[float, float]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Joules and grams of constant draws within two times."""
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Joules, grams and money of constant draws within two times."""
         begin_s, end_s = np.clip(begin_s, *within), np.clip(end_s, *within)
-        return watts * (end_s - begin_s), watts * outcome.meter.carbon.per_watt(begin_s, end_s)
+        price = PerKwh.constant(0.0) if outcome.meter.tariff is None else outcome.meter.tariff
+        grams, money = (one.per_watt(begin_s, end_s) for one in (outcome.meter.carbon, price))
+        return watts * (end_s - begin_s), watts * grams, watts * money
 
     found: Groups = {}
     edges = _months(outcome.begin_s, until_s, clock_s) if "month" in by else {"": outcome.begin_s}
     for (month, begin_s), (_, end_s) in pairwise([*edges.items(), ("", until_s)]):
         within = (begin_s, end_s)
-        all_j, all_g = (float(part.sum()) for part in drawn(times[:-1], times[1:], of_cluster, within))
+        total = [float(part.sum()) for part in drawn(times[:-1], times[1:], of_cluster, within)]
         if "account" in by:
             parts = zip(drawn(starts, works, low_w, within), drawn(works, ends, high_w, within), strict=True)
-            joules, grams = (np.bincount(owner[of_job], low + high, len(names)) for low, high in parts)
-            for name, some_j, some_g in zip(names.tolist(), joules.tolist(), grams.tolist(), strict=True):
-                found[f"{month}|{name or NOBODY}"] = some_j, some_g
-            found[f"{month}|{IDLE}"] = all_j - float(joules.sum()), all_g - float(grams.sum())
-        else:
-            found[f"{month}|"] = all_j, all_g
+            by_owner = np.array([np.bincount(owner[of_job], low + high, len(names)) for low, high in parts])
+            for name, (joules, grams, money) in zip(names.tolist(), by_owner.T.tolist(), strict=True):
+                found[f"{month}|{name or NOBODY}"] = joules, grams, money
+            total = (total - by_owner.sum(axis=1)).tolist()
+        found[f"{month}|{IDLE}" if "account" in by else f"{month}|"] = total[0], total[1], total[2]
     return found
 
 

@@ -17,9 +17,10 @@ from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
 from wattsched.reading.arguments import require_types
-from wattsched.reading.inputs import listed, meant
+from wattsched.reading.inputs import comments_of, listed, meant
 from wattsched.replay.jobs.listing import read_listing, read_tables, tells_work
 from wattsched.replay.jobs.trace import ELASTICITY, Trace, trace_of_durations
+from wattsched.report.imports import Entry
 from wattsched.topology.cluster import Cluster
 
 File = str | Path
@@ -146,6 +147,12 @@ class JobSource:
         """True if models are drawn by seed for jobs that name none; a ValueError for a malformed list."""
         return self.form != LIST or not tells_work(self.file)
 
+    @property
+    def comments(self) -> list[str]:
+        """Comments of a list of one's own, such as what its import left out, as one sentence or none."""
+        told = comments_of(self.file) if self.form == LIST else []
+        return [f"the trace: {'; '.join(told)}"] if told else []
+
     def _notice_freedom(self) -> None:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""
         most = self.elasticity
@@ -189,6 +196,11 @@ class JobSource:
         if jobs and not within:
             last = f"the last one arrives on day {max(days) - first:.4g}"
             raise ValueError(f"no job between `from_day` and `to_day`; {last}")
+        window_s = (end - self.from_day) * S_PER_DAY
+        if long := [job for job in within if job.duration_s > window_s]:
+            what = f"longer than the {window_s / S_PER_DAY:g} days asked for"
+            told = Entry.of("doubtful", what, long).sentence()
+            warnings.warn(f"{self.file}: {told}", NoticeWarning, stacklevel=3)
         return within
 
 

@@ -10,10 +10,10 @@ from numbers import Real
 from pathlib import Path
 
 from wattsched.instances.errors import naming, require_range
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
-from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Pacing, Quantity, require_quantity
 from wattsched.replay.jobs.caps import Caps
 from wattsched.replay.jobs.policies import policy_of
@@ -51,7 +51,7 @@ class ReplaySettings:
         Whether a period's budget is spent in proportion to time, at a price that sizing learns (others
         spend in proportion then), or is a hard total, which policies may spend at any time.
     tariff : float, str or Path, optional
-        Money per kWh, or a file of it over time (.csv).
+        Money per kWh, perhaps below 0, or a file of it over time (.csv): what the energy costs is told.
     least_price : float
         Seconds of completion time that a joule (of a budget: a unit) is worth to sizing.
     power_w : float, optional
@@ -91,8 +91,10 @@ class ReplaySettings:
     def __post_init__(self) -> None:
         require_types(ReplaySettings, vars(self))
         for name, value in vars(self).items():
-            if isinstance(value, Real):
+            if isinstance(value, Real) and name != "tariff":
                 require_range(0 <= float(value) <= sys.float_info.max, name, "at least 0 and finite", value)
+        price = self.tariff if isinstance(self.tariff, Real) else 0.0
+        require_range(math.isfinite(price), "tariff", "finite", price)
         require_range(self.gap < 1, "gap", "below 1", self.gap)
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
@@ -101,7 +103,11 @@ class ReplaySettings:
             raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
         if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
             raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
-        self._start()
+        try:
+            if self.start is not None:
+                utc_time(self.start)
+        except ValueError as error:
+            raise ValueError(f"start: {error}") from None
         quantity, amount = self.budget or (None, 1.0)
         require_range(0 < amount < math.inf, "budget", "of an amount above 0 and finite", amount)
         if quantity is not None:
@@ -114,23 +120,26 @@ class ReplaySettings:
             raise ValueError("budget: carbon_g needs `carbon` above 0, without which nothing is emitted")
         if quantity == "money" and self.tariff is None:
             raise ValueError("budget: money needs `tariff`, what a kWh costs")
-        if quantity != "money" and self.tariff is not None:
-            no_use = "needs `budget`, which it belongs to"
-            raise ValueError(f"`tariff` {f'does not go with a budget of {quantity}' if quantity else no_use}")
 
-    def _start(self) -> datetime | None:
-        """Time of the first arrival, where it is told."""
-        try:
-            return None if self.start is None else utc_time(self.start)
-        except ValueError as error:
-            raise ValueError(f"start: {error}") from None
+    def _start(self, trace: CarbonTrace) -> datetime | None:
+        """Time of the first arrival in a file, where it is told."""
+        return None if self.start is None else trace.moment(self.start)
 
-    def over_time(self, asked: float | File, begin_s: float, column: str | None = None) -> Carbon:
-        """Return what a kWh emits or costs from the first arrival on; a number is the same all the time."""
-        if not isinstance(asked, str | Path):
-            return Carbon.constant(float(asked))
-        with naming(asked):
-            return Carbon.of(read_carbon(asked, column), begin_s, self._start())
+    def carbon_from(self, begin_s: float) -> Carbon:
+        """Return what a kWh emits from the first arrival on; a number is the same all the time."""
+        if not isinstance(self.carbon, str | Path):
+            return Carbon.constant(float(self.carbon))
+        with naming(self.carbon):
+            trace = read_carbon(self.carbon, self.zone)
+            return Carbon.of(trace, begin_s, self._start(trace))
+
+    def tariff_from(self, begin_s: float) -> PerKwh | None:
+        """Return what a kWh costs from the first arrival on, where that is told."""
+        if not isinstance(self.tariff, str | Path):
+            return None if self.tariff is None else PerKwh.constant(float(self.tariff))
+        with naming(self.tariff):
+            trace = read_carbon(self.tariff, quantity="money")
+            return PerKwh.of(trace, begin_s, self._start(trace))
 
 
 @dataclass(frozen=True)
@@ -141,29 +150,31 @@ class Scene:
     ----------
     context : PolicyContext
     carbon : Carbon
+    tariff : PerKwh, optional
     sleep : Sleep, optional
     """
 
     context: PolicyContext
     carbon: Carbon
+    tariff: PerKwh | None
     sleep: Sleep | None
 
     @classmethod
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon = settings.over_time(settings.carbon, begin_s, settings.zone)
+        carbon, tariff = settings.carbon_from(begin_s), settings.tariff_from(begin_s)
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),
             settings.round_s,
             settings.gap,
-            _budget(settings, carbon, begin_s),
+            _budget(settings, carbon, tariff),
             settings.least_price,
             Caps.of(trace, settings.power_w),
         )
         sleep = None if nap_s is None else Sleep(nap_s, settings.sleep_power_w, settings.wake_s)
-        return cls(context, carbon, sleep)
+        return cls(context, carbon, tariff, sleep)
 
     def replay(self, name: str) -> Replay:
         """Begin a replay under a policy."""
@@ -176,16 +187,16 @@ class Scene:
             carbon=self.carbon,
             sleep=self.sleep,
             budget=context.budget,
+            tariff=self.tariff,
             caps=context.caps,
         )
 
 
-def _budget(settings: ReplaySettings, carbon: Carbon, begin_s: float) -> Budget | None:
+def _budget(settings: ReplaySettings, carbon: Carbon, tariff: PerKwh | None) -> Budget | None:
     if settings.budget is None:
         return None
     quantity, amount = settings.budget
     if quantity == "energy_j":
         return Budget.of_energy(amount, settings.period_s, settings.pacing)
-    if settings.tariff is not None:
-        carbon = settings.over_time(settings.tariff, begin_s)
-    return Budget(quantity, amount, settings.period_s, carbon, settings.pacing)
+    per_kwh = tariff if quantity == "money" and tariff is not None else carbon
+    return Budget(quantity, amount, settings.period_s, per_kwh, settings.pacing)

@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -68,7 +68,7 @@ class Journal:
         OSError
             When the folder cannot be written to.
         """
-        common = {**self.options, **asdict(settings)}
+        common = {**self.options, **vars(settings)}
         folder, options = self._checkpoints, {name: _value(value) for name, value in common.items()}
         if self.resume:
             _require_same(folder / OPTIONS, options)
@@ -114,7 +114,7 @@ def _value(value: object) -> str:
     if isinstance(value, str | Path) and os.path.isfile(value):
         with Path(value).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        return f"{Path(value).name} (sha256 {digest})"
+        return f"{Path(str(value)).name} (sha256 {digest})"
     if isinstance(value, tuple):
         # A quantity and its amount.
         return "=".join(map(str, value))

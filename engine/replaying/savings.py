@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 
 from wattsched.instances.errors import require_known, require_range
-from wattsched.instances.units import J_PER_KWH, S_PER_DAY, S_PER_H
+from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Nodes
 from wattsched.replay.jobs.budget import PACINGS, Pacing
@@ -26,7 +26,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, Groups, clock_of, doubts, groups_of, record_of
-from wattsched.replaying.job_sources import JobSource
+from wattsched.replaying.job_sources import File, JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
@@ -60,6 +60,9 @@ HEAVY = 0.05
 
 SEVERAL = 5
 """Users of fewer jobs are not told of: with so few it is chance who waits."""
+
+
+_SAVED = ("saved_j", "saved_g", "saved_money")
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def savings(
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     pacing: Pacing = "even",
-    price_per_kwh: float | None = None,
+    price_per_kwh: float | File | None = None,
     inputs: Sequence[Input] | None = None,
     by: Sequence[By] = (),
     journal: Journal | None = None,
@@ -168,8 +171,8 @@ def savings(
         Without a budget, and without nodes that sleep.
     pacing : {"even", "price", "none"}
         How the budgets are spent, as in `ReplaySettings`.
-    price_per_kwh : float, optional
-        To tell money, too.
+    price_per_kwh : float, str or Path, optional
+        To tell money, too: money per kWh, or a file of it over time (.csv).
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     by : sequence of {"account", "month"}
@@ -191,6 +194,7 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
+    settings = settings if price_per_kwh is None else replace(settings, tariff=price_per_kwh)
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: budgets follow from the levels, and no node may sleep")
     for policy in (baseline, *policies):
@@ -215,7 +219,7 @@ def savings(
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
     base = study.baseline_of(traces)
     found = [
-        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base, price_per_kwh)
+        _saved(policy, [study.points(traces, base, policy, level) for level in ordered], base)
         for policy in policies
     ]
     # The smallest budget within which completion is no later on average; else the largest.
@@ -245,6 +249,7 @@ def savings(
         levels=[None, *ordered[1:]],
         power_w=[None, *(study.power_w(base, level) for level in ordered[1:])],
         policies=found,
+        currency="" if (tariff := one.outcome.meter.tariff) is None else tariff.currency,
         as_it_is=part(cluster, settings) if tested else None,
         inputs=[
             Sensitivity(
@@ -255,10 +260,10 @@ def savings(
             )
             for number, one in enumerate(tested)
         ],
-        assumptions=_assumptions(source, settings, pacing),
+        assumptions=[*source.comments, *_assumptions(source, settings, pacing)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record)],
-        groups=study.groups(base, found, price_per_kwh),
+        groups=study.groups(base, found),
     )
 
 
@@ -331,29 +336,26 @@ class _Study:
         joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
         points = list[Point]()
         for seed, run in self._runs(traces, policy, joules, level):
-            saved_j, saved_g = self._saved_by_group(base[seed], run) if self.by else ({}, {})
-            points.append(replace(_point(base[seed], run), saved_j=saved_j, saved_g=saved_g))
+            saved: dict[str, Any] = self._saved_by_group(base[seed], run) if self.by else {}
+            points.append(replace(_point(base[seed], run), **saved))
         return points
 
-    def groups(
-        self, base: Mapping[int, _Base], found: Sequence[PolicySavings], price_per_kwh: float | None
-    ) -> list[Group]:
+    def groups(self, base: Mapping[int, _Base], found: Sequence[PolicySavings]) -> list[Group]:
         """Means over seeds of what the baseline takes by group, and of what policies save of it."""
-        split: dict[str, list[tuple[float, float]]] = {}
+        split: dict[str, list[tuple[float, float, float]]] = {}
         for known in base.values() if self.by else ():
             for key, amounts in self._split(known, known.outcome, known.outcome.end_s).items():
                 split.setdefault(key, []).append(amounts)
-        per_joule = None if price_per_kwh is None else price_per_kwh / J_PER_KWH
+        priced = self.settings.tariff is not None
 
-        def amounts_of(joules: float, grams: float) -> dict[str, float]:
-            money = {} if per_joule is None else {"money": joules * per_joule}
-            return {"energy_j": joules, "carbon_g": grams, **money}
+        def amounts_of(joules: float, grams: float, money: float) -> dict[str, float]:
+            return {"energy_j": joules, "carbon_g": grams} | ({"money": money} if priced else {})
 
         groups = []
         for key, of_seeds in sorted(split.items()):
             (month, _, account), means = key.partition("|"), np.sum(of_seeds, axis=0) / len(base)
             saved = {
-                one.policy: amounts_of(one.losers.saved_j.get(key, 0.0), one.losers.saved_g.get(key, 0.0))
+                one.policy: amounts_of(*(getattr(one.losers, name).get(key, 0.0) for name in _SAVED))
                 for one in found
                 if one.losers is not None
             }
@@ -364,12 +366,15 @@ class _Study:
     def _split(self, base: _Base, outcome: Outcome, until_s: float) -> Groups:
         return groups_of(outcome, self.by, self.clock_s, until_s, base.idle_w)
 
-    def _saved_by_group(self, base: _Base, outcome: Outcome) -> list[dict[str, float]]:
-        """Joules and grams that a replay saves by group, both counted to the same end."""
-        until_s, none = max(base.outcome.end_s, outcome.end_s), (0.0, 0.0)
+    def _saved_by_group(self, base: _Base, outcome: Outcome) -> dict[str, dict[str, float]]:
+        """Joules, grams and money that a replay saves by group, counted to the same end as the baseline."""
+        until_s, none = max(base.outcome.end_s, outcome.end_s), (0.0, 0.0, 0.0)
         before, after = (self._split(base, run, until_s) for run in (base.outcome, outcome))
         keys = dict.fromkeys([*before, *after])
-        return [{key: before.get(key, none)[n] - after.get(key, none)[n] for key in keys} for n in (0, 1)]
+        return {
+            name: {key: before.get(key, none)[n] - after.get(key, none)[n] for key in keys}
+            for n, name in enumerate(_SAVED)
+        }
 
     def _runs(
         self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf
@@ -416,14 +421,15 @@ def _saved(
     policy: str,
     points: list[list[Point]],
     base: Mapping[int, _Base],
-    price_per_kwh: float | None,
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
     met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
     sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
     meters = [one.outcome.meter for one in base.values()]
-    energy_j, carbon_g = (np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g"))
+    energy_j, carbon_g, money = (
+        np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g", "money")
+    )
 
     def saved(amount: FloatArray | float) -> Interval | None:
         """Return the saved part of what the baseline takes."""
@@ -436,7 +442,7 @@ def _saved(
         completion=Interval.of(sooner) if len(sooner) == len(by_seed) else None,
         energy_j=saved(energy_j),
         carbon_g=saved(carbon_g) if carbon_g.any() else None,
-        money=None if price_per_kwh is None else saved(price_per_kwh * energy_j / J_PER_KWH),
+        money=None if meters[0].tariff is None else saved(money),
         points=points,
         losers=Point.mean(met) if reached else None,
     )

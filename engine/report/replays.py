@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, energy, number, percent, quantity
+from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 Summaries = Mapping[str, Sequence[Any]]
 """Summaries of replays, seed by seed, by policy."""
@@ -116,6 +116,7 @@ TABLES: dict[tuple[str, str], dict[str, Cell]] = {
         "energy": _of("energy_j", energy),
         "±": _of("energy_error", percent),
         "CO2": _of("carbon_g", lambda grams: f"{number(grams / 1000)} kg" if grams else ""),
+        "cost": lambda runs: _of("money", lambda amount: money(amount, runs[0].currency))(runs),
         "peak": _of("peak_w", partial(quantity, unit="W"), max),
         "GPUs in use": _of("gpu_utilisation", percent),
         "GPU hours": _of("gpu_h", number),

@@ -87,8 +87,8 @@ class Point:
         Part of the jobs that complete more than a tenth later than under the baseline.
     users : dict of str to float
         Mean completion of each user of several jobs, over the baseline's; empty where nobody is named.
-    saved_j, saved_g : dict of str to float
-        Joules and grams saved by group, called ``MONTH|ACCOUNT``; empty where nothing is split.
+    saved_j, saved_g, saved_money : dict of str to float
+        Joules, grams and money saved by group, called ``MONTH|ACCOUNT``; empty where nothing is split.
     """
 
     energy: float
@@ -99,6 +99,7 @@ class Point:
     users: dict[str, float] = field(default_factory=dict)
     saved_j: dict[str, float] = field(default_factory=dict)
     saved_g: dict[str, float] = field(default_factory=dict)
+    saved_money: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
@@ -195,6 +196,8 @@ class Savings:
     power_w : list of float or None
         The same as watts of the whole cluster.
     policies : list of PolicySavings
+    currency : str
+        Of their money; empty where none is told.
     as_it_is : float, optional
         Part of the energy that the last policy saves on the first seed; None where no inputs are varied, and
         where none is saved.
@@ -219,6 +222,7 @@ class Savings:
     levels: list[float | None]
     power_w: list[float | None]
     policies: list[PolicySavings]
+    currency: str
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wattsched.report.saved import LATE
 from wattsched.report.terminal import Told
-from wattsched.report.wording import count, duration, energy, number, percent, quantity
+from wattsched.report.wording import count, duration, energy, money, number, percent, quantity
 
 if TYPE_CHECKING:
     from wattsched.report.html.page import Page, Picture
@@ -41,14 +42,14 @@ def verdict(found: Savings) -> tuple[str, str]:
 
 def saved(found: Savings) -> Told:
     """Parts and amounts that each policy saves."""
-    columns = ["policy", ">energy saved", ">that is", ">CO2", ">money", ">sooner at equal energy"]
+    columns = ["policy", ">energy saved", ">that is", ">CO2", ">cost", ">sooner at equal energy"]
     rows = [
         [
             one.policy,
             _or_none(one.energy, _share, "at least " if one.bound_only else ""),
             _or_none(one.energy_j, lambda some: energy(some.mean)),
             _or_none(one.carbon_g, lambda some: quantity(some.mean, "g"), none=""),
-            _or_none(one.money, lambda some: number(some.mean), none=""),
+            _or_none(one.money, lambda some: money(some.mean, found.currency), none=""),
             _or_none(one.completion, _share),
         ]
         for one in found.policies
@@ -89,7 +90,7 @@ def split(found: Savings) -> Told:
     if any(one.carbon_g for one in found.groups):
         amounts["carbon_g"] = lambda grams: quantity(grams, "g")
     if any(one.money is not None for one in found.groups):
-        amounts["money"] = number
+        amounts["money"] = partial(money, currency=found.currency)
     columns = [*keys, *(f">{NAMES[name]}" for name in amounts)]
     policies = [*found.groups[0].saved] if found.groups else []
     columns += [f">{policy} saves" for policy in policies]

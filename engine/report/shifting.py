@@ -32,12 +32,12 @@ def print_instance(out: Console, instance: ShiftingInstance) -> None:
     table(out, ["", ">", ">"], pools, header=False)
     for title, values, unit in (
         ("Carbon intensity", instance.carbon_g_per_kwh, "g/kWh"),
-        ("Price", instance.price_per_kwh, "per kWh"),
+        ("Price", instance.price_per_kwh, f"{instance.currency or ''} per kWh".strip()),
     ):
         if values is not None:
             heading(out, title, f"{number(min(values))} to {number(max(values))} {unit}")
             line(out, curve(values[: instance.slots]), indent=2)
-    print_budgets(out, instance.budgets)
+    print_budgets(out, instance.budgets, instance.currency)
 
 
 def curve(values: list[float]) -> str:

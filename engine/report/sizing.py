@@ -128,7 +128,8 @@ def _print_budgets(out: Console, instance: Instance, options: Options) -> None:
     if instance.carbon_g_per_kwh is not None:
         line(out, f"carbon intensity {number(instance.carbon_g_per_kwh)} g/kWh", indent=2)
     if instance.price_per_kwh is not None:
-        line(out, f"price of energy {number(instance.price_per_kwh)} per kWh", indent=2)
+        price = f"{number(instance.price_per_kwh)} {instance.currency or ''}".rstrip()
+        line(out, f"price of energy {price} per kWh", indent=2)
     if budgets.least_goodput is not None:
         line(out, f"least goodput {number(budgets.least_goodput)}", indent=2)
 

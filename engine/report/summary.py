@@ -42,7 +42,7 @@ CAPACITIES = {"gpus_used": "gpus_available"}
 def print_result(out: Console, result: Any, instance: Any = None) -> None:
     """Print a `Result`; with its instance also budgets, completion times and what is not scarce."""
     problem = view(result.problem)
-    goal = problem.goal(result.objective_name, result.sense)
+    goal = problem.goal(result.objective_name, result.sense, instance)
     about = result.problem if instance is None else problem.about(instance)
     line(out, (result.instance, "bold"), f": {about}")
     line(out, (f"formulation {result.formulation}, solver {result.solver}", "dim"))
@@ -52,7 +52,7 @@ def print_result(out: Console, result: Any, instance: Any = None) -> None:
     for fault in result.faults:
         line(out, ("not used", "yellow"), f": {fault}", indent=2)
     if result.totals:
-        _print_totals(out, result.totals, goal, getattr(instance, "budgets", None))
+        _print_totals(out, result.totals, goal, instance)
     if result.decision is not None:
         _print_prices(out, result.prices, goal, problem, instance)
         problem.print_decision(out, result.decision, instance)
@@ -141,29 +141,32 @@ class Use(NamedTuple):
     share: float | None = None
 
 
-def uses(totals: Mapping[str, float], budgets: Any) -> list[Use]:
+def uses(totals: Mapping[str, float], instance: Any) -> list[Use]:
     """Totals with what there is of them; changes of running jobs are told otherwise."""
     untold = {*CHANGES, CHANGE_COST, *CAPACITIES.values()}
+    budgets, currency = getattr(instance, "budgets", None), getattr(instance, "currency", None)
     return [
-        _use(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)))
+        _use(name, value, totals.get(CAPACITIES.get(name, ""), getattr(budgets, name, None)), currency)
         for name, value in totals.items()
         if name not in untold
     ]
 
 
-def _use(name: str, value: float, capacity: float | None) -> Use:
-    known = Use(total_label(name), spoken(name, value))
-    return known._replace(of=spoken(name, capacity), share=value / capacity) if capacity else known
+def _use(name: str, value: float, capacity: float | None, currency: str | None) -> Use:
+    known = Use(total_label(name), spoken(name, value, currency))
+    if not capacity:
+        return known
+    return known._replace(of=spoken(name, capacity, currency), share=max(0.0, value / capacity))
 
 
-def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, budgets: Any) -> None:
-    to_completion = getattr(budgets, "scope", None) == "completion"
+def _print_totals(out: Console, totals: Mapping[str, float], goal: Goal, instance: Any) -> None:
+    to_completion = getattr(getattr(instance, "budgets", None), "scope", None) == "completion"
     heading(out, "Uses", "energy until all jobs are complete" if to_completion else "")
     rows = [
         (used.label, used.amount, "", "", "")
         if used.share is None
         else (used.label, used.amount, f"of {used.of}", percent(used.share), bar(used.share))
-        for used in uses(totals, budgets)
+        for used in uses(totals, instance)
     ]
     table(out, ["", ">", ">", ">", ""], rows, header=False)
     if any(totals.get(name) for name in CHANGES):

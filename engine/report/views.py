@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def print_budgets(out: Console, budgets: Any) -> None:
+def print_budgets(out: Console, budgets: Any, currency: str | None = None) -> None:
     """Print a problem's budgets, if there are any."""
     given = [(name, value) for name, value in budgets if value is not None]
     if given:
         heading(out, "Budgets")
-        rows = [(scarce(BUDGET_ROWS.get(name, name)).label, spoken(name, value)) for name, value in given]
+        rows = [
+            (scarce(BUDGET_ROWS.get(name, name)).label, spoken(name, value, currency))
+            for name, value in given
+        ]
         table(out, ["", ">"], rows, header=False)
 
 
@@ -53,9 +56,11 @@ class View:
     capacities: Callable[[Any], dict[str, float]] = lambda instance: {}
     parts: Callable[[Any, Any], Iterable[Any]] | None = None
 
-    def goal(self, objective: str, sense: str) -> Goal:
-        """Words for an objective; one that has none is called by its name."""
-        return self.goals.get(objective, Goal(objective, verb="save" if sense == "min" else "gain"))
+    def goal(self, objective: str, sense: str, instance: Any = None) -> Goal:
+        """Words for an objective, of money in the instance's currency; one without is called by its name."""
+        found = self.goals.get(objective, Goal(objective, verb="save" if sense == "min" else "gain"))
+        currency = getattr(instance, "currency", None) if objective == "money" else None
+        return replace(found, unit=currency) if currency else found
 
 
 VIEWS = {

@@ -48,6 +48,11 @@ def quantity(value: float, unit: str) -> str:
     return f"{number(value / scale)} {prefix}{unit}"
 
 
+def money(amount: float, currency: str | None = None) -> str:
+    """Amount of money with its currency, where that is told."""
+    return f"{number(amount)} {currency}" if currency else number(amount)
+
+
 def energy(joules: float) -> str:
     """Energy in joules and kilowatt hours."""
     return f"{quantity(joules, 'J')} ({number(joules / J_PER_KWH, 3)} kWh)"
@@ -139,8 +144,10 @@ UNITS: dict[str, Callable[[float], str]] = {
 """Functions from an amount to words, by the suffix of a total's name; a new unit is one line here."""
 
 
-def spoken(name: str, value: float) -> str:
-    """Amount of a total, with the unit that its name ends in."""
+def spoken(name: str, value: float, currency: str | None = None) -> str:
+    """Amount of a total, with the unit that its name ends in; of money with its currency."""
+    if name == "money":
+        return money(value, currency)
     _, joint, unit = name.rpartition("_")
     return UNITS.get(unit if joint else "", number)(value)
 

@@ -197,9 +197,10 @@ def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """A result of the format before as one of today's.
+    """Convert a result of the previous format into the present one; other documents are returned as is.
 
-    A field was renamed, totals had values of null, and what a result says of its proof follows from it.
+    `declined` is renamed, null totals are dropped, absent fields get empty values, and `proven_gap` and
+    `claimed` are derived from the certificate's bound.
     """
     if document.get("format") != RESULT_FORMATS[0]:
         return document
@@ -207,10 +208,11 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(totals := newer.get("totals"), dict):
         newer["totals"] = {name: value for name, value in totals.items() if value is not None}
     newer |= {"format": RESULT_FORMATS[1], "totals": newer.get("totals") or {}}
-    return newer | {"digest": "", "gap_asked": None, "time_s": newer.get("time_s", {})} | _proof_said(newer)
+    return newer | {"digest": "", "gap_asked": None, "time_s": newer.get("time_s", {})} | _proof_fields(newer)
 
 
-def _proof_said(document: dict[str, Any]) -> dict[str, Any]:
+def _proof_fields(document: dict[str, Any]) -> dict[str, Any]:
+    """Gap that the certificate proves, and whether the result claims more than that."""
     from wattsched.verification.claims import beyond_proof, gap_between
     from wattsched.verification.report import number
 

@@ -123,7 +123,9 @@ class Session:
         require_range(0.0 <= change_cost < np.inf, "change_cost", "at least 0 and finite", change_cost)
         for name, per_kwh in zip(PER_KWH.values(), (carbon_g_per_kwh, price_per_kwh), strict=True):
             require(name, per_kwh, (Real, NoneType), "a number")
-            require_range(per_kwh is None or 0.0 <= per_kwh < np.inf, name, "at least 0 and finite", per_kwh)
+        known_g, price = carbon_g_per_kwh or 0.0, price_per_kwh or 0.0
+        require_range(0.0 <= known_g < np.inf, "carbon_g_per_kwh", "at least 0 and finite", known_g)
+        require_range(bool(np.isfinite(price)), "price_per_kwh", "finite", price)
         require("formulation", formulation, (str, NoneType), "a name")
         require("solver", solver, (str,), "a name")
         require("profiles", profiles, (Sequence,), "a sequence")

@@ -209,7 +209,7 @@ def sound_instance(instance: Any) -> tuple[Any, Problem[Any, Any, Any]]:
         With every fault found.
     """
     if isinstance(instance, str | os.PathLike):
-        instance = read_instance(Path(instance))
+        instance = read_instance(instance if isinstance(instance, Path) else Path(instance))
         return instance, find_problem(instance.problem)
     require("instance", instance, (BaseModel,), "an instance or a path")
     problem = find_problem(getattr(instance, "problem", type(instance).__name__))

@@ -47,13 +47,13 @@ CHECKED_AT_ONCE, QUICKLY_CHECKED = 250, 25_000
 """Decisions about up to so many jobs are checked in no time, and in the moment that a stopped call has."""
 
 _HEURISTIC_SHARE, _MOST_HEURISTIC_SHARE = 0.3, 0.8
-# An instance that takes as long to expand makes a large program: the process loads while we build.
+# Expanding for longer than this announces a large program: its process is started while we build.
 _LONG_S = 0.05
-# What the solver of a call that is to stop may take to end: what is left is for the decision it ends with.
+# Seconds that a solver gets to end once its call is stopped; the rest is for checking its decision.
 _ENDING_S = 0.1
 _ROUNDING = 1e-6
-# The heuristic takes about as long as it takes to come to it. Where so many times that are left, it may come
-# after the solver, which leaves it some of them.
+# The heuristic takes about as long as the call has taken so far. Where more than `_AMPLE` times that is left,
+# it may come after the solver, which leaves it `_HEURISTIC_TIMES` times that.
 _AMPLE, _HEURISTIC_TIMES = 10.0, 3.0
 
 
@@ -109,38 +109,38 @@ def decide(call: Call, earlier: Any) -> Result:
 
 
 def _earlier_candidate(call: Call, decision: Any) -> Candidate:
-    """An earlier decision; that of a session is only to be a point, where there is time to check it later.
+    """Return an earlier decision as a candidate, checked now, or later in a session of small rounds.
 
-    Nobody is told there what it lacks.
+    A session reports no faults of it: there it is a starting point, and checked if nothing else is found.
     """
     if not (call.of_session and _soon_checked(call)):
-        return _looked_over(call, decision)
+        return _checked_earlier(call, decision)
     found = Candidate(EARLIER, np.inf, decision=decision)
     call.unchecked.append(found)
     return found
 
 
-def _looked_over(call: Call, decision: Any) -> Candidate:
-    """An earlier decision, checked; that of another round, with other jobs, need not be any further."""
-    foreign = call.problem.strangers(call.instance, decision)
-    if foreign:
-        return Candidate(EARLIER, np.inf, decision=decision, report=Report(foreign))
+def _checked_earlier(call: Call, decision: Any) -> Candidate:
+    """Check an earlier decision; if it says nothing of some job of this round, that is its only fault."""
+    unmentioned = call.problem.strangers(call.instance, decision)
+    if unmentioned:
+        return Candidate(EARLIER, np.inf, decision=decision, report=Report(unmentioned))
     return call.checked(EARLIER, decision)
 
 
 def _soon_checked(call: Call) -> bool:
-    """True if what was found can still be checked in the moment in which the call is given up."""
+    """True if the instance is so small that candidates can still be checked once the call is stopped."""
     most = QUICKLY_CHECKED if call.limits.time_s is None else CHECKED_AT_ONCE
     return call.problem.size(call.instance) <= most
 
 
 def _carried(call: Call, model: Model[Any], earlier: Candidate) -> Candidate:
-    """As much of an earlier decision as is possible now, where it is not as a whole."""
+    """Carry an earlier decision over to the program: as it is, or else its nearest point that is feasible."""
     if earlier.report is None:
         # A small round without a limit is solved before this could be of use.
         hurried = model.program.by_kind or call.limits.time_s is not None
         point = (model.nearest if hurried and model.nearest else model.encode)(earlier.decision)
-        return _of_point(call, model, point) or _looked_over(call, earlier.decision)
+        return _of_point(call, model, point) or _checked_earlier(call, earlier.decision)
     if earlier.report.faults and model.nearest is not None:
         return _of_point(call, model, model.nearest(earlier.decision)) or earlier
     return earlier
@@ -155,7 +155,7 @@ def _of_point(call: Call, model: Model[Any], point: Any) -> Candidate | None:
 
 
 def _by_rule(call: Call) -> list[Candidate]:
-    """Decision of the problem's heuristic that is requested, or is the safety net."""
+    """Run the heuristic that is requested, or that is the safety net, if it is a rule without a program."""
     name = call.solver if call.by_heuristic else call.problem.safety_net
     if name not in call.problem.heuristics:
         return []
@@ -173,7 +173,7 @@ def _relies_on_a_solver(call: Call) -> bool:
 
 
 def _heuristic_comes_late(call: Call, model: Model[Any]) -> bool:
-    """True if the safety net runs only when the solver fails: what stops that leaves time for it.
+    """True if the safety net need run only after the solver has failed, as time is left for it then.
 
     Where columns supply rows, an LP relaxation is no answer, and the safety net takes longer.
     """
@@ -189,7 +189,7 @@ def _supplies(program: Program | KindProgram) -> bool:
 
 
 def _by_heuristic(call: Call, start: Start) -> list[Candidate]:
-    """Point that the safety net finds, where it is a solver and an exact one is requested."""
+    """Run the safety net where it is a solver of the default program and an exact solver is requested."""
     if not _relies_on_a_solver(call):
         return []
     model, heuristic = call.model(call.problem.default), call.problem.safety_net
@@ -203,7 +203,7 @@ def _by_heuristic(call: Call, start: Start) -> list[Candidate]:
     if call.watched and solution.prices is not None and model.lagrangian:
         priced = Priced.best(call, model, [solution.prices])
         call.certificate = None if priced is None else priced.certificate
-    # Without a point its prices and its bound are still worth something.
+    # Even without a point, its prices and its bound are of use.
     return found or [Candidate(heuristic, np.inf, model, solution)]
 
 
@@ -230,7 +230,7 @@ def _checked_if_slow(call: Call, found: list[Candidate]) -> list[Candidate]:
 
 
 def _start(call: Call, model: Model[Any], found: list[Candidate]) -> Start:
-    """Best point of a model's program so far, and prices."""
+    """Start of the solver: the best point so far of a model's program, and prices if there are any."""
     program = model.program
     x = min(_points(model, found), key=program.objective, default=None)
     for candidate in found:
@@ -242,7 +242,7 @@ def _start(call: Call, model: Model[Any], found: list[Candidate]) -> Start:
 
 
 def _points(model: Model[Any], found: list[Candidate]) -> Iterator[Any]:
-    """Points of candidates that violate nothing; of one that was carried over that is known."""
+    """Yield the candidates' feasible points; that of a carried-over decision was tested before."""
     for candidate in found:
         x = candidate.point_of(model)
         carried = candidate.source == EARLIER and candidate.solution is not None
@@ -330,7 +330,7 @@ def _in_place(call: Call, model: Model[Any], solution: Solution) -> list[Candida
     with call.timer.phase("solve"):
         without_moves = _by_solver(call, calm.program, Start(), 1.0)
     stays = call.decided(Candidate(IN_PLACE, np.inf, calm, without_moves))
-    # Its bound is none of those that may move.
+    # Its bound does not hold for decisions with moves, so it is dropped.
     return [own, *([replace(stays, model=None, solution=None)] if stays.valid else [])]
 
 

@@ -173,7 +173,7 @@ def pareto(
         other = other_than(objective, against)
         # A limit of nothing would be none.
         most = first.totals[TOTALS[objective]] or NOTHING * ends[0].totals[TOTALS[objective]]
-        second = least(other, most) if most > 0 and not timer.over() else None
+        second = least(other, most) if most != 0 and not timer.over() else None
         if second is None or any(more(second, first, one) for one in (objective, other)):
             return ParetoPoint(limit=limit, result=first)
         before = None if limit is None else first
@@ -181,8 +181,8 @@ def pareto(
 
     def more(one: Result, two: Result, criterion: str) -> bool:
         """True if a result has more of a criterion than another."""
-        values = (found.totals[TOTALS[criterion]] for found in (one, two, *ends[:1]))
-        return is_more(*values)
+        value, other, largest = (found.totals[TOTALS[criterion]] for found in (one, two, ends[0]))
+        return is_more(value, other, abs(largest))
 
     found, late = [point("mean-completion")], 0
     if found[0] is not None:
@@ -193,7 +193,7 @@ def pareto(
             limit = quick + (clean - quick) * i / (points - 1)
             if timer.over():
                 late += 1
-            elif limit > 0:
+            elif limit != 0:
                 found.append(point("mean-completion", limit))
     return ParetoResult(
         instance=horizon.name,
@@ -214,7 +214,7 @@ def _undominated(points: list[ParetoPoint], against: str) -> list[ParetoPoint]:
         return point.result.totals[TOTALS[criterion]]
 
     most = {
-        one: max((amount(point, one) for point in points), default=0.0)
+        one: max((abs(amount(point, one)) for point in points), default=0.0)
         for one in ("mean-completion", against)
     }
 

@@ -21,7 +21,7 @@ _CELLS = 1 << 16
 
 
 class Passes:
-    """Passes over groups; numpy lets go of the interpreter for other threads."""
+    """Passes over groups by threads, which run at once as numpy releases the interpreter's lock."""
 
     def __init__(self, groups: KindGroups) -> None:
         self._groups, self._by_kind = groups, _ByKind.of(groups)
@@ -32,7 +32,7 @@ class Passes:
         last = self._last  # the same prices are often asked about again
         if last is not None and last[2] is not None and np.array_equal(last[0], prices):
             return last[1], last[2]
-        least, code = self._found_least(prices)
+        least, code = self._compute_least(prices)
         self._last = prices.copy(), least, code
         return least, code
 
@@ -40,10 +40,10 @@ class Passes:
         """Least reduced cost of every group, without its column."""
         last = self._last
         if last is None or not np.array_equal(last[0], prices):
-            last = self._last = prices.copy(), self._found_costs(prices), None
+            last = self._last = prices.copy(), self._compute_costs(prices), None
         return last[1]
 
-    def _found_costs(self, prices: FloatArray) -> FloatArray:
+    def _compute_costs(self, prices: FloatArray) -> FloatArray:
         least, order = self._least_own(prices)[0], self._by_kind.order
         priced, of_kind = _Priced(self._groups, self._by_kind, prices), np.full(len(least), np.inf)
 
@@ -54,7 +54,7 @@ class Passes:
         least[order] = np.minimum(least[order], of_kind)
         return least
 
-    def _found_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+    def _compute_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         least, reduced = self._least_own(prices)
         code = self._first_own(reduced, least)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
@@ -88,12 +88,12 @@ class Passes:
         return groups[order], codes[order], above[order]
 
     def above(self, prices: FloatArray) -> FloatArray:
-        """Reduced costs of all columns above their group's least, in no order."""
+        """Reduced costs of all columns, above the least of their group, in no order."""
         return self._near(prices, np.inf)[2]
 
     def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return group, code and reduced cost as `within`, in no order."""
-        threshold = min(threshold, np.finfo(float).max)  # those that a group may not choose are above
+        """Return group, code and reduced cost above the least as `within` does, in no order."""
+        threshold = min(threshold, np.finfo(float).max)  # rows that a group may not choose cost inf
         own = self._groups.own
         least, reduced = self._least_own(prices)
         order, priced = self._by_kind.order, _Priced(self._groups, self._by_kind, prices)
@@ -112,7 +112,7 @@ class Passes:
         self._over_kinds(look)
         least[order] = known
         columns = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
-        of_kind = priced.spelled_out(*columns)
+        of_kind = priced.all_rows(*columns)
         of_own = reduced - least[own.group]
         groups = np.concatenate([own.group, of_kind[0]])
         codes = np.concatenate([np.arange(len(own)), of_kind[1] + len(own)])
@@ -121,7 +121,7 @@ class Passes:
         return groups[near], codes[near], np.maximum(above[near], 0.0)
 
     def _least_own(self, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Least reduced cost of every group's own columns, and those of all."""
+        """Return the least reduced cost of each group's own columns, and those of all these columns."""
         own, n = self._groups.own, self._groups.n_groups
         least = np.full(n, np.inf)
         reduced = own.cost - own.uses.priced(prices, own.entry, own.seconds, own.credit)
@@ -150,7 +150,7 @@ class Passes:
 
 
 class _Chunk(NamedTuple):
-    """Groups of one kind that are looked at together.
+    """Groups of one kind that are priced together.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class _ByKind:
 
     @classmethod
     def of(cls, groups: KindGroups) -> _ByKind:
-        """Put groups in order."""
+        """Sort groups by kind and by whether they are limited or starting, and cut them into chunks."""
         kinds = groups.kinds
         limited = groups.most < np.append(np.diff(kinds.start), 0)[groups.kind]
         start = np.searchsorted(kinds.alike, kinds.start)
@@ -211,7 +211,7 @@ class _ByKind:
 
 
 def _chunks(kind: IntArray, start: IntArray, limited: BoolArray, starting: BoolArray) -> list[_Chunk]:
-    """Chunks of groups by kind, of runs by kind that begin there."""
+    """Cut groups that are sorted by kind into chunks; the runs of kind k begin at `start[k]`."""
     begin, starts, bounds = np.flatnonzero(np.diff(kind, prepend=-9)), start.tolist(), []
     for k, (first, last) in zip(kind[begin].tolist(), pairwise([*begin.tolist(), len(kind)]), strict=True):
         if k >= 0 and (size := starts[k + 1] - starts[k]):
@@ -224,12 +224,12 @@ def _chunks(kind: IntArray, start: IntArray, limited: BoolArray, starting: BoolA
 
 
 class _Priced:
-    """Runs of rows of every kind under row prices, at the price of their best row.
+    """Runs of alike rows (`KindRows.alike`) at row prices, each priced as its best row.
 
     Attributes
     ----------
     best : int array, shape (n_runs,)
-        The first of the best rows of each run.
+        The best row of each run, the first one of equal rows.
     """
 
     def __init__(self, groups: KindGroups, by_kind: _ByKind, prices: FloatArray) -> None:
@@ -239,9 +239,9 @@ class _Priced:
         uses = kinds.uses
         at_once, metered = -(uses.fixed @ prices), -(uses.metered @ prices)[runs]
         least = np.minimum.reduceat(at_once, runs) if len(runs) else at_once
-        # How much more each row costs than the best one of its run.
-        self._more = at_once - np.repeat(least, self._size)
-        hits = np.flatnonzero(self._more == 0.0)
+        # What each row costs more than the best row of its run.
+        self._extra = at_once - np.repeat(least, self._size)
+        hits = np.flatnonzero(self._extra == 0.0)
         self.best = hits[np.searchsorted(hits, runs)]
         self._metered = bool(metered.any())
         self._linear = bool(np.isinf(groups.horizon_s)) or not self._metered
@@ -251,21 +251,21 @@ class _Priced:
         once = [*credited, least, np.ones(len(runs))]
         self._terms = np.array([metered * self._pace, kinds.value[runs], *once, metered])
 
-    def spelled_out(
+    def all_rows(
         self, group: IntArray, run: IntArray, above: FloatArray
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Groups, rows and reduced costs of all rows of runs, from those of their best rows."""
+        """List all rows of some runs, with group and reduced cost; `above` is that of each best row."""
         size = self._size[run]
         row = ranges(self._start[run], size)
-        return np.repeat(group, size), row, np.repeat(above, size) + self._more[row]
+        return np.repeat(group, size), row, np.repeat(above, size) + self._extra[row]
 
     def reduced(self, chunk: _Chunk) -> FloatArray:
-        """Reduced costs of the runs of a kind for some groups, infinite for those that one may not choose."""
+        """Reduced cost of each run for each group of a chunk; inf for runs that a group may not choose."""
         features, terms = self._by_kind.features[chunk.groups], self._terms[:, chunk.runs]
         if single := len(features) == 1:  # of a vector a product is rounded otherwise than of a matrix
             features = np.repeat(features, 2, axis=0)
         last = len(terms) - 1
-        # What a group that starts has besides is added apart: to others in its chunk it adds nothing.
+        # Surcharge and lost time are added apart: for groups of the chunk without any they are 0.
         if self._linear:
             cells = features[:, : last - 1] @ terms[: last - 1]
             if chunk.starting and self._metered:

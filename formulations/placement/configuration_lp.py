@@ -336,13 +336,13 @@ class ColumnGeneration:
     ):
         self._lp, self._accepted, self._objective = lp, accepted, objective
         self._rows = np.cumsum([len(lp.profiles), 3, len(lp.types)])
-        self._usual_w = self._usual_watts()
+        self._price_scale_w = self._typical_prices_w()
         if centre is None:
-            centre = np.concatenate([self._usual_w[:-3], objective.rewards_w, np.zeros(len(lp.types))])
+            centre = np.concatenate([self._price_scale_w[:-3], objective.rewards_w, np.zeros(len(lp.types))])
         self._master, self._artificial = self._build_master()
         self._add(lp.pool.all())
         self._price_limit = FIRST_LIMIT
-        self._master.change_costs(self._artificial, self._price_limit * self._usual_w)
+        self._master.change_costs(self._artificial, self._price_limit * self._price_scale_w)
         self._smoothing = SMOOTHING
         self.centre = centre
         self.prices, _priced = self._price_patterns(centre)
@@ -367,16 +367,20 @@ class ColumnGeneration:
                 break
         return cost_w
 
-    def _usual_watts(self) -> FloatArray:
-        """Watts of a task of each profile, a GPU, a vCPU and a mean task on average nodes, shape (M + 3,)."""
+    def _typical_prices_w(self) -> FloatArray:
+        """Return a price of usual size for each row of profiles, GPUs, vCPUs and tasks, shape (M + 3,).
+
+        These scale the artificial columns' costs. A price is what the watts of one unit cost on an average
+        node; that of tasks is the mean over the profiles.
+        """
         objective, power, count = self._objective, self._lp.types.power, self._lp.types.count
-        of_gpu = power.gpu_full_w - power.gpu_idle_w
-        of_vcpu = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
-        gpu_w = objective.weight * float(np.average(of_gpu, weights=count * power.gpus))
-        vcpu_w = objective.weight * float(np.average(of_vcpu, weights=count))
-        each = np.array([gpu_w + objective.gpu_reward_w, vcpu_w, 0.0])
-        profile = each @ self._lp.sizes
-        return np.concatenate([profile, each[:2], [profile.mean()]])
+        added_gpu_w = power.gpu_full_w - power.gpu_idle_w
+        added_vcpu_w = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
+        gpu_w = objective.weight * float(np.average(added_gpu_w, weights=count * power.gpus))
+        vcpu_w = objective.weight * float(np.average(added_vcpu_w, weights=count))
+        per_size_w = np.array([gpu_w + objective.gpu_reward_w, vcpu_w, 0.0])
+        profile_w = per_size_w @ self._lp.sizes
+        return np.concatenate([profile_w, per_size_w[:2], [profile_w.mean()]])
 
     def _build_master(self) -> tuple[RestrictedMaster, IntArray]:
         """Build the LP without patterns; return it and its artificial columns, for profiles and totals.
@@ -403,7 +407,7 @@ class ColumnGeneration:
         self._master.add_columns(csc_array(vstack(rows)), self._objective.weight * patterns.power_w)
 
     def _bound_between(self, optimum: LpOptimum) -> list[PricedPattern]:
-        """Bound at smoothed prices, between the best ones and the LP's; return the patterns found there."""
+        """Compute the bound at prices between the best ones and the LP's; return the patterns found there."""
         profile, total, _node, memory = np.split(optimum.prices, self._rows)
         proposed = np.maximum(np.concatenate([profile, total + self._objective.rewards_w, -memory]), 0.0)
         trial = self._smoothing * self.centre + (1 - self._smoothing) * proposed
@@ -440,6 +444,6 @@ class ColumnGeneration:
         if optimum.x[self._artificial].sum() <= MISSING or self._price_limit >= LAST_LIMIT:
             return False
         self._price_limit *= FIRST_LIMIT
-        self._master.change_costs(self._artificial, self._price_limit * self._usual_w)
+        self._master.change_costs(self._artificial, self._price_limit * self._price_scale_w)
         self._smoothing = SMOOTHING
         return True

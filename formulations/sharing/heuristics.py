@@ -29,7 +29,7 @@ class OpenSet:
 
 
 class Packing:
-    """Sets that a rule has formed.
+    """A decision while a rule builds it: sets formed so far, free units and budgets left.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Packing:
         return float(self.patterns.epoch_s[self.slot(pattern, job)])
 
     def normalised_throughput(self, pattern: int, jobs: Sequence[int]) -> float:
-        """Sum over the jobs of their speed in a pattern over that alone on the same unit type."""
+        """Sum over the jobs of their speed in a pattern, relative to that alone on the same unit type."""
         unit_type = int(self.patterns.unit_type[pattern])
         total = 0.0
         for job in jobs:
@@ -125,7 +125,7 @@ class Packing:
         return False
 
     def join_best_pair(self, job: int) -> bool:
-        """Let a job join the single one with the best pair, if that is good enough."""
+        """Let a job join the single job with which its pair is fastest, if above `PACKING_THRESHOLD`."""
         best, found = rules.PACKING_THRESHOLD, None
         for pattern in sorted(self.by_pattern):
             singles = self.by_pattern[pattern] if self.patterns.size[pattern] == 1 else []
@@ -211,32 +211,33 @@ def fifo_packed(patterns: Patterns, objective: str, timer: Timer | None = None) 
 
 
 def gandiva(patterns: Patterns, objective: str, timer: Timer | None = None) -> SharingDecision | None:
-    """Pair all jobs at random if there are more jobs than units, and place the sets in the jobs' order.
+    """Pair jobs at random if there are more jobs than units, and place pairs and single jobs in order.
 
-    A pair is tried on the unit type that is fastest for it, and dropped where it is slower than taking turns.
-    Gavel has what finds no unit take turns with the rest; in one round it waits.
+    A pair that would run slower than the two taking turns is not formed. Each set gets the free unit on
+    which it is fastest; one without a unit waits, where Gavel's simulator has sets take turns over rounds.
     """
     packing, rule = Packing(patterns), rules.Gandiva()
     jobs = range(len(patterns.instance.jobs))
 
     def propose(single: list[int]) -> Iterator[tuple[int, int]]:
         rule.draw.shuffle(single)
+        # Reversed, so that a seed still gives the pairs that it gave when they were taken from the end.
         return rules.neighbours(single[::-1], lambda *pair: bool(_worthwhile(packing, pair)))
 
     for group in rule.groups(jobs, len(jobs) > sum(packing.free), propose):
-        free = (p for p in _worthwhile(packing, group) if packing.free[patterns.unit_type[p]])
-        if (pattern := next(free, None)) is not None:
+        on_free_unit = (p for p in _worthwhile(packing, group) if packing.free[patterns.unit_type[p]])
+        if (pattern := next(on_free_unit, None)) is not None:
             packing.open(pattern, group)
     return packing.decision()
 
 
 def _worthwhile(packing: Packing, group: Sequence[int]) -> list[int]:
-    """Patterns in which a group may be and does not run slower than by turns, the fastest first."""
-    found = [p for t in range(len(packing.free)) if (p := packing.together(t, group)) is not None]
-    helps = [
+    """Patterns that a group may form and that are not slower than taking turns, the fastest first."""
+    known = [p for t in range(len(packing.free)) if (p := packing.together(t, group)) is not None]
+    worthwhile = [
         p
-        for p in found
+        for p in known
         if packing.admits(p, group)
         and (len(group) == 1 or packing.normalised_throughput(p, group) >= rules.LEAST_THROUGHPUT)
     ]
-    return sorted(helps, key=lambda p: sum(packing.epoch_s(p, j) for j in group))
+    return sorted(worthwhile, key=lambda p: sum(packing.epoch_s(p, j) for j in group))

@@ -89,7 +89,7 @@ class ScheduleMaster:
     def __init__(self, horizon: Horizon, objective: int, typical: Schedules):
         self._horizon, self._objective, self._limit = horizon, objective, FIRST_LIMIT
         n, limits = horizon.n_jobs, row_limits(horizon)
-        sums = np.maximum(typical.criteria.sum(axis=0), ROUNDING)
+        sums = np.maximum(np.abs(typical.criteria).sum(axis=0), ROUNDING)
         self._unit = float(sums[objective]) / max(1, n)
         of_budgets = np.maximum(np.abs(limits[horizon.n_cells :]), sums[horizon.limited])
         self._scale = np.concatenate([np.ones(horizon.n_cells), of_budgets])

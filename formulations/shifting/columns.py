@@ -158,7 +158,7 @@ def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:
 
 def is_valid(horizon: Horizon, decision: Schedules) -> bool:
     """True if schedules keep the budgets and end in time."""
-    kept = np.all(amounts(horizon, decision) <= horizon.budget * (1 + ROUNDING))
+    kept = np.all(amounts(horizon, decision) <= horizon.budget + ROUNDING * np.abs(horizon.budget))
     return bool(kept and np.isfinite(decision.finish_s).all())
 
 

@@ -46,7 +46,7 @@ def _over_budget(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
     least = _least(horizon, earliest_s)
     for which, (field, standing) in enumerate(zip(BUDGET_FIELDS, horizon.standing, strict=True)):
         limit, needed = horizon.budget[which], standing + least[which]
-        if needed * (1 - ROUNDING) > limit * (1 + FEASIBILITY):
+        if needed - ROUNDING * abs(needed) > limit + FEASIBILITY * abs(limit):
             idle = f"idle GPUs take {standing:.6g} and " if standing > 0 else ""
             yield (
                 f"{field} is short by at least {needed - limit:.6g}: {idle}the jobs need {least[which]:.6g} "
@@ -62,7 +62,14 @@ def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
     joules = np.minimum.reduceat(horizon.extra_w / horizon.rate, horizon.option_start[:-1])
     # What is left after the horizon counts at the forecast's average, in the last column.
     best = np.minimum.accumulate(horizon.per_joule[:, ::-1], axis=1)[:, ::-1][:, horizon.first_slot]
-    return np.concatenate([[completion_s], best @ (joules[horizon.table] * horizon.work)])
+    least = best @ (joules[horizon.table] * horizon.work)
+    # Where a joule is paid for, a job may draw its most in all slots in which it is, and all its work later.
+    drawn_w = np.maximum.reduceat(horizon.extra_w, horizon.option_start[:-1])[horizon.table]
+    paid = np.minimum(horizon.per_joule, 0.0)
+    since = np.cumsum(paid[:, -2::-1], axis=1)[:, ::-1][:, horizon.first_slot] * horizon.slot_s
+    after_j = horizon.power_w[horizon.fastest[horizon.table]] * horizon.fastest_s
+    most_paid = since @ drawn_w + paid[:, -1] * after_j.sum()
+    return np.concatenate([[completion_s], np.where(paid.any(axis=1), most_paid, least)])
 
 
 def refute(horizon: Horizon, prices: Mapping[str, float]) -> InfeasibilityProof | None:

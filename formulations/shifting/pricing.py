@@ -93,7 +93,7 @@ def _windows(jobs: PricedJobs) -> IntArray:
     room = known - group.work * float((group.extra_w / group.rate).min()) * cheapest
     with np.errstate(divide="ignore", invalid="ignore"):
         end = np.ceil(room * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
-    end = np.where(np.isfinite(end) & (end < horizon.slots), end, horizon.slots)
+    end = np.where(np.isfinite(end) & (end < horizon.slots) & (cheapest >= 0), end, horizon.slots)
     return np.asarray(np.maximum(end.astype(np.int64) - group.first_slot, 1))
 
 
@@ -173,8 +173,11 @@ class NearOptimal:
 def near_optimal(horizon: Horizon, prices: Prices, most: int, timer: Timer) -> NearOptimal | None:
     """List as many of the cheapest schedules as there can be, None where already the first are too many.
 
-    The same where time is over: the margin is then smaller than it could be, or there is none.
+    The same where time is over: the margin is then smaller than it could be, or there is none. None where a
+    joule is paid for, too: levels that round work down then bound nothing.
     """
+    if (prices.per_joule(horizon) < 0).any():
+        return None
     groups = groups_of(horizon, NEAR_LEVELS)
     listings: list[_Listing] = []
     for job in (group.take(np.array([i])) for group in groups for i in range(len(group.job))):

@@ -15,6 +15,14 @@ from wattsched.instances.sizing.instance import Instance
 from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
+_LAST_DIGITS, _NEARLY_ALL = 2.0**-51, 1e-6
+
+
+def left_of(limit: float, standing: float) -> float:
+    """Return what is left of a limit; where next to nothing is, the rounding of both does not count."""
+    left = limit - standing
+    return left + _LAST_DIGITS * limit if abs(left) < _NEARLY_ALL * limit else left
+
 
 @dataclass(frozen=True)
 class BudgetRow:
@@ -34,7 +42,7 @@ class BudgetRow:
     least : bool
         Whether the limit is one from below: there must be as much at least.
     unit : float, optional
-        What one is in the unit of the row's name, where that is another; prices are then of another program.
+        What 1 of `use` and `capacity` is in the unit of the row's name, if they were scaled (`in_reach`).
     """
 
     name: str
@@ -51,10 +59,10 @@ class BudgetRow:
     ) -> BudgetRow:
         """Row of the uses of all columns, shape (n_columns,)."""
         column = np.flatnonzero(use)
-        return cls(name, column, use[column], limit - standing, limit, least)
+        return cls(name, column, use[column], left_of(limit, standing), limit, least)
 
     def in_reach(self) -> BudgetRow:
-        """The row in a unit that solvers can tell."""
+        """The row in a unit in which its numbers are neither too large nor too small for solvers."""
         if (known := reached(self.use, self.capacity, self.limit, least=self.least)) is None:
             return self
         use, capacity, unit = known
@@ -101,7 +109,7 @@ class Budget:
     @property
     def capacity(self) -> float:
         """Amount left for the jobs; negative when the standing use alone breaks the budget."""
-        return self.limit - self.standing
+        return left_of(self.limit, self.standing)
 
 
 def budgets_of(known: RoundJobs) -> list[Budget]:
@@ -109,7 +117,7 @@ def budgets_of(known: RoundJobs) -> list[Budget]:
     instance, pools, budgets = known.instance, known.pools, known.instance.budgets
     found, everywhere = list[Budget](), np.arange(len(pools))
     if (budgets.power_w, budgets.energy_j, budgets.carbon_g) == (None, None, None):
-        idle_w = 0.0  # which nobody asks for
+        idle_w = 0.0  # not used below
     else:
         idle_w = standing_power_w(known)
     if budgets.power_w is not None:
@@ -202,21 +210,22 @@ def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetR
     return [row.in_reach() for row in rows]
 
 
-def standing_power_w(known: RoundJobs, domain: str | None = None) -> float:
-    """Compute the watts drawn whatever is decided, in the site or through a power domain.
+def standing_power_w(jobs: RoundJobs, domain: str | None = None) -> float:
+    """Compute the watts drawn whatever is decided, in the whole site or through a power domain.
 
-    It is the idle draw of all available GPUs and the base power of nodes, without those that sleep as long as
-    no job is there, and what others draw.
+    That is what others draw (`reserved_w`), and of nodes the base power and the idle draw of available GPUs.
+    Nodes that may sleep (`sleepers_of`) count as asleep, at 0 W.
     """
-    cluster = known.instance.cluster
+    cluster = jobs.instance.cluster
     nodes = cluster.node_columns()
     base_w, reserved_w = nodes.numbers("base_power_w"), nodes.numbers("reserved_w")
     of_nodes_w = 0.0
-    for pool, sleeping in zip(known.pools, sleepers_of(known), strict=True):
+    for pool, sleeping in zip(jobs.pools, sleepers_of(jobs), strict=True):
         if domain is None or domain in pool.domains:
             up = np.delete(pool.members, sleeping) if len(sleeping) else pool.members
             idle_w = cluster.gpu_types[pool.gpu_type].idle_power_w
-            awake = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
-            of_nodes_w += idle_w * awake + (base_w + reserved_w)[up].sum()
-    besides_w = sum(one.reserved_w for one in cluster.power_domains if one.name == domain)
-    return float(of_nodes_w + besides_w)
+            awake_gpus = int(pool.available.sum()) - pool.gpus_per_node * len(sleeping)
+            of_nodes_w += idle_w * awake_gpus + (base_w + reserved_w)[up].sum()
+    # A domain's own reserve is drawn outside the instance, so the site's budget has no part in it.
+    of_domain_w = sum(each.reserved_w for each in cluster.power_domains if each.name == domain)
+    return float(of_nodes_w + of_domain_w)

@@ -254,15 +254,15 @@ def _goodput_by_kind(jobs: RoundJobs) -> ByKind:
 
 
 def _energy_by_kind(name: str, jobs: RoundJobs) -> ByKind:
-    rows, work, per_joule = jobs.configurations, jobs.work, jobs.per_joule[name]
-    none = np.zeros(len(work))
+    rows, work, per_joule = jobs.configurations, jobs.work, abs(jobs.per_joule[name])
+    none, sign = np.zeros(len(work)), np.copysign(1.0, jobs.per_joule[name])
     if not jobs.counts_rounds:
-        return _of_beginners(jobs, work * per_joule, rows.power_w / rows.rate)
+        return _of_beginners(jobs, work * per_joule, sign * rows.power_w / rows.rate)
     # Jobs that are not complete within the round draw as much whether they restart or not.
     with np.errstate(divide="ignore"):
         lasts = jobs.work / rows.best_rate[jobs.kind] >= jobs.round_s
     worth = np.full(len(work), jobs.round_s * per_joule)
-    return ByKind(worth, rows.power_w - jobs.row_idle_w, worth, none, lasts)
+    return ByKind(worth, sign * (rows.power_w - jobs.row_idle_w), worth, none, lasts)
 
 
 def _work_value_by_kind(jobs: RoundJobs) -> ByKind:

@@ -91,8 +91,8 @@ def _counted_s(known: RoundJobs) -> float:
 
 
 def cost_of_node(known: RoundJobs, objective: str, each_w: float) -> float:
-    """Return the cost in the objective of a node that is awake."""
-    return each_w * _counted_s(known) * known.per_joule[objective] if objective in ENERGY else 0.0
+    """Return the cost in the objective of a node that is awake; none is woken to be paid for drawing."""
+    return max(0.0, each_w * _counted_s(known) * known.per_joule[objective]) if objective in ENERGY else 0.0
 
 
 def uses_of_node(known: RoundJobs, budgets: Sequence[Budget], room: Room, each_w: float) -> dict[str, float]:

@@ -12,7 +12,7 @@ from wattsched.instances.errors import require_range
 from wattsched.instances.generators.kinds import Choices, best_rates, jobs_of_kinds, requested_gpus
 from wattsched.instances.shifting.instance import GpuPool, HorizonBudgets, ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import Job
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon
 from wattsched.instances.units import J_PER_KWH, S_PER_H
 from wattsched.topology.arrays import IntArray
 
@@ -38,6 +38,7 @@ def shifting_horizon(
     carbon: str | Path | None = None,
     zone: str | None = None,
     start: str | None = None,
+    tariff: str | Path | None = None,
     carbon_fraction: float | None = 0.5,
     completion_factor: float | None = None,
 ) -> ShiftingInstance:
@@ -57,7 +58,9 @@ def shifting_horizon(
     zone : str, optional
         Column of that file.
     start : str, optional
-        Time in that file at which the horizon begins, UTC unless it has a zone (default: its first).
+        Time in the files at which the horizon begins, UTC unless it has a zone (default: their first).
+    tariff : str or Path, optional
+        CSV file of prices of energy (default: none).
     carbon_fraction : float, optional
         Carbon budget between the least that the jobs can emit (0) and what they emit at their fastest (1);
         left out with a completion factor.
@@ -77,11 +80,12 @@ def shifting_horizon(
         require_range(0 <= carbon_fraction <= 1, "carbon_fraction", "from 0 to 1", f"{carbon_fraction:g}")
     if completion_factor is not None:
         require_range(completion_factor >= 1, "completion_factor", "at least 1", f"{completion_factor:g}")
-    for name, value, what in (("zone", zone, "column of"), ("start", start, "time in")):
-        if carbon is None and value is not None:
-            raise ValueError(
-                f"{name}: '{value}' is a {what} a file of carbon intensities, but 'carbon' names none"
-            )
+    if carbon is None and zone is not None:
+        raise ValueError(
+            f"zone: '{zone}' is a column of a file of carbon intensities, but 'carbon' names none"
+        )
+    if carbon is None and tariff is None and start is not None:
+        raise ValueError(f"start: '{start}' is a time in a file, but neither 'carbon' nor 'tariff' names one")
     rng = np.random.default_rng(seed)
     wanted = requested_gpus(rng, jobs, largest=GPU_COUNTS[-1])
     choices = [
@@ -92,7 +96,10 @@ def shifting_horizon(
     if carbon is None:
         g_per_kwh = _made_up(rng, slots, slot_s)
     else:
-        g_per_kwh = _recorded(carbon, zone, start, slots, slot_s)
+        g_per_kwh, _ = _recorded("carbon", carbon, zone, start, slots, slot_s)
+    price = currency = None
+    if tariff is not None:
+        price, currency = _recorded("tariff", tariff, None, start, slots, slot_s)
     restart_s = dict(zip(tables, rng.choice(RESTART_S, len(tables)).tolist(), strict=True))
     best = {name: best_rates(table) for name, table in tables.items()}
     instance = ShiftingInstance(
@@ -101,6 +108,8 @@ def shifting_horizon(
         slots=slots,
         slot_s=slot_s,
         carbon_g_per_kwh=g_per_kwh,
+        price_per_kwh=price,
+        currency=currency,
         pools=_pools(_demand(drawn, best, wanted, slots * slot_s) if gpus is None else gpus),
         tables=tables,
         jobs=[_job(rng, job, best, restart_s, slots, slot_s) for job in drawn],
@@ -143,17 +152,17 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
 
 
 def _recorded(
-    carbon: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
-) -> list[float]:
-    """Forecast of a file, from a time on."""
-    if not carbon:
-        raise ValueError("carbon: the file name is empty")
-    trace = read_carbon(carbon, zone)
+    option: str, file: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
+) -> tuple[list[float], str | None]:
+    """Forecast of a file, from a time on, and its currency."""
+    if not file:
+        raise ValueError(f"{option}: the file name is empty")
+    trace = read_carbon(file, zone, "money" if option == "tariff" else "carbon")
     try:
-        begin = utc_time(start) if start is not None else trace.begin
+        begin = trace.moment(start) if start is not None else trace.begin
     except ValueError as error:
         raise ValueError(f"start: {error}") from None
-    return trace.slots(begin, slots, slot_s)
+    return trace.slots(begin, slots, slot_s), trace.currency or None
 
 
 def _made_up(rng: np.random.Generator, slots: int, slot_s: float) -> list[float]:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from wattsched.instances.errors import duplicates, refuse
 from wattsched.instances.sizing.instance import FORMAT, Budget
 from wattsched.instances.sizing.job import Options, OptionTable, Weight, also_rows, by_column
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Price, Strict
 
 MOST_SLOTS = 10_000
 SECONDS_RANGE = (1e-6, 1e12)
@@ -104,6 +104,8 @@ class ShiftingInstance(Strict):
         Number of slots of ``slot_s`` seconds.
     carbon_g_per_kwh, price_per_kwh : list of float, optional
         Forecasts, one number per slot; more than that are left unread.
+    currency : str, optional
+        Of the prices and the budget of money, for reports.
     """
 
     format: Literal["wattsched-instance/1"] = FORMAT
@@ -113,7 +115,8 @@ class ShiftingInstance(Strict):
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)]
     slot_s: Positive = 3600.0
     carbon_g_per_kwh: list[NonNegative] | None = None
-    price_per_kwh: list[NonNegative] | None = None
+    price_per_kwh: list[Price] | None = None
+    currency: Name | None = None
     budgets: HorizonBudgets = HorizonBudgets()
     pools: Annotated[dict[Name, GpuPool], Field(min_length=1)]
     tables: dict[Name, OptionTable] = Field(default_factory=dict)

@@ -17,7 +17,7 @@ from wattsched.instances.units import J_PER_KWH
 from wattsched.perfmodels.profile import Configurations, Profile, find
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.columns import COLUMNS, ROWS, form_of
-from wattsched.topology.fields import Count, Name, NonNegative, Positive, Strict
+from wattsched.topology.fields import Count, Name, NonNegative, Positive, Price, Strict
 from wattsched.topology.pools import Pool
 
 FORMAT: Literal["wattsched-instance/1"] = "wattsched-instance/1"
@@ -126,7 +126,9 @@ class Instance(Strict):
     carbon_g_per_kwh : float, optional
         Carbon intensity of the round.
     price_per_kwh : float, optional
-        What energy costs in the round, in any currency.
+        What energy costs in the round; below 0 where drawing is paid for.
+    currency : str, optional
+        Of that price, for reports.
     profiles : list of Profile
         Performance models besides those of the catalogue.
     tables : dict of str to OptionTable
@@ -146,7 +148,8 @@ class Instance(Strict):
     round_s: Positive = 300.0
     change_cost: NonNegative = 0.0
     carbon_g_per_kwh: NonNegative | None = None
-    price_per_kwh: NonNegative | None = None
+    price_per_kwh: Price | None = None
+    currency: Name | None = None
     budgets: Budgets = Budgets()
     cluster: Cluster
     profiles: list[Profile] = Field(default_factory=list)

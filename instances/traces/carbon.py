@@ -1,14 +1,16 @@
-"""Carbon-intensity forecasts from CSV files of time and g/kWh.
+"""Carbon intensities and prices of electricity from CSV files of times and amounts per kWh or MWh.
 
 Read are the hourly files of the U.S. Energy Information Administration's grids (``avg_CI``) and of
 Electricity Maps, its exports (``Datetime (UTC)``, ``Carbon intensity gCO₂eq/kWh (Life cycle)``), tables with
 one column per zone, and any file with a column of times and one of numbers; plain or compressed with gzip.
+Units that headers or values state are converted (`reading.units`).
 """
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -17,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from wattsched.instances.errors import NoticeWarning
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
+from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
-MOST_G_PER_KWH = 1_000_000.0
+MOST_PER_KWH = 1_000_000.0
 TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
 INTENSITY_COLUMNS = (
     "avg_ci_g_per_kwh",
@@ -40,28 +44,42 @@ INTENSITY_COLUMNS = (
 
 @dataclass(frozen=True)
 class CarbonTrace:
-    """Carbon intensity over time.
+    """Carbon intensity or price over time.
 
     Attributes
     ----------
     begin_s : float array, shape (n,)
         Ascending seconds since 1970; a value holds for `step_s` or until the next one begins.
-    g_per_kwh : float array, shape (n,)
-        nan where the file has no value.
+    per_kwh : float array, shape (n,)
+        Grams or money; nan where the file has no value.
     step_s : float
     source : str
         File and column, for messages.
+    currency : str
+        Of prices; empty where none is told.
+    zoned : bool
+        Whether the file tells the zone of its times; without one they are UTC.
     """
 
     begin_s: FloatArray
-    g_per_kwh: FloatArray
+    per_kwh: FloatArray
     step_s: float
     source: str
+    currency: str = ""
+    zoned: bool = True
 
     @property
     def begin(self) -> datetime:
         """Time of the first value, in UTC."""
         return datetime.fromtimestamp(float(self.begin_s[0]), tz=UTC)
+
+    def moment(self, text: str) -> datetime:
+        """Time that is looked up in the file, with a notice where it or the file alone has a zone."""
+        begin = utc_time(text)
+        if (zoned := _moment(text).tzinfo is not None) != self.zoned:
+            told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
+            warnings.warn(f"{self.source}: assumed: {told}", NoticeWarning, stacklevel=2)
+        return begin
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
         """Averages over the slots of a horizon.
@@ -73,8 +91,8 @@ class CarbonTrace:
         """
         edges = begin.timestamp() + slot_s * np.arange(slots + 1)
         ends = np.minimum(self.begin_s + self.step_s, np.append(self.begin_s[1:], np.inf))
-        known = np.isfinite(self.g_per_kwh)
-        begins, ends, values = self.begin_s[known], ends[known], self.g_per_kwh[known]
+        known = np.isfinite(self.per_kwh)
+        begins, ends, values = self.begin_s[known], ends[known], self.per_kwh[known]
         covered_s = _integral(begins, ends, np.ones(len(values)), edges)
         if (short := np.flatnonzero(np.diff(covered_s) < slot_s * (1 - 1e-6))).size:
             slot = int(short[0])
@@ -94,22 +112,25 @@ def _integral(begins: FloatArray, ends: FloatArray, values: FloatArray, at: Any)
     return np.interp(at, times, np.cumsum(amounts)) if len(times) else np.zeros(len(at))
 
 
-def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
-    """Read carbon intensities.
+def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity = "carbon") -> CarbonTrace:
+    """Read carbon intensities, or prices.
 
     Parameters
     ----------
     path : str or Path
         CSV file with or without a header, plain or compressed with gzip. A file without one has two columns,
-        times and g/kWh.
+        times and numbers.
     column : str, optional
-        Name of the column (default: the first of `INTENSITY_COLUMNS`, or the only one besides the times).
+        Name of the column (default: the first of `INTENSITY_COLUMNS`, the only one besides the times, or the
+        only one that states a unit of the quantity).
+    quantity : {"carbon", "money"}
+        Prices may be negative, intensities may not.
 
     Raises
     ------
     ValueError
-        For a file without rows, an unknown column, a cell that is no time or number, a negative number or
-        one above `MOST_G_PER_KWH`, and times that do not ascend, with the line.
+        For a file without rows, an unknown column or unit, a cell that is no time or number, a negative
+        intensity, a number above `MOST_PER_KWH`, and times that do not ascend, with the line.
     OSError
         When the file cannot be read.
     """
@@ -122,12 +143,19 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
         time_column, value_column = header
     else:
         time_column = _time_column(path, header)
-        value_column = _value_column(path, [name for name in header if name != time_column], column)
+        others = [name for name in header if name != time_column]
+        value_column = _value_column(path, others, column, quantity)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
+    named = value_column != first.cells[value_column]
+    read = Numbers(value_column if named else "", quantity, f"{path}, line 1")
+    zones: set[bool] = set()
     for row in chain(begun, rows):
         times.append(_seconds(row, time_column))
-        values.append(_intensity(row, value_column))
+        zones.add("utc" in time_column.lower() or _moment(row.cells[time_column]).tzinfo is not None)
+        if len(zones) > 1:
+            raise row.fault(time_column, "times with and without a zone are mixed")
+        values.append(_value(row, value_column, read))
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
                 f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
@@ -135,7 +163,9 @@ def read_carbon(path: str | Path, column: str | None = None) -> CarbonTrace:
             )
     begin_s = np.array(times)
     step_s = float(np.median(np.diff(begin_s))) if len(times) > 1 else 3600.0
-    return CarbonTrace(begin_s, np.array(values), step_s, f"{path}, column '{value_column}'")
+    source = f"{path}, column '{value_column}'"
+    read.tell(source)
+    return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency, zones.pop())
 
 
 def utc_time(text: str) -> datetime:
@@ -146,15 +176,19 @@ def utc_time(text: str) -> datetime:
     ValueError
         If it is none.
     """
+    moment = _moment(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _moment(text: str) -> datetime:
     text = text.strip()
     try:
         if re.fullmatch(r"[0-9]{9,}(\.[0-9]*)?", text):
             return datetime.fromtimestamp(float(text), tz=UTC)
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
         raise ValueError(f"{echo(text)} is no time, expected such as {example}") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _is_time(text: str) -> bool:
@@ -174,7 +208,7 @@ def _time_column(path: str | Path, header: list[str]) -> str:
     return header[0]
 
 
-def _value_column(path: str | Path, others: list[str], asked: str | None) -> str:
+def _value_column(path: str | Path, others: list[str], asked: str | None, quantity: Quantity) -> str:
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
@@ -182,6 +216,8 @@ def _value_column(path: str | Path, others: list[str], asked: str | None) -> str
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
         return found[0]
+    if len(stating := [name for name in others if unit_in(name, quantity)]) == 1:
+        return stating[0]
     told = f"no zone is named: one of the columns {listed(others, most=MOST)}"
     raise ValueError(f"{path}, line 1: {told}")
 
@@ -194,11 +230,12 @@ def _seconds(row: Row, column: str) -> float:
         raise row.fault(column, str(error)) from None
 
 
-def _intensity(row: Row, column: str) -> float:
-    """Intensity of a row, nan for an empty cell."""
+def _value(row: Row, column: str, read: Numbers) -> float:
+    """Intensity or price of a row, nan for an empty cell."""
     if not row.cells[column].strip():
         return math.nan
-    return row.number(column, most=MOST_G_PER_KWH)
+    least = 0.0 if read.quantity == "carbon" else -MOST_PER_KWH
+    return row.number(column, least, MOST_PER_KWH, read)
 
 
 def shown(seconds: float) -> str:

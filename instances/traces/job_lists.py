@@ -5,20 +5,9 @@ Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz`
 2020, as GAIA sampled them (ASPLOS 2024), ``pai_*.csv``.
 
 A plain list is what a user can write by hand, and what imports write. Its columns, in any order; others are
-not looked at:
+not looked at. Lines that begin with ``# `` may stand before them, and are repeated by who reads the list:
 
-============  ========================================================================================
-``job``       name, unique
-``arrival``   seconds from any moment on, or dates in all rows: ``2026-11-03 08:30``, ``...T08:30:00Z``
-``duration``  seconds, or ``HH:MM:SS``, or ``D-HH:MM:SS``
-``gpus``      whole GPUs that it held, at most as many as a cluster may have
-``gpu_type``  optional: on which GPUs of the cluster it ran; empty for the cluster's most frequent type
-``watts``     optional: mean draw of its GPUs together, as measured
-``wait``      optional: from its arrival to its start, written like ``duration``
-``user``      optional
-``account``   optional
-``model``     optional: what it trained, a model of the catalogue; empty where nobody knows
-============  ========================================================================================
+==============  ===================================================================================
 """
 
 from __future__ import annotations
@@ -38,7 +27,8 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.inputs import Cells, Row, echo, listed, number_in, rows_of
+from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, number_in, printable, rows_of
+from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
 from wattsched.topology.fields import shortened
@@ -204,7 +194,7 @@ LONGEST_S = 100 * 366 * 86_400.0
 """Upper limit on a job's duration: 100 years; rates times much more exceed the range of a round."""
 
 COLUMNS = ("job", "arrival", "duration", "gpus")
-OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model")
+OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit")
 
 SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
 _CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
@@ -233,9 +223,11 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     jobs: dict[str, TraceJob] = {}
     begun: tuple[str, str] | None = None
     columns: Iterable[str] = ()
+    watts: tuple[str, Numbers] | None = None
     for row in rows_of(path, COLUMNS, OPTIONAL):
         read, columns = Cells(row, faults), row.cells
-        job, form = _job(read, known)
+        watts = watts or _watts(row)
+        job, form = _job(read, known, *watts)
         if job.name and job.name in jobs:
             read.fault("job", f"the job {echo(job.name)} occurs twice")
         if form and begun is None:
@@ -248,11 +240,22 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     if faults:
         raise InputError(faults)
     found = list(jobs.values())
+    if watts is not None and watts[0] in columns:
+        watts[1].tell(f"{path}, column {echo(watts[0])}")
+        columns = [name for name in columns if name != watts[0]]
     _notice(path, columns, found)
     if begun is None or begun[0] == SECONDS:
         return found
     first_s = min(job.submitted_s for job in found)
     return [replace(job, submitted_s=job.submitted_s - first_s) for job in found]
+
+
+def _watts(row: Row) -> tuple[str, Numbers]:
+    """Return the column of watts, if there is one, and what reads it."""
+    column = next(
+        (name for name in row.cells if name and without_unit(name, "power") in ("", "power")), "watts"
+    )
+    return column, Numbers(column, "power", row.place)
 
 
 def first_moment_s(path: str | Path) -> float | None:
@@ -261,7 +264,7 @@ def first_moment_s(path: str | Path) -> float | None:
     return min(found)[0] if found[0][1] != SECONDS else None
 
 
-def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
+def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:
     """Job of a row, and how its arrival is written; empty where that cannot be read."""
     arrival_s, form = read("arrival", _arrival, (0.0, ""))
     job = TraceJob(
@@ -270,19 +273,20 @@ def _job(read: Cells, known: Profiles) -> tuple[TraceJob, str]:
         duration_s=read("duration", _duration_s, 0.0),
         gpus=read("gpus", partial(Row.count, most=MOST_GPUS), 0),
         gpu_type=read.optional("gpu_type", Row.text),
-        power_w=read.optional("watts", Row.number),
+        power_w=read.optional(column, partial(Row.number, read=watts)),
         waited_s=read.optional("wait", _duration_s),
         user=read.optional("user", Row.text) or "",
         account=read.optional("account", Row.text) or "",
-        model=read.optional("model", partial(_model_or_none, known)),
+        model=read.optional("model", partial(_catalogue_model, known)),
+        time_limit_s=read.optional("time_limit", _duration_s),
     )
     return job, form
 
 
 def moment_s(text: str) -> tuple[float, str]:
-    """Seconds of a moment, and how it is written: as seconds, or as a date with or without a zone.
+    """Convert an arrival to seconds; tell how it was written: seconds, or a date with or without a zone.
 
-    Of a date, those since 1970, by its zone or, without one, by its own clock.
+    A date counts from 1970 on, in its zone; one without a zone is read as UTC.
 
     Raises
     ------
@@ -332,16 +336,17 @@ def _duration_s(row: Row, column: str) -> float:
     return found
 
 
-def _model_or_none(known: Profiles, row: Row, column: str) -> str:
+def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
+    """Model of the catalogue that a cell names; not asked of empty cells (`Cells.optional`)."""
     if (name := row.text(column)) not in known.models:
-        told = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
-        raise row.fault(column, told)
+        why = f"{echo(name)} is not in the catalogue, which has {', '.join(known.models)}; or leave it empty"
+        raise row.fault(column, why)
     return name
 
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
-    """Say what of a list is filled in, and what is not used."""
-    told = []
+    """Warn of columns and jobs of a list that are not used, and of models that are assumed."""
+    told = ["; ".join(comments)] if (comments := comments_of(path)) else []
     if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")
     using = [job for job in jobs if job.gpus and job.duration_s]
@@ -352,14 +357,18 @@ def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) 
         told.append(f"assumed: {of}; which of the catalogue each trains is drawn by the seed")
     if measured := sum(job.power_w is not None for job in using):
         told.append(f"not used: watts, told of {measured:,} of {len(using):,} jobs; draws are the models'")
+    if limited := sum(job.time_limit_s is not None for job in using):
+        told.append(f"not used: time_limit, told of {limited:,} of {len(using):,} jobs")
     for line in told:
         warnings.warn(f"{path}: {line}", NoticeWarning, stacklevel=3)
 
 
-def csv_of(jobs: Iterable[TraceJob]) -> str:
+def csv_of(jobs: Iterable[TraceJob], comments: Iterable[str] = ()) -> str:
     """Write jobs as such a list, those columns that tell something, and times since 1970 as dates in UTC.
 
-    Names that are longer than the reader takes are `shortened`.
+    Names that are longer than the reader takes are `shortened`. Comments come first, each in a line that
+    begins with ``#``; rows that have this sign are quoted, so that ``pandas.read_csv(..., comment="#")``
+    reads the list, too.
     """
     jobs = sorted(jobs, key=lambda job: (job.submitted_s, job.name))
     columns = {
@@ -373,18 +382,22 @@ def csv_of(jobs: Iterable[TraceJob]) -> str:
         "user": [_name_cell(job.user) for job in jobs],
         "account": [_name_cell(job.account) for job in jobs],
         "model": [job.model or "" for job in jobs],
+        "time_limit": ["" if job.time_limit_s is None else f"{job.time_limit_s:.12g}" for job in jobs],
     }
     kept = {name: cells for name, cells in columns.items() if name in COLUMNS or any(cells)}
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(kept)
-    writer.writerows(zip(*kept.values(), strict=True))
+    out.writelines(f"# {printable(comment)}\n" for comment in comments)
+    plain = csv.writer(out, lineterminator="\n")
+    quoted = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(kept)
+    for row in zip(*kept.values(), strict=True):
+        (quoted if "#" in "".join(row) else plain).writerow(row)
     return out.getvalue()
 
 
 def _name_cell(name: str) -> str:
     """A name that this list's reader takes."""
-    return shortened(csv_text_cell(name))
+    return csv_text_cell(shortened(name))
 
 
 def _date(time_s: float) -> str:

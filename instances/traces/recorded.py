@@ -26,6 +26,8 @@ class TraceJob:
         From its arrival to its start, where the trace tells.
     user, account : str
         Whose it is; empty where the trace does not tell.
+    time_limit_s : float, optional
+        Longest run time that its user stated; None where the job had no limit, or the trace does not tell.
     """
 
     name: str
@@ -38,6 +40,7 @@ class TraceJob:
     power_w: float | None = None
     user: str = ""
     account: str = ""
+    time_limit_s: float | None = None
     waited_s: float | None = None
 
 

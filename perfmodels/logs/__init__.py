@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 
 from wattsched.perfmodels.logs import dcgm, nvidia_smi, prometheus, zeus
@@ -50,8 +51,8 @@ def log_of(text: str) -> Log | None:
     return next((log for log in LOGS if log.recognises(text)), None)
 
 
-def read_log(path: str | Path) -> Samples:
-    """Read a log of GPUs of whatever kind it is.
+def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
+    """Read a log of GPUs of whatever kind it is; `time_zone` is that of times that are told without one.
 
     Raises
     ------
@@ -67,4 +68,4 @@ def read_log(path: str | Path) -> Samples:
     if (log := log_of(text)) is None:
         known = "; ".join(log.name for log in LOGS)
         raise ValueError(f"{path} is no log of GPUs that is known ({known}), or lacks its header")
-    return Samples.of(path, log.read(text, str(path)))
+    return Samples.of(path, log.read(text, str(path)), time_zone)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wattsched.perfmodels.logs.samples import MOST_MHZ, MOST_PERCENT, MOST_W, Sample, lines_of, reading
 from wattsched.reading.inputs import listed
+from wattsched.reading.units import Numbers
 
 NAME = "dcgmi dmon"
 HEADER = re.compile(r"#\s*Entity\b")
@@ -23,6 +25,7 @@ FIELDS = {
     "power_limit_w": ("DCGM_FI_DEV_POWER_MGMT_LIMIT", "PMLMT", MOST_W),
 }
 """Column of a sample to DCGM's field, its short name, and the largest value."""
+WATTS = ("POWER", "PMLMT")
 METRICS = {metric: (column, most) for column, (metric, _, most) in FIELDS.items()}
 PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"), ("pod_namespace", "pod_name"))
 """Labels of namespace and pod. Prometheus says ``exported_pod`` where ``pod`` is that of the exporter."""
@@ -36,6 +39,7 @@ def recognises(text: str) -> bool:
 def read(text: str, name: str) -> Iterator[Sample]:
     """Samples of ``dcgmi dmon``, in the order of its lines."""
     columns: list[str] = []
+    watts: dict[str, Numbers] = {}
     for line, text_line in enumerate(lines_of(text), start=1):
         if HEADER.match(text_line):
             columns = text_line.replace("#", " ").split()[1:]
@@ -43,6 +47,10 @@ def read(text: str, name: str) -> Iterator[Sample]:
                 raise ValueError(f"{name}, line {line}: no column POWER (-e 155), found {listed(columns)}")
             continue
         words = text_line.split()
+        if words[:1] == ["ID"] and len(words) == len(columns) + 1:
+            units = dict(zip(columns, words[1:], strict=True))
+            place = f"{name}, line {line}"
+            watts = {short: Numbers(f"[{units[short]}]", "power", place) for short in WATTS if short in units}
         # Units, what is said at the end, and parts of GPUs, of which nobody knows the watts.
         if len(words) < 2 or words[0] != "GPU" or not words[1].isdecimal():
             continue
@@ -50,17 +58,19 @@ def read(text: str, name: str) -> Iterator[Sample]:
             raise ValueError(f"{name}, line {line}: {len(words) - 2} values of the {len(columns)} columns")
         cells = dict(zip(columns, words[2:], strict=True))
         values = {
-            column: reading(cells[short], f"{name}, line {line}, column {short}", most)
+            column: reading(cells[short], f"{name}, line {line}, column {short}", most, read=watts.get(short))
             for column, (_, short, most) in FIELDS.items()
             if short in cells
         }
         yield sample_of("", words[1], values)
 
 
-def sample_of(job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan) -> Sample:
+def sample_of(
+    job: str, gpu: str, values: Mapping[str, float], time_s: float = math.nan, jobs: int = 1
+) -> Sample:
     """Sample of what DCGM tells, whose utilisation is in percent."""
     shares = {name: v / 100.0 if name == "utilisation" else v for name, v in values.items()}
-    return Sample(job, gpu, time_s, **shares)
+    return Sample(job, gpu, time_s, jobs=jobs, **shares)
 
 
 class Point(NamedTuple):
@@ -74,7 +84,7 @@ class Point(NamedTuple):
 
 
 def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
-    """Samples of points: those of a GPU, a job and a moment are one."""
+    """Samples of points: those of a GPU, a job and a moment are one; each job on a GPU has all its watts."""
     found: dict[tuple[str, str, float], tuple[float, dict[str, float]]] = {}
     for point in points:
         column, _ = METRICS[point.metric]
@@ -82,8 +92,9 @@ def joined(points: Iterable[Point], name: str) -> Iterator[Sample]:
             raise ValueError(f"{name} has parts of GPUs (GPU_I_ID), of which nobody knows the watts")
         key = (job_of(point.labels), _gpu_of(point.labels, name), point.key)
         found.setdefault(key, (point.time_s, {}))[1][column] = point.value
-    for (job, gpu, _), (time_s, values) in found.items():
-        yield sample_of(job, gpu, values, time_s)
+    jobs = Counter((gpu, moment) for job, gpu, moment in found if job)
+    for (job, gpu, moment), (time_s, values) in found.items():
+        yield sample_of(job, gpu, values, time_s, jobs[gpu, moment] if job else 1)
 
 
 def job_of(labels: Mapping[str, str]) -> str:

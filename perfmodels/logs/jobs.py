@@ -1,21 +1,25 @@
 """Power of jobs from logs: the table of measured steps is completed by the watts of its jobs.
 
 What counts are of each GPU of a job (at each power limit, where that changed) the samples from the first to
-the last in which it is busy, less the first tenth, in which the job warms up. A GPU is busy when a kernel
-runs at least `BUSY` of the time, or, where no log tells the utilisation, when it draws more than the middle
-between the least and the most watts of the job's samples. Windows of Zeus are busy.
+the last in which it is busy, less the first tenth of that time, in which the job warms up. A GPU is busy when
+a kernel runs at least `BUSY` of the time, or, where the utilisation is unknown, when it draws more than the
+middle between the least and the most watts of the job's samples. Windows of Zeus are busy. Means are over
+time: a sample stands until the next one of its GPU, but no longer than `LONGEST_GAP` allows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from fnmatch import fnmatchcase
+from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 
-from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
+from wattsched.perfmodels.logs.samples import MOST_W, UUID, Samples, Texts, reading, seconds_of
 from wattsched.reading.inputs import MOST_NAMED, echo, listed
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -23,11 +27,15 @@ BUSY = 0.05
 IDLE_DRAW = 0.6
 """Watts, as a part of the most, below which a log without utilisation shows a GPU that idles."""
 WARM_UP = 10
-"""One of so many samples is of the warm-up."""
+"""One of so many seconds (of Zeus: windows) is of the warm-up."""
+LONGEST_GAP = 4.0
+"""A sample stands for at most so many times the longer of the gaps before and after its own."""
 LEAST = 5
 """Samples of busy GPUs that a job needs."""
 SAME_CLOCK, LOCKED = 0.01, 0.9
-"""A locked clock is within so much of its median in so many of the samples."""
+"""A locked clock is within so much of its median in so much of the time."""
+ABOVE_LIMIT = 1.1
+"""Mean watts above so many times the power limit are pointed at."""
 
 Row = dict[str, str]
 
@@ -46,6 +54,8 @@ class LoggedRun:
         Whether the clock stayed the same.
     samples, read : int
         How many count, of how many that the job has.
+    gpu_s : float
+        GPU seconds of those that count.
     """
 
     job: str
@@ -58,6 +68,7 @@ class LoggedRun:
     locked: bool
     samples: int
     read: int
+    gpu_s: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,9 @@ class LoggedJobs:
     notes: tuple[str, ...]
 
 
-def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> LoggedJobs:
+def completed(
+    rows: Sequence[tuple[int, Row]], samples: Samples, table: str, time_zone: tzinfo | None = None
+) -> LoggedJobs:
     """Complete the rows of a table of jobs from the samples of logs.
 
     Parameters
@@ -80,6 +93,8 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
         Of all logs.
     table : str
         Name of the table, for messages.
+    time_zone : tzinfo, optional
+        Of times in the table that have none.
 
     Returns
     -------
@@ -91,8 +106,8 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
     Raises
     ------
     ValueError
-        If the table lacks the column ``job``, no job is in a log, or a row and its samples do not go
-        together.
+        If the table lacks the column ``job``, no job is in a log, a row and its samples do not go together,
+        or logs of different jobs show a GPU at work at the same time.
     """
     if rows and "job" not in rows[0][1]:
         raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")
@@ -100,11 +115,13 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
     missing: list[str] = []
     idle: list[str] = []
     with_runs: list[tuple[int, Row, LoggedRun]] = []
+    at_work: list[tuple[str, float, float, str, set[tuple[str, str]]]] = []
     for line, row in rows:
         place = f"{table}, line {line}"
-        chosen = _chosen(row, samples, place)
+        chosen = _chosen(row, samples, place, time_zone)
         used |= chosen
         runs = _runs(row, samples.take(chosen), place)
+        at_work += _spans(row["job"], samples.take(chosen))
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
@@ -113,7 +130,14 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{place}: {several}; give each {each}")
         with_runs += [(line, row, run) for run in runs]
+    for (gpu, _, end_s, job, logs), (same, begin_s, _, other, others) in pairwise(
+        sorted(at_work, key=itemgetter(0, 1))
+    ):
+        if same == gpu and begin_s <= end_s and logs.isdisjoint(others):
+            told = f"the GPU {gpu} is at work for {listed((job, other))} at the same time"
+            raise ValueError(f"{table}: {told}; log each job's own GPUs (nvidia-smi -i)")
     notes = _notes(missing, idle, samples.take(~used), table)
+    notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
     if not with_runs:
         reason = f"{table}: no job is in the logs, which have {listed(_names(samples))}"
         raise ValueError("; ".join([reason, *notes]))
@@ -123,6 +147,27 @@ def completed(rows: Sequence[tuple[int, Row]], samples: Samples, table: str) -> 
         for (line, row, run), setting in zip(with_runs, settings, strict=True)
     ]
     return LoggedJobs(completed_rows, tuple(run for _, _, run in with_runs), notes)
+
+
+def _spans(job: str, samples: Samples) -> Iterator[tuple[str, float, float, str, set[tuple[str, str]]]]:
+    """Yield the GPUs with UUIDs at work for a job alone: from when to when, the job, and what tells it."""
+    samples = samples.take((_counted_s(samples) > 0) & (samples.jobs == 1))
+    for gpu in filter(lambda name: name.startswith(UUID), np.unique(samples.gpu)):
+        one = samples.take(samples.gpu == gpu)
+        yield gpu, one.time_s.min(), one.time_s.max(), job, {*zip(one.log, one.job, strict=True)}
+
+
+def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
+    """Return notes on what is assumed of the samples, and on runs whose watts cannot be right."""
+    notes = []
+    if names := np.unique(used.job[used.jobs > 1]).tolist():
+        told = "the watts of a GPU that several jobs use at a time are divided evenly among them"
+        notes.append(f"assumed: {told}, as for {listed(names)}")
+    for run in runs:
+        if run.power_w > ABOVE_LIMIT * run.power_limit_w:
+            above = f"{run.power_w:.0f} W on average at a power limit of {run.power_limit_w:g} W"
+            notes.append(f"doubtful: {echo(run.job)} draws {above}")
+    return tuple(dict.fromkeys(notes))
 
 
 def _notes(missing: list[str], idle: list[str], unused: Samples, table: str) -> tuple[str, ...]:
@@ -141,7 +186,7 @@ def _names(samples: Samples) -> list[str]:
     return [str(name) for name in np.unique(np.where(samples.job == "", samples.log, samples.job))]
 
 
-def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
+def _chosen(row: Row, samples: Samples, place: str, time_zone: tzinfo | None) -> BoolArray:
     """Return the mask of samples of a row: by job or pod, else by log; within its times and power limit."""
     chosen = _match(samples.job, row["job"])
     if not chosen.any():
@@ -156,10 +201,14 @@ def _chosen(row: Row, samples: Samples, place: str) -> BoolArray:
     for column, ends, sign in (("start", samples.time_s, 1), ("end", ends_s, -1)):
         if not (cell := row.get(column, "")):
             continue
-        moment = seconds_of(cell, f"{place}, column '{column}'")
+        moment_s, zoned = seconds_of(cell, f"{place}, column '{column}'", time_zone)
         if np.isnan(samples.time_s[chosen]).any():
             raise ValueError(f"{place}, column '{column}': the log of {echo(row['job'])} tells no times")
-        chosen &= sign * (ends - moment) >= 0
+        if (samples.zoned[chosen] != zoned).any():
+            clocks = ("has a time zone", "have none") if zoned else ("has no time zone", "have one")
+            told = f"{echo(cell)} {clocks[0]}, times of the log of {echo(row['job'])} {clocks[1]}"
+            raise ValueError(f"{place}, column '{column}': {told}; give it as `time_zone`")
+        chosen &= sign * (ends - moment_s) >= 0
     if cell := row.get("power_limit_w", ""):
         limit_w = reading(cell, f"{place}, column 'power_limit_w'", MOST_W)
         chosen &= np.isnan(samples.power_limit_w) | (samples.power_limit_w == np.round(limit_w))
@@ -187,55 +236,82 @@ def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
 
 def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
     """Average the samples of a run while it was busy; its power is per GPU."""
-    n_read, samples = len(samples), samples.take(_is_counted(samples))
+    n_read, counted_s = len(samples), _counted_s(samples)
+    samples, counted_s = samples.take(counted_s > 0), counted_s[counted_s > 0]
     gpus = len(np.unique(samples.gpu))
-    power_w = _mean(samples.power_w, samples.duration_s)
+    power_w = _mean(samples.power_w, counted_s)
     cell = row.get("gpus", "")
     if (samples.gpu == "").any():
         if not cell:
             raise ValueError(f"{place}: the log has the energy of all GPUs together; give gpus")
         power_w /= max(reading(cell, f"{place}, column 'gpus'", 1e6), 1.0)
-    clocks = samples.frequency_mhz[~np.isnan(samples.frequency_mhz)]
-    median_mhz = float(np.median(clocks)) if len(clocks) else math.nan
-    near = np.abs(clocks - median_mhz) <= SAME_CLOCK * median_mhz
+    median_mhz = _median(samples.frequency_mhz, counted_s)
+    near = np.abs(samples.frequency_mhz - median_mhz) <= SAME_CLOCK * median_mhz
+    near_part = _mean(np.where(np.isnan(samples.frequency_mhz), np.nan, near), counted_s)
     return LoggedRun(
         job=row["job"],
         gpus=gpus,
         power_w=power_w,
-        utilisation=_mean(samples.utilisation, samples.duration_s),
+        utilisation=_mean(samples.utilisation, counted_s),
         frequency_mhz=median_mhz,
         power_limit_w=float(samples.power_limit_w[0]) if len(samples) else math.nan,
-        window_s=_mean(samples.duration_s),
-        locked=bool(len(near) and near.mean() >= LOCKED),
+        window_s=_mean(samples.duration_s, np.ones(len(samples))),
+        locked=near_part >= LOCKED,
         samples=len(samples),
         read=n_read,
+        gpu_s=float(counted_s.sum()),
     )
 
 
-def _mean(values: FloatArray, weights: FloatArray | None = None) -> float:
-    """Average the values that are known, nan if none is; weights that are nan are 1."""
+def _mean(values: FloatArray, weights: FloatArray) -> float:
+    """Average the values that are known, nan if none is."""
     known = ~np.isnan(values)
-    if not known.any():
+    return float(np.average(values[known], weights=weights[known])) if known.any() else math.nan
+
+
+def _median(values: FloatArray, weights: FloatArray) -> float:
+    """Weighted median of the values that are known, nan if none is."""
+    known = np.argsort(values)[: np.count_nonzero(~np.isnan(values))]
+    if not len(known):
         return math.nan
-    weight = np.ones(len(values)) if weights is None else np.nan_to_num(weights, nan=1.0)
-    return float(np.average(values[known], weights=weight[known]))
+    below = np.cumsum(weights[known])
+    middle = [np.searchsorted(below, below[-1] / 2.0, side) for side in ("left", "right")]
+    return float(values[known][middle].mean())
 
 
-def _is_counted(samples: Samples) -> BoolArray:
-    """Return the mask of samples from the first busy one of a GPU to the last, less the first tenth."""
-    busy = samples.utilisation >= BUSY
-    if np.isnan(samples.utilisation).all():
-        least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
-        busy = (samples.power_w > (least + most) / 2.0) | (least >= IDLE_DRAW * most)
+def _counted_s(samples: Samples) -> FloatArray:
+    """Return the seconds that each sample counts for: those of its GPU's work after the first tenth."""
+    least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
+    busy, unknown = samples.utilisation >= BUSY, np.isnan(samples.utilisation)
+    drawing = samples.power_w > (least + most) / 2.0
+    if least >= IDLE_DRAW * most:
+        # All draw alike, and do what most of those do of which it is known.
+        drawing[:] = unknown.all() or busy[~unknown].mean() > 0.5
+    busy = np.where(unknown, drawing, busy)
     busy |= ~np.isnan(samples.duration_s)
-    counted = np.zeros(len(samples), dtype=bool)
+    counted_s = np.zeros(len(samples))
     for gpu in np.unique(samples.gpu):
         of_gpu = np.flatnonzero(samples.gpu == gpu)
+        of_gpu = of_gpu[np.argsort(samples.time_s[of_gpu], kind="stable")]
         at_work = np.flatnonzero(busy[of_gpu])
         if len(at_work):
-            first, end = at_work[0], at_work[-1] + 1
-            counted[of_gpu[first + (end - first) // WARM_UP : end]] = True
-    return counted
+            of_work = of_gpu[at_work[0] : at_work[-1] + 1]
+            window_s = samples.duration_s[of_work]
+            held_s = np.where(np.isnan(window_s), _held_s(samples.time_s[of_work]), 1.0)
+            after_warm_up_s = np.cumsum(held_s) - held_s.sum() / WARM_UP
+            counted_s[of_work] = np.clip(after_warm_up_s, 0.0, held_s) * np.nan_to_num(window_s, nan=1.0)
+    return counted_s
+
+
+def _held_s(time_s: FloatArray) -> FloatArray:
+    """Return the seconds for which each sample of a GPU stands, 1 where a log tells no times."""
+    moments, place, times = np.unique(time_s, return_inverse=True, return_counts=True)
+    if len(moments) == 1 or np.isnan(moments).any():
+        return np.ones(len(time_s))
+    gaps_s = np.diff(moments)
+    beside_s = np.fmax(np.append(gaps_s[1:], np.nan), np.append(np.nan, gaps_s[:-1]))
+    held_s = np.fmin(gaps_s, LONGEST_GAP * beside_s)
+    return np.asarray((np.append(held_s, held_s[-1]) / times)[place])
 
 
 def _settings(rows: Sequence[Row], runs: Sequence[LoggedRun]) -> list[Row]:

@@ -1,8 +1,8 @@
 """Logs of ``nvidia-smi --query-gpu=... --format=csv -l SECONDS``.
 
 The header names the columns by the queries and their units, ``power.draw [W]``; cells are ``123.45 W``, or
-``123.45`` with ``nounits``, and ``[N/A]``, ``[Not Supported]`` or another reason in brackets where there is
-no value. A log to which another was appended has the header again.
+``123.45`` with ``nounits``, watts in any unit of `reading.units`, and ``[N/A]``, ``[Not Supported]`` or
+another reason in brackets where there is no value. A log to which another was appended has the header again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from wattsched.perfmodels.logs.samples import (
     seconds_of,
 )
 from wattsched.reading.inputs import echo
+from wattsched.reading.units import Numbers
 
 NAME = "nvidia-smi"
-VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? (W|MHz|%)")
+VALUE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?|GPU-[0-9a-f-]{36}|\d+(\.\d+)? ([mk]?W|MHz|%)")
 """Cells that show a row of such a log: a timestamp, a UUID, a value with its unit."""
 POWER = ("power.draw.average", "power.draw", "power.draw.instant")
 CLOCK = ("clocks.current.sm", "clocks.sm", "clocks.current.graphics", "clocks.gr")
@@ -53,19 +54,24 @@ def read(text: str, name: str) -> Iterator[Sample]:
         told = "has no header, so that its columns are not known" if unknown else "has no power.draw"
         raise ValueError(f"{name}, line {first}: {told}; log power.draw, without noheader in --format")
     found = {
-        column: (place, unit, most)
+        column: (k, unit, most, Numbers(header[k], "power", f"{name}, line {first}") if unit == "W" else None)
         for column, (names, unit, most) in COLUMNS.items()
-        if (place := next((queries[query] for query in names if query in queries), None)) is not None
+        if (k := next((queries[query] for query in names if query in queries), None)) is not None
     }
     gpu = next((queries[query] for query in GPUS if query in queries), None)
     time = queries.get("timestamp")
     for line, cells in rows:
+        place = f"{name}, line {line}, column"
         values = {
-            column: reading(cells[place], f"{name}, line {line}, column {echo(header[place])}", most, unit)
-            for column, (place, unit, most) in found.items()
+            column: reading(cells[k], f"{place} {echo(header[k])}", most, unit, read)
+            for column, (k, unit, most, read) in found.items()
         }
         if "utilisation" in values:
             values["utilisation"] /= 100.0
         if time is not None:
-            values["time_s"] = seconds_of(cells[time], f"{name}, line {line}, column 'timestamp'")
+            time_s, zoned = seconds_of(cells[time], f"{place} 'timestamp'")
+            values |= {"time_s": time_s, "zoned": zoned}
         yield Sample("", "0" if gpu is None else cells[gpu], **values)
+    for k, _, _, read in found.values():
+        if read is not None:
+            read.tell(f"{name}, column {echo(header[k])}")

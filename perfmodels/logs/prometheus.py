@@ -40,8 +40,8 @@ def read_text(text: str, name: str) -> Iterator[Sample]:
 
 
 def _scraped(text: str, name: str) -> Iterator[Point]:
-    scrape = 0
-    seen: set[tuple[str, str]] = set()
+    scrape, last = 0, ""
+    seen: dict[str, set[str]] = {}
     for line, series in enumerate(lines_of(text), start=1):
         metric = series.partition("{")[0]
         if metric not in METRICS:
@@ -51,10 +51,11 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         if found is None:
             raise ValueError(f"{place}: {echo(series)} is no series of {metric}")
         _, labels, value, milliseconds = found.groups()
-        if (key := (metric, labels)) in seen:
-            # What was scraped already comes again: the next scrape.
-            scrape, seen = scrape + 1, set()
-        seen.add(key)
+        if metric in seen and (metric != last or labels in seen[metric]):
+            # A scrape has all series of a metric together, and each of them once: this is the next scrape.
+            scrape, seen = scrape + 1, {}
+        last = metric
+        seen.setdefault(metric, set()).add(labels)
         time_s = math.nan if milliseconds is None else int(milliseconds) / MS_PER_S
         known = {label: _unescaped(told) for label, told in LABEL.findall(labels)}
         yield Point(metric, known, scrape, time_s, reading(value, place, METRICS[metric][1]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ Texts = NDArray[np.object_]
 """Array of few different texts, each of which is stored once."""
 
 MOST_W, MOST_MHZ, MOST_PERCENT = 1e5, 1e5, 100.0
-BLANK = ("", "-", "n/a", "nan", "+nan", "unknown error")
+BLANK = ("", "-", "n/a", "nan", "+nan", "-nan", "err!", "unknown", "unknown error", "not supported")
 """Words for a value that could not be read; nvidia-smi also puts the reason in brackets."""
 UUID = "GPU-"
 
@@ -38,8 +38,14 @@ class Sample(NamedTuple):
         Seconds since 1970 on the log's clock.
     duration_s : float
         Seconds of a window, over which the watts are the mean; nan for what was read at a moment.
+    power_w : float
+        Watts of the whole GPU.
     utilisation : float
         Share of the time with a kernel on the GPU, 0 to 1.
+    jobs : float
+        Jobs that the log shows on the GPU at that moment.
+    zoned : float
+        1 where the log tells the zone of its times, 0 where it does not and they count as UTC.
     """
 
     job: str
@@ -50,13 +56,15 @@ class Sample(NamedTuple):
     utilisation: float = math.nan
     frequency_mhz: float = math.nan
     power_limit_w: float = math.nan
+    jobs: float = 1.0
+    zoned: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Samples(Table):
     """Samples by column, as of `Sample`, those of a log in the order of their times; limits in whole watts.
 
-    `log` is the name of the file without its endings.
+    `log` is the name of the file without its endings. Watts are divided evenly among the jobs on a GPU.
     """
 
     log: Texts
@@ -68,9 +76,11 @@ class Samples(Table):
     utilisation: FloatArray
     frequency_mhz: FloatArray
     power_limit_w: FloatArray
+    jobs: FloatArray
+    zoned: FloatArray
 
     @classmethod
-    def of(cls, path: str | Path, read: Iterable[Sample]) -> Samples:
+    def of(cls, path: str | Path, read: Iterable[Sample], time_zone: tzinfo | None = None) -> Samples:
         """Collect the samples of a file that tell watts; none is a ValueError.
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
@@ -84,6 +94,9 @@ class Samples(Table):
             if len(texts["job"]) == most:
                 raise TooLargeError(f"{path} has more than {most:,} samples")
             values = sample._asdict()
+            if time_zone is not None and not sample.zoned:
+                moment = datetime.fromtimestamp(sample.time_s, UTC).replace(tzinfo=time_zone)
+                values |= {"time_s": moment.timestamp(), "zoned": 1.0}
             for name, cells in texts.items():
                 cells.append(once.setdefault(values[name], values[name]))
             for name, column in numbers.items():
@@ -95,6 +108,7 @@ class Samples(Table):
         order = np.argsort(np.array(numbers["time_s"]), kind="stable")
         columns = {name: np.array(column)[order] for name, column in numbers.items()}
         columns["power_limit_w"] = np.round(columns["power_limit_w"])
+        columns["power_w"] /= columns["jobs"]
         return cls(**columns, **{name: np.array(cells, dtype=object)[order] for name, cells in texts.items()})
 
     def __len__(self) -> int:
@@ -103,7 +117,7 @@ class Samples(Table):
 
 def stem_of(path: str | Path) -> str:
     """Name of a file without its folder and its ending, ``.gz`` included."""
-    return Path(Path(path).name.removesuffix(".gz")).stem
+    return Path(Path(str(path)).name.removesuffix(".gz")).stem
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -139,19 +153,21 @@ def csv_rows(text: str, name: str, *, commas: bool = False) -> Iterator[tuple[in
         yield line, cells
 
 
-def reading(text: str, place: str, most: float, unit: str = "") -> float:
+def reading(
+    text: str, place: str, most: float, unit: str = "", read: Callable[[str], float] | None = None
+) -> float:
     """Number of a cell, with or without its unit, 0 to `most`; nan where it says that there is none.
 
-    Anything else is a ValueError that names the place.
+    Of watts, `read` converts what is in another unit. Anything else is a ValueError that names the place.
     """
     told = text.strip()
     if told.lower() in BLANK or (told.startswith("[") and told.endswith("]")):
         return math.nan
     value, _, found = told.partition(" ")
-    if found.strip() not in ("", unit):
+    if read is None and found.strip() not in ("", unit):
         raise ValueError(f"{place}: {echo(told)} is not in {unit}")
     try:
-        number = number_in(value)
+        number = number_in(value) if read is None else read(told)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None
     if not 0 <= number <= most:
@@ -159,20 +175,22 @@ def reading(text: str, place: str, most: float, unit: str = "") -> float:
     return number
 
 
-def seconds_of(text: str, place: str) -> float:
-    """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; no zone means UTC.
+def seconds_of(text: str, place: str, time_zone: tzinfo | None = None) -> tuple[float, bool]:
+    """Seconds since 1970 of a date, of nvidia-smi or ISO 8601, or of a number of them; if its zone is known.
 
-    Anything else is a ValueError that names the place.
+    A date without a zone is of `time_zone`, or else read as in UTC. Anything else is a ValueError that names
+    the place.
     """
     try:
         seconds = number_in(text)
     except ValueError:
         try:
             moment = datetime.fromisoformat(text.strip().replace("/", "-"))
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            zone = moment.tzinfo or time_zone
+            return moment.replace(tzinfo=zone or UTC).timestamp(), zone is not None
         except (ValueError, OverflowError):
             told = "is no time, expected such as 2026/11/03 08:30:00.125 or seconds since 1970"
             raise ValueError(f"{place}: {echo(text)} {told}") from None
     if not math.isfinite(seconds):
         raise ValueError(f"{place}: {echo(text)} is no time")
-    return seconds
+    return seconds, True

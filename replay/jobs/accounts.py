@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -42,32 +42,35 @@ class Steps:
         return np.maximum(np.searchsorted(self.time_s, time_s, side="right") - 1, 0)
 
 
-class Carbon(Steps):
-    """Carbon intensity over time, in grams per kWh.
+class PerKwh(Steps):
+    """What a kWh emits or costs over time: joules, grams, or money, which may be below 0.
 
     Raises
     ------
     ValueError
-        When times do not ascend, or an intensity is negative or no number.
+        When times do not ascend, or a value is no number.
     """
 
-    def __init__(self, time_s: FloatArray, g_per_kwh: FloatArray) -> None:
-        if len(time_s) == 0 or len(time_s) != len(g_per_kwh):
-            raise ValueError("carbon intensity: give one value for each time, and at least one")
+    what, least, range = "price", -np.inf, "every value must be a finite number"
+
+    def __init__(self, time_s: FloatArray, per_kwh: FloatArray, currency: str = "") -> None:
+        if len(time_s) == 0 or len(time_s) != len(per_kwh):
+            raise ValueError(f"{self.what}: give one value for each time, and at least one")
         if np.any(np.diff(time_s) <= 0):
-            raise ValueError("carbon intensity: the times must ascend")
-        if not np.all((g_per_kwh >= 0) & np.isfinite(g_per_kwh)):
-            raise ValueError("carbon intensity: g_per_kwh must be at least 0")
-        super().__init__(time_s, g_per_kwh)
+            raise ValueError(f"{self.what}: the times must ascend")
+        if not np.all((per_kwh >= self.least) & np.isfinite(per_kwh)):
+            raise ValueError(f"{self.what}: {self.range}")
+        super().__init__(time_s, per_kwh)
+        self.currency = currency
 
     @classmethod
-    def constant(cls, g_per_kwh: float) -> Carbon:
-        """Intensity that never changes."""
-        return cls(np.zeros(1), np.array([float(g_per_kwh)]))
+    def constant(cls, per_kwh: float) -> Self:
+        """Amount that never changes."""
+        return cls(np.zeros(1), np.array([float(per_kwh)]))
 
     @classmethod
-    def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Carbon:
-        """Intensities of a file of which `start` (default: its begin) is at `at_s`.
+    def of(cls, trace: CarbonTrace, at_s: float, start: datetime | None = None) -> Self:
+        """Amounts of a file of which `start` (default: its begin) is at `at_s`.
 
         Where it has no value, the one before stays.
 
@@ -81,12 +84,18 @@ class Carbon(Steps):
         if not begin_s <= start_s < end_s:
             reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
             raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
-        known = np.isfinite(trace.g_per_kwh)
-        return cls(trace.begin_s[known] - start_s + at_s, trace.g_per_kwh[known])
+        known = np.isfinite(trace.per_kwh)
+        return cls(trace.begin_s[known] - start_s + at_s, trace.per_kwh[known], trace.currency)
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
-        """Grams for each watt drawn in between."""
+        """Amount for each watt drawn in between."""
         return np.asarray((self.integral(end_s) - self.integral(begin_s)) / J_PER_KWH)
+
+
+class Carbon(PerKwh):
+    """Carbon intensity over time, in grams per kWh, none below 0."""
+
+    what, least, range = "carbon intensity", 0.0, "g_per_kwh must be at least 0"
 
 
 def require_finite(what: str, values: Mapping[str, float]) -> None:
@@ -124,7 +133,7 @@ class Sleep:
 
 
 class Nodes:
-    """Nodes of all pools: those that have jobs, and those that are asleep.
+    """State of the nodes of all pools: how many jobs each has, and whether it is asleep.
 
     Attributes
     ----------
@@ -141,7 +150,7 @@ class Nodes:
     """
 
     def __init__(self, cluster: Cluster, pools: Sequence[Pool], sleep: Sleep | None, time_s: float) -> None:
-        # Without sleep, nodes do so after an endless time.
+        # Without `sleep` no node ever falls asleep.
         self._after_s = np.inf if sleep is None else sleep.after_s
         self._asleep_w, self._wake_s = (0.0, 0.0) if sleep is None else (sleep.power_w, sleep.wake_s)
         names = [name for pool in pools for name in pool.nodes]
@@ -166,7 +175,7 @@ class Nodes:
         self.asleep: BoolArray = np.zeros(len(names), dtype=bool)
 
     def enter(self, pool: int, start: int, gpus: int) -> float:
-        """Start a job on GPUs of a pool's line; return the seconds that it waits for nodes to wake."""
+        """Start a job on consecutive GPUs of a pool; return the seconds that it waits for nodes to wake."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] += 1
         wakes = bool(self.asleep[nodes].any())
@@ -174,22 +183,25 @@ class Nodes:
         return self._wake_s if wakes else 0.0
 
     def leave(self, pool: int, start: int, gpus: int, time_s: float) -> None:
-        """End a job on GPUs of a pool's line."""
+        """End a job on consecutive GPUs of a pool."""
         nodes = np.unique(self._node[pool][start : start + gpus])
         self._jobs[nodes] -= 1
         self._empty_since[nodes] = time_s
 
     def next_s(self) -> float:
         """Time at which the next node falls asleep."""
-        waking = (self._jobs == 0) & ~self.asleep
-        return float(np.min(self._empty_since[waking], initial=np.inf)) + self._after_s
+        empty = (self._jobs == 0) & ~self.asleep
+        return float(np.min(self._empty_since[empty], initial=np.inf)) + self._after_s
 
     def doze(self, time_s: float) -> None:
         """Let nodes fall asleep that have had no job for long enough."""
         self.asleep |= (self._jobs == 0) & (self._empty_since + self._after_s <= time_s)
 
     def draw(self) -> tuple[float, float]:
-        """Draw of the nodes without GPUs (asleep: with them), and of all GPUs of those awake when idle."""
+        """Return the watts of the servers themselves, and of all GPUs on awake nodes if these were idle.
+
+        A sleeping node draws one figure, its GPUs included, which counts as its server's.
+        """
         awake = ~self.asleep
         sleeping_w = self._asleep_w * int(self.asleep.sum())
         return float(self._base_w[awake].sum()) + sleeping_w, float(self._idle_w[awake].sum())
@@ -211,7 +223,7 @@ class StepLog:
     values: list[float] = field(default_factory=list)
 
     def add(self, time_s: float, value: float) -> None:
-        """Append, leaving out what does not change or last."""
+        """Append a value, dropping one that lasted no time and one that is equal to the last."""
         if self.time_s and self.time_s[-1] == time_s:
             self.time_s.pop()
             self.values.pop()
@@ -253,7 +265,7 @@ class Flows(NamedTuple):
     Attributes
     ----------
     jobs_w, idle_w, base_w : float
-        Draw of the GPUs that jobs hold, of the others, and of the nodes without GPUs.
+        Draw of the GPUs that jobs hold, of the other GPUs, and of the servers themselves (`Nodes.draw`).
     busy, free, fragments : float
         GPUs that jobs hold, that are free, and that are fragments (`pools.fragments`).
     """
@@ -280,6 +292,8 @@ class Meter:
 
     carbon: Carbon
     time_s: float = 0.0
+    tariff: PerKwh | None = None
+    money: float = 0.0
     jobs_j: float = 0.0
     idle_j: float = 0.0
     base_j: float = 0.0
@@ -299,6 +313,8 @@ class Meter:
         self.idle_j += now.idle_w * seconds
         self.base_j += now.base_w * seconds
         self.carbon_g += now.power_w * float(self.carbon.per_watt(self.time_s, until_s))
+        if self.tariff is not None:
+            self.money += now.power_w * float(self.tariff.per_watt(self.time_s, until_s))
         self.busy_gpu_s += now.busy * seconds
         self.free_gpu_s += now.free * seconds
         self.fragment_gpu_s += now.fragments * seconds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.optimize import brentq
 
 from wattsched.instances.units import J_PER_KWH
 from wattsched.reading.inputs import meant
-from wattsched.replay.jobs.accounts import Carbon
+from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.report.wording import spoken
 from wattsched.topology.arrays import FloatArray
 
@@ -61,7 +62,7 @@ class Budget:
         Joules, grams or money for each period.
     period_s : float
         Periods follow one another from the first arrival on.
-    per_kwh : Carbon
+    per_kwh : PerKwh
         What a kWh costs over time, in the unit of the quantity.
     pacing : {"even", "price", "none"}
         Whether what is left is spent in proportion to the time left, at a price that the policy learns (by
@@ -76,7 +77,7 @@ class Budget:
     quantity: Quantity
     amount: float
     period_s: float
-    per_kwh: Carbon
+    per_kwh: PerKwh
     pacing: Pacing = "even"
 
     def __post_init__(self) -> None:
@@ -87,7 +88,12 @@ class Budget:
     @classmethod
     def of_energy(cls, amount_j: float, period_s: float, pacing: Pacing = "even") -> Budget:
         """Return a budget of joules, which cost the same at any time."""
-        return cls("energy_j", amount_j, period_s, Carbon.constant(J_PER_KWH), pacing)
+        return cls("energy_j", amount_j, period_s, PerKwh.constant(J_PER_KWH), pacing)
+
+    @cached_property
+    def planned(self) -> PerKwh:
+        """Price of a kWh in plans: 0 where it is negative, as no job may be there to draw then."""
+        return PerKwh(self.per_kwh.time_s, np.maximum(self.per_kwh.values, 0.0))
 
     def even_power_w(self, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
         """Edges of the periods up to `end_s`, and the constant watts that spend each one's amount.
@@ -95,7 +101,7 @@ class Budget:
         The watts are nan where a kWh costs nothing.
         """
         begins = np.arange(begin_s, end_s, self.period_s)
-        price = self.per_kwh.per_watt(begins, begins + self.period_s)
+        price = self.planned.per_watt(begins, begins + self.period_s)
         even_w = np.divide(self.amount, price, out=np.full(len(begins), np.nan), where=price > 0)
         return np.append(begins, end_s), even_w
 
@@ -119,7 +125,7 @@ class Allowance:
     standing_w : float
         Draw when all GPUs are idle.
     per_joule : float
-        Cost of a joule now, in the unit of the budget.
+        Planned cost of a joule now, in the unit of the budget.
     exhausted : bool
         True if no more than the idle draw is left: no job may run.
     """
@@ -158,6 +164,9 @@ class Ledger:
         When the budget of a period does not even pay for the idle draw, or there are too many periods.
     """
 
+    _time_s: float
+    end_s: float
+
     def __init__(self, budget: Budget, begin_s: float, standing_w: float, last_s: float = 0.0) -> None:
         if (last_s - begin_s) / budget.period_s > MOST_PERIODS:
             told = f"the last job arrives after {last_s - begin_s:g} s"
@@ -170,7 +179,7 @@ class Ledger:
 
     def advance(self, until_s: float, power_w: float, short: bool) -> None:
         """Count a constant draw until then, at most to the end of the period."""
-        self.spent[-1] += power_w * self._per_watt(until_s)
+        self.spent[-1] += power_w * float(self.budget.per_kwh.per_watt(self._time_s, until_s))
         self.short[-1] &= short
         self._time_s = until_s
         if until_s >= self.end_s:
@@ -188,7 +197,7 @@ class Ledger:
     def allowance(self) -> Allowance:
         """Return the budget that is left now."""
         left, left_s = self.budget.amount - self.spent[-1], self.end_s - self._time_s
-        per_joule = float(self.budget.per_kwh.at(self._time_s)) / J_PER_KWH
+        per_joule = float(self.budget.planned.at(self._time_s)) / J_PER_KWH
         per_watt, spare = self._per_watt(self.end_s), self._spare()
         over_w = max(spare, 0.0) / (left_s * per_joule) if per_joule else math.inf
         exhausted = spare <= _ROUNDING * self.budget.amount
@@ -213,8 +222,8 @@ class Ledger:
         return self.budget.amount - self.spent[-1] - self._standing_w * self._per_watt(self.end_s)
 
     def _per_watt(self, until_s: float) -> float:
-        """Cost of a watt from now until a time."""
-        return float(self.budget.per_kwh.per_watt(self._time_s, until_s))
+        """Planned cost of a watt from now until a time."""
+        return float(self.budget.planned.per_watt(self._time_s, until_s))
 
     def _open(self, begin_s: float) -> None:
         if len(self.begin_s) >= MOST_PERIODS:

@@ -212,6 +212,10 @@ class Summary:
     budget_used_max, budget_used_min : float, optional
         Largest part of the budget that a period used, and smallest of those periods in which it was short at
         every moment; None without a budget, and where there is no such period.
+    money : float, optional
+        Price of the energy over the makespan; None without a tariff.
+    currency : str
+        Of the tariff; empty where that tells none.
     """
 
     policy: str
@@ -246,6 +250,8 @@ class Summary:
     above_cap_s: float | None
     budget_used_max: float | None
     budget_used_min: float | None
+    money: float | None = None
+    currency: str = ""
 
     @property
     def energy_error(self) -> float | None:
@@ -339,6 +345,8 @@ def summary(outcome: Outcome) -> Summary:
         above_cap_s=max(seconds for _, seconds in capped) if capped else None,
         budget_used_max=float(used.max()) if len(used) else None,
         budget_used_min=float(used[short].min()) if short.any() else None,
+        money=None if meter.tariff is None else meter.money,
+        currency="" if meter.tariff is None else meter.tariff.currency,
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, Sleep, StepLog, require_finite
+from wattsched.replay.jobs.accounts import Carbon, Flows, Meter, PerKwh, Sleep, StepLog, require_finite
 from wattsched.replay.jobs.allocations import Allocations
 from wattsched.replay.jobs.budget import Budget, Ledger
 from wattsched.replay.jobs.caps import CapError, Caps
@@ -43,6 +43,7 @@ def simulate(
     carbon: Carbon | None = None,
     sleep: Sleep | None = None,
     budget: Budget | None = None,
+    tariff: PerKwh | None = None,
     caps: Caps | None = None,
 ) -> Outcome:
     """Replay a trace under a policy until all its jobs are complete.
@@ -57,6 +58,8 @@ def simulate(
         Default: nodes never sleep.
     budget : Budget, optional
         What the cluster may spend in every period; default: as much as it likes.
+    tariff : PerKwh, optional
+        Price of energy, to count the money.
     caps : Caps, optional
         What the cluster and its power domains may draw at any moment; default: as much as they like.
 
@@ -66,7 +69,7 @@ def simulate(
         When the policy's rows are not those of the jobs, do not fit, run jobs when the budget is exhausted,
         or leave jobs waiting for ever; when its restarts take less than no time.
     """
-    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, caps)
+    run = Replay(trace, policy, name, round_s, carbon, sleep, budget, tariff, caps)
     while run.step():
         pass
     return run.outcome()
@@ -93,6 +96,7 @@ class Replay:
     carbon: Carbon | None = None
     sleep: Sleep | None = None
     budget: Budget | None = None
+    tariff: PerKwh | None = None
     caps: Caps | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +113,7 @@ class Replay:
         self._nodes = self._held.placement.nodes
         self._caps = self.caps or Caps()
         self._domains = [number for number, name in enumerate(self._caps.names) if name != "power_w"]
-        self._meter = Meter(carbon, self.time_s, domains=[StepLog() for _ in self._domains])
+        self._meter = Meter(carbon, self.time_s, self.tariff, domains=[StepLog() for _ in self._domains])
         budget, idle_w = self.budget, self._nodes.idle_cluster_w
         self._ledger = None if budget is None else Ledger(budget, first_s, idle_w, last_s)
         self._here: list[int] = []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wattsched.adapters.recorded import Machine, cluster_of
+from wattsched.adapters.recorded import Machine, Recorded, cluster_of
 from wattsched.instances.clusters import GPU_TYPES
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
@@ -78,3 +82,39 @@ def test_only_switches_above_nodes_are_kept_and_circles_are_refused() -> None:
     assert {group.name: group.parent for group in cluster.groups} == {"rack": "top", "top": None}
     with pytest.raises(InputError, match="the groups form a cycle: a -> b -> a"):
         cluster_of([Machine("n", "A100", 4, "a")], "site", [], switches={"a": "b", "b": "a"})
+
+
+RUNS = st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 20), st.integers(1, 8))
+"""Arrival, wait, duration and GPUs of a job."""
+
+
+@given(st.lists(RUNS, min_size=1, max_size=8), st.lists(RUNS, max_size=4), st.integers(1, 12))
+def test_the_table_has_every_gpu_hour_and_points_at_more_gpus_than_there_are(
+    kept: list[tuple[int, ...]], others: list[tuple[int, ...]], there: int
+) -> None:
+    found = Recorded(cluster=cluster_of([Machine("n", "A100", there)], "site", []))
+    for number, (arrival, wait, duration, gpus) in enumerate(kept):
+        found.add(TraceJob(f"j{number}", arrival, duration, gpus), f"state {number % 2}", wait)
+    for _, _, duration, gpus in others:
+        found.leave_out("for a reason", gpus, duration)
+    found.leave_out("without an end", 8, math.inf)
+    found.left_out["counted elsewhere"] += 1
+    rows = found.table()
+    hours = {part: [one.gpu_h for one in rows if one.treatment == part] for part in ("read", "left out")}
+    assert sum(hours["read"]) * 3600 == pytest.approx(sum(run[2] * run[3] for run in kept))
+    assert sum(one or 0.0 for one in hours["left out"]) * 3600 == pytest.approx(
+        sum(run[2] * run[3] for run in others)
+    )
+    assert sum(one.records or 0 for one in rows if one.treatment in hours) == len(kept) + len(others) + 2
+    held = [
+        sum(gpus for arrival, wait, duration, gpus in kept if 0 <= second - arrival - wait < duration)
+        for second in range(60)
+    ]
+    doubtful = [one for one in rows if one.treatment == "doubtful"]
+    assert len(doubtful) == (max(held) > there)
+    for one in doubtful:
+        assert one.what.startswith(
+            f"jobs hold {max(held)} GPUs on 1970-01-01 00:00:{held.index(max(held)):02d} "
+        )
+        assert one.gpu_h is not None
+        assert one.gpu_h * 3600 == pytest.approx(sum(max(0, gpus - there) for gpus in held))

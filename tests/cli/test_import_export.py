@@ -89,6 +89,25 @@ def test_exported_programs_have_the_optimum_of_the_instance(run, tiny, write, tm
     assert highs.getInfo().objective_function_value == pytest.approx(300.0)
 
 
+@pytest.mark.parametrize("form", ["lp", "mps"])
+def test_jobs_called_like_numbers_come_back_from_a_solver(run, tiny, write, tmp_path, form):
+    highspy = pytest.importorskip("highspy")
+    names = ["Infinity", "inf-2", "nanny", "e12", "free", "3d", "ß"]
+    tiny["jobs"] = [tiny["jobs"][0] | {"name": name} for name in names]
+    instance, model, answer, result = (tmp_path / f"names.{end}" for end in ("json", form, "sol", "out.json"))
+    instance.write_text(json.dumps(tiny))
+    run("export", instance, "-o", model, code=0)
+    highs = highspy.Highs()
+    highs.silent()
+    assert highs.readModel(str(model)) == highspy.HighsStatus.kOk
+    highs.run()
+    highs.writeSolution(str(answer), 0)
+    run("import", "solution", instance, answer, "-o", result, code=0)
+    decision = json.loads(result.read_text())["decision"]
+    assert {job["job"] for job in decision["jobs"]} | set(decision["waiting"]) == set(names)
+    assert decision["jobs"]
+
+
 @pytest.mark.parametrize("name", ["tree.json", "topology.conf"])
 def test_exported_topology_comes_back_as_a_cluster(run, write, tmp_path, name):
     path, trace = tmp_path / name, write(ITP, "cluster.csv")

@@ -15,12 +15,22 @@ SITE = [EXAMPLES / "site" / name for name in ("sacct.txt", "nodes.txt", "topolog
 CSV = "job,arrival,duration,gpus,model\na,2026-11-03 08:00,3600,2,bert\nb,2026-11-03 08:10,01:00:00,4,\n"
 
 
+def _parts(trace: Path) -> tuple[list[str], list[str]]:
+    """Comments of a trace, and its other lines."""
+    lines = trace.read_text().splitlines()
+    comments = [line.removeprefix("# ") for line in lines if line.startswith("#")]
+    return comments, lines[len(comments) :]
+
+
 def test_a_site_is_imported_and_replayed(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("import", "slurm", *SITE, "--time-zone", "Europe/Berlin", "-o", "site", code=0)
-    assert "48 jobs of 5 users and 3 accounts: 43 completed" in done.stdout
-    assert "left out: 3 without GPUs, 1 never started, 1 still waiting" in done.stdout
-    head, first, *_ = Path("site/jobs.csv").read_text().splitlines()
+    assert "48 jobs of 5 users and 3 accounts, 637 GPU h\n" in done.stdout
+    assert "  left out      3      0  without GPUs\n  left out      1      0  never started\n" in done.stdout
+    comments, (head, first, *_) = _parts(Path("site/jobs.csv"))
+    assert comments[0] == "imported from Slurm: 48 jobs of 5 users and 3 accounts, 637 GPU h"
+    assert "left out: without GPUs, 3 jobs, 0 GPU h" in comments
+    assert comments[-1].startswith("doubtful: jobs hold 47 GPUs on 2026-11-03 01:04:32 UTC, of 40 that there")
     assert head == "job,arrival,duration,gpus,gpu_type,watts,wait,user,account"
     assert first.startswith("4101,2026-11-02T07:10:57Z,10606,1,A100,")  # 08:10:57 in Berlin
     replayed = run(
@@ -77,8 +87,24 @@ def test_gpu_types_of_jobs_that_no_node_has_are_told(run, tmp_path, write):
 
 def test_a_kubernetes_cluster_is_imported(run, tmp_path):
     done = run("import", "kubernetes", EXAMPLES / "kubernetes.json", "-o", tmp_path / "site", code=0)
-    assert "2 jobs of 1 account: 2 running" in done.stdout
+    assert "2 jobs of 1 account, 8.137 GPU h\n" in done.stdout
+    assert "  left out     7      0  still waiting\n" in done.stdout
     run("show", tmp_path / "site" / "cluster.json", code=0)
+
+
+def test_the_order_of_the_files_of_a_kubernetes_cluster_is_no_matter(run, tmp_path, write):
+    pods = [
+        one for one in json.loads((EXAMPLES / "kubernetes.json").read_text())["items"] if one["kind"] == "Pod"
+    ]
+    old = next(one for one in pods if one["metadata"]["name"] == "old")
+    end = {"terminated": {"finishedAt": old["status"]["startTime"].replace(":00Z", ":01Z")}}
+    status = {**old["status"], "phase": "Succeeded", "containerStatuses": [{"state": end}]}
+    ended = {**old, "status": status}
+    files = [write({"items": [one]}, f"{name}.json") for name, one in (("old", old), ("ended", ended))]
+    for order in (files, files[::-1]):
+        run("import", "kubernetes", *order, "-o", tmp_path / "site", code=0)
+        rows = csv.DictReader(_parts(tmp_path / "site" / "jobs.csv")[1])
+        assert [(row["job"], float(row["duration"])) for row in rows] == [("default/old", 1)]
 
 
 def test_a_plain_list_is_replayed_for_several_seeds_and_days(run, write):
@@ -144,7 +170,7 @@ def test_names_of_any_length_can_be_replayed(run, tmp_path, write):
     long = "n" * 5_000
     text = f"JobID|State|Submit|Start|Elapsed|AllocTRES|User\n7|x|1|2|00:01:00|gres/gpu=1|{long}\n"
     done = run("import", "slurm", write(text, "sacct.txt"), "-o", tmp_path / "site", code=0)
-    assert "names of 1 job cut to 200 characters" in done.stdout
+    assert "names cut to 200 characters" in done.stdout
     run("replay", tmp_path / "site" / "jobs.csv", "--policy", "fifo", code=0)
 
 
@@ -157,7 +183,7 @@ def test_a_list_is_read_from_standard_input(run, write, command):
     named, piped = run(*command, path, *own), run(*command, "-", *own, stdin=CSV)
     assert (named.exit_code, piped.exit_code) == (0, 0)
     for line in piped.stderr.splitlines():
-        assert line.startswith(("standard input: ", "assumed: 2 nodes", "13 replays to come"))
+        assert line.startswith(("standard input: ", "assumed: 2 nodes", "13 replays to come", "  "))
     assert (command[0] == "savings") == ("13 replays to come\n" in named.stderr)
     if command[0] == "import":
         said, other = json.loads(piped.stdout), json.loads(named.stdout)
@@ -187,3 +213,38 @@ def test_a_cluster_of_any_gpus_is_made_and_what_it_assumes_is_said(run, write, c
         "error: --gpu-type: 'V10' is not known (did you mean 'V100'?), choose one of"
     )
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_an_import_left_out_is_in_reports_of_its_trace(run, tmp_path, write):
+    pytest.importorskip("jinja2")
+    text = (
+        "JobID|State|Submit|Start|Elapsed|AllocTRES|User\n7|COMPLETED|100|150|01:00:00|gres/gpu=2|<b>x\n"
+        "8|RUNNING|100|200|3-00:00:00|gres/gpu=1|ann\n9|COMPLETED|1|2|00:01:00|cpu=1|ann\n9.0|x|1|2|1|cpu=1|\n"
+    )
+    run("import", "slurm", write(text, "sacct.txt"), "--time-zone", "UTC", "-o", tmp_path / "site", code=0)
+    trace, page = tmp_path / "site" / "jobs.csv", tmp_path / "page.html"
+    told = (
+        "imported from Slurm: 2 jobs of 2 users, 74 GPU h; read: completed, 1 job, 2 GPU h; "
+        "read: running, 1 job, 72 GPU h; left out: without GPUs, 1 job, 0 GPU h; "
+        "assumed: still running: what they have run is all of it, 1 job, 72 GPU h; "
+    )
+    replayed = run("replay", trace, "--policy", "fifo", "--to", 1, "--report", page, code=0)
+    assert f"{trace}: {told}" in replayed.stderr
+    assert "doubtful: longer than the 1 days asked for, 1 job, 72 GPU h" in replayed.stderr
+    assert told in page.read_text()
+    options = ("--no-inputs", "--policy", "fifo", "--seeds", 0)
+    saved = run("savings", trace, *options, "--json", "--report", page, code=0)
+    assert json.loads(saved.stdout)["assumptions"][0].startswith(f"the trace: {told}")
+    assert told in page.read_text()
+
+
+def test_rounds_of_traces_say_what_was_read_and_left_out(run, write):
+    itp = "job_id,submission_time,duration,num_gpu\na,0,7200,2\nb,0,60,1\nc,10,5,0\nd,20,7200,4\n"
+    said = run("import", "itp", write(itp, "itp.csv"), "--at", 1000, code=0).stderr
+    rows = [line.split(maxsplit=3) for line in said.splitlines() if line.startswith("  ")]
+    assert ["read", "4", "12.02", "jobs"] in rows
+    assert ["left", "out", "1", "0  without GPUs or duration"] in rows
+    assert ["left", "out", "1", "0.01667  not in the system at the moment of the round"] in rows
+    assert ["assumed", "2", "12", "models drawn by the seed"] in rows
+    nodes = write("sn,cpu_milli,memory_mib,gpu,model\nn1,64000,1,2,P100\nn2,96000,1,8,G3\n", "nodes.csv")
+    assert run("import", "openb", nodes, code=0).stderr.split()[-5:] == ["2", "nodes", "with", "10", "GPUs"]

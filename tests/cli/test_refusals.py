@@ -123,7 +123,7 @@ import itp | missing argument 'FILES...'
 import itp missing.csv | missing.csv: no such file or directory
 import itp trace.csv --at noon | 'noon' is neither a number of seconds nor 'busiest'
 import itp trace.csv --at 1e12 | no job is in the system 1e+12 s after the start of the trace
-import itp trace.csv --gpu-type abacus | --gpu-type: 'abacus' is not known, choose one of A10, A100, A30
+import itp trace.csv --gpu-type abacus | --gpu-type: 'abacus' is not known, choose one of A10, A100, A2, A30
 import itp trace.csv --objective joy | unknown objective 'joy' of problem 'sizing'; known:
 import itp trace.csv --power-fraction 0.001 | --power-fraction: must be at least
 import itp trace.csv --round -1 | '--round': must be above 0, got -1
@@ -194,7 +194,7 @@ replay --budget joules=3 | '--budget': there is no budget 'joules' (did you mean
 replay --budget KWH=3 | no budget 'KWH' (did you mean 'energy_j'?)
 replay --budget carbon=3 | no budget 'carbon' (did you mean 'carbon_g'?)
 replay --budget energy_j | '--budget': energy_j has no amount, in joules
-replay --budget energy_j=5kWh | '--budget': '5kWh' is not a number
+replay --budget energy_j=5mj | '--budget': 'mj' may be milli or mega: write mJ or MJ
 replay --budget energy_j=-1 | '--budget': must be above 0, got -1
 replay --budget energy_j=nan | '--budget': 'nan' is not a finite number
 replay --budget energy_j=5 | budget: energy_j is 5 J (1.39e-06 kWh) in the period from 0 s on, but the idle
@@ -202,7 +202,8 @@ replay --budget energy_j=1.0369e8 --round 3600 | of 103.7 MJ (28.8 kWh) the idle
 replay --budget energy_j=3e8 --budget carbon_g=5 | energy_j=3e+08 and carbon_g=5 are given, and a replay has
 replay --budget carbon_g=5 | --budget: carbon_g needs --carbon
 replay --budget money=5 | --budget: money needs --tariff
-replay --budget energy_j=9e9 --tariff 1 | --tariff does not go with a budget of energy_j
+replay --tariff inf | '--tariff': 'inf' is not a finite number
+replay --budget "energy_j=2 hp" | '--budget': the unit 'hp' is not known; read are J, kJ, MJ, Wh, kWh or MWh
 replay --period day | --period needs --budget
 replay --budget energy_j=9e9 --period month | '--period': 'month' is neither hour, day, week nor a number of
 replay --budget energy_j=9e9 --period 0 | '--period': must be at least 1, got 0
@@ -228,7 +229,7 @@ replay --round 1e-300 | --round: must be 0 or at least 0.001, got 1e-300
 replay --round 1e300 | '--round': must be at most 31,536,000, got 1e300
 replay --process-restart 1e300 | '--process-restart': must be at most 31,536,000, got 1e300
 replay --carbon much | 'much' is neither a number nor a file
-replay --carbon '' | is empty; give grams per kWh or a file
+replay --carbon '' | is empty; give an amount per kWh or a file
 replay --carbon 1e308 | must be at most 1,000,000, got 1e308
 replay --carbon missing.csv | missing.csv: no such file or directory
 replay --zone DE | --zone is a column of a file of intensities, but --carbon names no file

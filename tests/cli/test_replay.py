@@ -65,13 +65,32 @@ def test_carbon_over_time(replay, write):
 
 def test_the_first_job_arrives_at_its_time_in_a_file_of_carbon(replay, write):
     """What a file has before that time does not count; a time that it does not have is an error."""
-    days = write("".join(f"2022-0{month}-01T00:00,{month}00\n" for month in (1, 2, 3, 4)), "days.csv")
+    days = write(
+        "time,g_per_kwh\n" + "".join(f"2022-0{month}-01T00:00,{month}00\n" for month in (1, 2, 3, 4)),
+        "days.csv",
+    )
     rest = write("2022-03-01T00:00,300\n2022-04-01T00:00,400\n", "rest.csv")
     for carbon in ((rest,), (days, "--start", "2022-03-01"), (days, "--start", "2022-03-01T02:00+02:00")):
         assert grams(replay, *carbon) == pytest.approx(grams(replay, 300))
     late = replay("--carbon", days, "--start", "2023-01-01")
     refused(late, "no value at 2023-01-01 00:00; it reaches from 2022-01-01 00:00 to 2022-05-02 00:00")
     refused(replay("--carbon", days, "--start", "July"), "--start: 'July' is no time, expected such as 2022-")
+
+
+def test_the_cost_is_told_in_the_currency_of_a_file_of_prices(replay, write):
+    """80 EUR/MWh for three hours cost as much as 0.08 per kWh, and prices below 0 earn."""
+    hours = "".join(f"2026-11-02T0{hour}:00,{{}}\n" for hour in range(3))
+    file = write("Datetime (UTC),Price (EUR/MWhe)\n" + hours.format(80, 80, 80), "prices.csv")
+    runs = [
+        document(replay("--policy", "fifo", "--json", "--tariff", tariff))["fifo"][0]
+        for tariff in (file, 0.08, -0.08)
+    ]
+    kwh = runs[0]["energy_j"] / 3.6e6
+    assert [run["money"] for run in runs] == pytest.approx([0.08 * kwh, 0.08 * kwh, -0.08 * kwh])
+    assert [run["currency"] for run in runs] == ["EUR", "", ""]
+    assert " EUR" in replay("--policy", "fifo", "--tariff", file).stdout
+    bound = replay("--policy", "fifo", "--budget", "money=1", "--tariff", "-0.1", "--bound")
+    refused(bound, "the price is negative at times, for which there is no bound")
 
 
 def test_a_zone_of_a_table_of_carbon_is_named_and_errors_name_the_nearest_or_all(replay, write):

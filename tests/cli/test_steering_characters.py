@@ -18,14 +18,16 @@ from wattsched.reading.inputs import echo
 
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 ODD = "a\x1b[31m\x1b]0;x\x07\u202eb\x9b2J\u2066"
+TURNING = "a\u202eb\u2066\u200f"
+"""A name that files may hold: control characters are refused, and the refusal is shown, too."""
 
 
-@pytest.fixture
-def instance(tmp_path: Path) -> Path:
+@pytest.fixture(params=[ODD, TURNING], ids=["refused", "kept"])
+def instance(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     document = generate("uniform", jobs=4, seed=1).model_dump(mode="json")
-    document["name"] = ODD
+    document["name"] = request.param
     for number, job in enumerate(document["jobs"]):
-        job["name"] = f"{ODD}{number}"
+        job["name"] = f"{request.param}{number}"
     (tmp_path / "i.json").write_text(json.dumps(document))
     return tmp_path / "i.json"
 

@@ -19,7 +19,7 @@ OTHERS = {"--help", "--lp", "--host", "--port", "--nthreads", "--nworkers", "--d
 OTHERS |= {"--hold", "--requeue", "--gres", "--comment", "--gpus", "--gpus-per-node", "--gpu-freq", "--begin"}
 OTHERS |= {"--nodelist", "--exclude", "--constraint", "--unix-socket"}
 OTHERS |= {"--rm", "--user", "--query-gpu", "--starttime"}
-OTHERS |= {"--lock-gpu-clocks", "--power-limit", "--from-file", "--allusers", "--parsable2"}
+OTHERS |= {"--lock-gpu-clocks", "--power-limit", "--from-file", "--allusers", "--duplicates", "--parsable2"}
 """Options of other commands: click's own, those of glpsol, dask, Slurm, docker, nvidia-smi and kubectl."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

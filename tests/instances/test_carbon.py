@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 
 import pytest
 
+from wattsched.instances.errors import NoticeWarning
 from wattsched.instances.generators.shifting import shifting_horizon
 from wattsched.instances.shifting.instance import faults_of
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon, shown, utc_time
 
 
 def written(folder: Path, text: str) -> Path:
@@ -52,9 +54,26 @@ def test_time_zones_and_exports(tmp_path: Path) -> None:
     assert trace.slots(utc_time("2022-05-31T22:00"), 2, 3600.0) == pytest.approx([5.0, 6.0])
 
 
+def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) -> None:
+    local, zoned = (f"time,g_per_kwh\n2022-01-01T00:00{zone},1\n" for zone in ("", "Z"))
+    stated = zoned.replace("time", "Datetime (UTC)").replace("Z", "")
+    for text, start, told in (
+        (local, "2022-01-01T01:00+01:00", "its times have no zone and are UTC"),
+        (zoned, "2022-01-01T00:00", "'2022-01-01T00:00' has no zone and is UTC"),
+        (stated, "2022-01-01T00:00", "'2022-01-01T00:00' has no zone and is UTC"),
+    ):
+        with pytest.warns(NoticeWarning, match=told):
+            assert read_carbon(written(tmp_path, text)).moment(start) == utc_time("2022-01-01")
+    for text, start in ((local, "2022-01-01"), (zoned, "2022-01-01T00Z"), (stated, "1640995200")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert read_carbon(written(tmp_path, text)).moment(start) == utc_time("2022-01-01")
+
+
 @pytest.mark.parametrize(
     ("text", "column", "words"),
     [
+        ("time,g\n2022-01-01 00:00,5\n2022-01-01 01:00Z,6\n", None, "line 3, column 'time': times with and"),
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,6\n", None, "line 3: the times do not ascend"),
         ("time,g\n2022-01-01 00:00,-5\n", None, "line 2, column 'g': must be at least 0"),
         ("time,g\nyesterday,5\n", None, "'yesterday' is no time"),
@@ -103,3 +122,18 @@ def test_public_files(data_dir: Path) -> None:
         assert not faults_of(instance)
         assert instance.carbon_g_per_kwh is not None
         assert 10 < min(instance.carbon_g_per_kwh) < max(instance.carbon_g_per_kwh) < 1000
+
+
+@pytest.mark.parametrize("market", ["US-CAL-CISO", "US-MIDA-PJM", "US-TEX-ERCO"])
+def test_prices_of_2022_of_which_some_are_negative(data_dir: Path, market: str) -> None:
+    file = data_dir / "electricity-prices-2022" / f"{market}_2022.csv.gz"
+    prices = read_carbon(file, quantity="money")
+    negative = prices.begin_s[prices.per_kwh < 0]
+    assert (len(negative), prices.currency) == ({"US-CAL-CISO": 36, "US-MIDA-PJM": 4}.get(market, 0), "USD")
+    start = shown(negative[0] if len(negative) else prices.begin_s[0])
+    day = shifting_horizon(jobs=5, slots=24, tariff=file, start=start, seed=1)
+    assert not faults_of(day)
+    assert day.currency == "USD"
+    assert day.price_per_kwh is not None
+    assert (min(day.price_per_kwh) < 0) == bool(len(negative))
+    assert max(day.price_per_kwh) < 1

@@ -7,8 +7,10 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.traces import TraceJob, round_at
 from wattsched.instances.traces.job_lists import clock_s, csv_of, read_plain
 from wattsched.perfmodels.profile import models
+from wattsched.reading.inputs import comments_of, printable
 from wattsched.replay.jobs.trace import trace_of_durations
 from wattsched.topology.cluster import Cluster, Node
 
@@ -37,6 +40,7 @@ JOBS = st.lists(
         power_w=st.none() | st.integers(1, 10_000).map(float),
         user=st.just("") | NAMES,
         account=st.just("") | NAMES,
+        time_limit_s=st.none() | st.integers(1, 10**7).map(float),
     ),
     min_size=1,
     max_size=6,
@@ -69,7 +73,29 @@ def test_what_is_written_is_read_again(path: Path, jobs: list[TraceJob]) -> None
         assert again.submitted_s == job.submitted_s - first_s
         assert (again.duration_s, again.gpus, again.model) == (job.duration_s, job.gpus, job.model)
         assert (again.gpu_type, again.power_w) == (job.gpu_type, job.power_w)
+        assert again.time_limit_s == job.time_limit_s
         assert (again.user, again.account) == (job.user, job.account)
+
+
+@given(JOBS, st.lists(st.text(max_size=20), min_size=1, max_size=4), st.sampled_from(["", "\ufeff"]))
+def test_comments_come_back_and_change_nothing(
+    path: Path, jobs: list[TraceJob], comments: list[str], mark: str
+) -> None:
+    jobs = [replace(job, name=f"{job.name}#2", account="a#b") for job in jobs]
+    path.write_text(csv_of(jobs))
+    found = read_plain(path)
+    path.write_text(mark + csv_of(jobs, comments), encoding="utf-8")
+    with pytest.warns(NoticeWarning, match=re.escape("; ".join(printable(one).strip() for one in comments))):
+        assert read_plain(path) == found
+    assert comments_of(path) == [printable(one).strip() for one in comments]
+    again = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    assert again["job"].tolist() == [job.name for job in found]
+
+
+def test_lines_are_counted_with_the_comments(path: Path) -> None:
+    path.write_text('# one\n#\n# "three\njob,arrival,duration,gpus\na,0,60,1\nb,0,x,1\n')
+    with pytest.raises(InputError, match="line 6, column 'duration': 'x' is not a number"):
+        read_plain(path)
 
 
 @given(JOBS, st.sampled_from(";\t"), st.sampled_from(["", "\ufeff", "\n"]))
@@ -148,8 +174,9 @@ def test_columns_that_are_missing_are_told_together_with_those_that_are_known(pa
         ValueError, match="columns 'arrival', 'duration' are missing, found 'job', 'begin'"
     ) as told:
         read_plain(path)
-    assert "read are job, arrival, duration, gpus, gpu_type, watts, wait, user, account, model" in str(
-        told.value
+    assert (
+        "read are job, arrival, duration, gpus, gpu_type, watts, wait, user, account, model, time_limit"
+        in str(told.value)
     )
 
 

@@ -181,7 +181,7 @@ def within_budgets(instance, totals, tolerance=BUDGET_TOLERANCE, without=()):
     """ "A decision may exceed a budget by 1e-6 of it" """
     budgets = instance.get("budgets", {})
     return all(
-        totals[CRITERIA.index(name)] <= Fraction(limit) * (1 + tolerance)
+        totals[CRITERIA.index(name)] <= Fraction(limit) + tolerance * abs(Fraction(limit))
         for name, limit in budgets.items()
         if limit is not None and name not in without
     )
@@ -381,9 +381,20 @@ def random_budgets(rng, instance):
     return budgets
 
 
-def random_case(seed, large=False):
+def random_case(seed, large=False, negative=False):
     rng = random.Random(seed)
-    return random_instance(rng, LARGE if large else SMALL), rng
+    instance = random_instance(rng, LARGE if large else SMALL)
+    return (at_negative_prices(rng, instance) if negative else instance), rng
+
+
+def at_negative_prices(rng, instance):
+    """The instance with prices of which some or all are below 0, and budgets near what decisions use then."""
+    least, most = rng.choice([(-0.4, 0.2), (-0.4, 0.2), (-0.4, 0.0), (-0.1, -0.1)])
+    length = instance["slots"] + rng.choice([0, 0, 2])
+    instance["price_per_kwh"] = [rng.uniform(least, most) for _ in range(length)]
+    instance["objective"] = rng.choice(["money", "money", "money", instance["objective"]])
+    instance["budgets"] = random_budgets(rng, instance)
+    return instance
 
 
 def refused(instance):

@@ -188,7 +188,8 @@ class Search:
         if r.scope != "round":
             return 0.0
         per_kwh = {"carbon": "carbon_g_per_kwh", "money": "price_per_kwh"}.get(r.objective)
-        rate = (r.document.get(per_kwh) or 0) / 3.6e6 if per_kwh else float(r.objective == "energy")
+        # "At a negative price it counts nothing in `money`: no node is woken to be paid for what it draws."
+        rate = max(0, r.document.get(per_kwh) or 0) / 3.6e6 if per_kwh else float(r.objective == "energy")
         return watts * r.delta * rate
 
     def verdict(self, used: list[float]) -> bool | None:

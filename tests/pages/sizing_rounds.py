@@ -162,6 +162,12 @@ def a_round(seed: int, pools_of=None) -> dict:
     return document
 
 
+def at_a_negative_price(seed: int, document: dict) -> dict:
+    """The same round, which is to draw most where it is paid for."""
+    r = random.Random(-seed - 2)
+    return document | {"objective": "money", "price_per_kwh": -number(r, 0, 1)}
+
+
 def hold(r, job, rows, free, pool_of, cluster) -> None:
     """Gives the job GPUs now: mostly those of one of its options, at an aligned place."""
     row = r.choice(rows)

@@ -1,6 +1,7 @@
-"""HiGHS, CBC and GLPK read the files alike, with the optimum of the program."""
+"""HiGHS, CBC, GLPK and SCIP read the files alike, with the optimum of the program."""
 
 import dataclasses
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -12,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies.effort import examples
+from tests.strategies.names import hostile_names
 from wattsched.formulations.program import Block, Intervals, Line
 from wattsched.solvers import highs
-from wattsched.solvers.export import to_lp, to_mps
+from wattsched.solvers.export import exported, to_lp, to_mps
 from wattsched.solvers.solution import Limits
+from wattsched.solvers.solution_files import read_solution
 
 from .programs import knapsack, program_of, programs, truth
 
@@ -28,6 +31,7 @@ def by_highs(path):
     solver.setOptionValue("mip_rel_gap", 0.0)
     assert solver.readModel(str(path)) == highspy.HighsStatus.kOk
     solver.run()
+    solver.writeSolution(str(path.with_suffix(".highs")), 0)
     done = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
     return solver.getInfo().objective_function_value if done else None
 
@@ -64,12 +68,26 @@ def by_glpk(path):
     return None
 
 
-READERS = {"highs": by_highs, "cbc": by_cbc, "glpsol": by_glpk}
+def by_scip(path):
+    from pyscipopt import Model
+
+    model = Model()
+    model.hideOutput()
+    model.readProblem(str(path))
+    model.optimize()
+    if model.getStatus() != "optimal":
+        return None
+    model.writeBestSol(str(path.with_suffix(".scip")))
+    return model.getObjVal()
+
+
+READERS = {"highs": by_highs, "cbc": by_cbc, "glpsol": by_glpk, "pyscipopt": by_scip}
 
 
 @pytest.fixture(scope="module", params=READERS)
 def reader(request):
-    if request.param != "highs" and shutil.which(request.param) is None:
+    there = shutil.which(request.param) or importlib.util.find_spec(request.param)
+    if not there and request.param != "highs":
         pytest.skip(f"{request.param} is not installed")
     return READERS[request.param]
 
@@ -126,3 +144,33 @@ def test_numbers_are_written_in_full_and_what_no_file_can_hold_is_refused(kind):
     intervals = Intervals((line,), np.full(4, -1), np.zeros(4))
     with pytest.raises(ValueError, match="intervals"):
         WRITERS[kind](dataclasses.replace(program, intervals=intervals))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_two_thousand_hostile_names_come_back(tmp_path, reader, kind):
+    names = hostile_names(2000)
+    cost = np.random.default_rng(46).permutation(2000).astype(float) + 1.0
+    rows = [Block("row", 40, names.__getitem__)]
+    use = np.zeros((40, 2000))
+    use[np.arange(2000) % 40, np.arange(2000)] = 1.0
+    columns = (Block("column", 2000, names.__getitem__),)
+    program = program_of(
+        cost,
+        use,
+        [49.5] * 40,
+        range(0, 2001, 2),
+        rows=tuple(rows),
+        columns=columns,
+        row_lower=np.full(40, 0.5),
+    )
+    path = tmp_path / f"model.{kind}"
+    path.write_text(WRITERS[kind](program))
+    best = highs.solve(program, Limits(gap=0.0))
+    assert reader(path) == pytest.approx(best.objective, rel=1e-9)
+    table = exported(program)
+    answer = next(file for file in tmp_path.iterdir() if file != path).read_text()
+    found = read_solution(answer, [column.name for column in table.columns])
+    assert not found.values.keys() - {column.name for column in table.columns}
+    point, faults = found.point(program, table)
+    assert not faults
+    assert (point == best.x).all()

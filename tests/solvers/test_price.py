@@ -99,10 +99,11 @@ def branching(monkeypatch):
     for name, few in {"KERNELS": (0,), "FEW_COLUMNS": 0, "_FIRST_NODES": 0, "_NODE_KERNEL": 1}.items():
         monkeypatch.setattr(price, name, few)
     monkeypatch.setattr(price, "_NODES", 10_000)
-    looked = []
-    look = price._Branching._look
-    monkeypatch.setattr(price._Branching, "_look", lambda self, node: looked.append(node) or look(self, node))
-    return looked
+    nodes, split = [], price._Branching._split
+    monkeypatch.setattr(
+        price._Branching, "_split", lambda self, node: nodes.append(node) or split(self, node)
+    )
+    return nodes
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_other_faults_of_a_solution_are_named(form):
     names = [column.name for column in exported(program).columns]
     _, faults = read_solution(written(form, other, x)[0], names).point(program, exported(program))
     by_number = form == "glpk"  # which has no names
-    assert by_number or re.fullmatch(r"column 'y_\d+_': the program has none of that name", faults[0])
+    assert by_number or re.fullmatch(r"column 'x\d+_y_\d+_': the program has none of that name", faults[0])
 
 
 @pytest.mark.parametrize("form", ["glpk", "glpk-report"])

@@ -85,7 +85,7 @@ def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float
 
 
 def waiting_w(instance: PlacementInstance, task: Task) -> float:
-    """Watts that a task counts as which waits, and fits somewhere."""
+    """Watts that a waiting task adds to the objective if it would have fitted on some node."""
     per_task, per_gpu = instance.waiting_rates_w()
     return per_task + per_gpu * task.demand_gpus
 
@@ -194,10 +194,11 @@ class NodeState:
 
 
 def _totals_of(nodes: dict[str, NodeState]) -> tuple[float, float]:
-    often = Counter(state.kind for state in nodes.values())
-    one = {state.kind: state for state in nodes.values()}
-    power_w = sum(times * one[kind].power_w() for kind, times in often.items())
-    return float(power_w), math.fsum(t * one[kind].fragmentation_gpus() for kind, t in often.items())
+    """Return the watts and the fragmented GPUs of all nodes, computed once for equal ones."""
+    count = Counter(state.kind for state in nodes.values())
+    example = {state.kind: state for state in nodes.values()}
+    power_w = sum(n * example[kind].power_w() for kind, n in count.items())
+    return float(power_w), math.fsum(n * example[kind].fragmentation_gpus() for kind, n in count.items())
 
 
 def _why_not(state: NodeState, task: Task, placed: PlacedTask) -> Iterator[str]:

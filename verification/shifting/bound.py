@@ -146,13 +146,15 @@ class Prover(ProverOfSplits):
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
         owed = math.fsum(price * (limits[row] - standing.get(row, 0.0)) for row, price in charged.items())
-        size = math.fsum(price * (limits[row] + standing.get(row, 0.0)) for row, price in charged.items())
+        size = math.fsum(
+            price * (abs(limits[row]) + abs(standing.get(row, 0.0))) for row, price in charged.items()
+        )
         bound = total + within - owed - ROUNDING * (abs(total) + size + within)
         second = charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
         bound -= CANCELLED * self._latest_s * second
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
-            price * TOLERANCE * limits[row] for row, price in charged.items() if row in BUDGETS
+            price * TOLERANCE * abs(limits[row]) for row, price in charged.items() if row in BUDGETS
         )
         excess = bound - leeway - self._dearest * (1 + ROUNDING)
         return Proof(bound=bound, reach=reach_of(bound, self._dearest), excess=excess)
@@ -205,6 +207,6 @@ def objective_upper_bound(instance: ShiftingInstance) -> float:
         late = (job.weight * (instance.horizon_s + more_s - job.arrival_s) for job, more_s in after_s)
         return sum(late) / weights if weights else 0.0
     line = per_joule(instance)[criterion]
-    each, after = float(line[:-1].max()) * instance.horizon_s, float(line[-1])
+    each, after = max(0.0, float(line[:-1].max())) * instance.horizon_s, max(0.0, float(line[-1]))
     most = (max(instance.table_of(job).power_w) * (each + more_s * after) for job, more_s in after_s)
     return standing_of(instance)[criterion] + sum(most)

@@ -6,6 +6,9 @@ an option that does a of them, and in the first slot of the run as much more as 
 slots at least the true one. Schedules of the true job have thus counterparts that do no less work in the same
 slots, and costs never fall with the work left.
 
+Where a joule is paid for, they may. A level then stands for work left from it up to the next one: a slot does
+as many levels as fit into its work, or one more, and each costs the least that it may between the two.
+
 Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
 same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
 work left runs on. Ends before the earliest second that is allowed are not forbidden but count as if at it.
@@ -37,6 +40,9 @@ class _Move:
         needs_s = lost_s + work / options.rate[:, None]
         self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
         self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
+        self.most_joules = options.extra_w[:, None] * job.slot_s
+        next_s = np.minimum(needs_s + work[1] / options.rate[:, None], job.slot_s)
+        self.joules_up = options.extra_w[:, None] * next_s
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
 
@@ -54,7 +60,7 @@ class CostToGo:
 
     def __init__(self, job: PricedJob, end: int, levels: int):
         self.job, rate, kind = job, job.options.rate, job.options.kind
-        self.n, self.step = len(rate), job.work / levels
+        self.n, self.step, self.paid = len(rate), job.work / levels, job.pays_for_joules(job.first)
         self.level = np.arange(levels + 1)
         work = np.asarray(self.step * self.level, dtype=np.float64)
         self.moves = {lost_s: _Move(job, work, lost_s) for lost_s in (0.0, job.restart_s)}
@@ -68,7 +74,7 @@ class CostToGo:
         self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
         self._cost = np.full((end - job.first + 1, self.n + 2, levels + 1), math.inf)
         if end == job.slots:
-            self._cost[-1] = job.unfinished(work)
+            self._cost[-1] = job.unfinished(work, work + self.step)
         for position in range(end - job.first - 1, -1, -1):
             self._fill(job.first + position, self._cost[position + 1], self._cost[position])
 
@@ -82,7 +88,7 @@ class CostToGo:
         """
         level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
         # In the middle of a run: the part of a level that its first slot was given more is given back.
-        level = np.clip(level - (state >= 0), 0, len(self.level) - 1)
+        level = np.clip(level - ((state >= 0) & ~self.paid), 0, len(self.level) - 1)
         return np.asarray(self._cost[slot - self.job.first][state, level])
 
     def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
@@ -112,6 +118,8 @@ class CostToGo:
     def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
         """Cost of running every option in the slot, shape (n_options, n_levels)."""
         job, move = self.job, self.moves[lost_s]
+        if self.paid:
+            return self._run_paid(slot, later, move, lost_s)
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
@@ -129,6 +137,21 @@ class CostToGo:
         cost += job.joule[slot] * move.joules
         cost += job.gpu[slot][:, None]
         return cost
+
+    def _run_paid(self, slot: int, later: FloatArray, move: _Move, lost_s: float) -> FloatArray:
+        """Return the same where joules are paid for, in this slot or another."""
+        job, joule = self.job, self.job.joule[slot]
+        able = (job.options.rate * (job.slot_s - lost_s) / self.step)[:, None]
+        fit, more = np.floor(able - _MARGIN), np.ceil(able + _MARGIN)
+        left = [np.maximum(self.level - done, 0).astype(np.int64) for done in (fit, fit + 1, more)]
+        cost = np.minimum.reduce([np.take(later, self.row + index) for index in left])
+        cost = np.where(self.level + 1 + _MARGIN > able, cost + joule * move.most_joules, math.inf)
+        if slot >= job.first_end:
+            end_s = slot * job.slot_s + move.end_s
+            ended = job.delay * np.maximum(end_s, job.after_s)
+            ended += joule * (move.joules if joule >= 0.0 else move.joules_up)
+            cost = np.minimum(cost, np.where(move.ends & (end_s <= job.deadline_s), ended, math.inf))
+        return np.asarray(cost + job.gpu[slot][:, None])
 
 
 def _ranks(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:

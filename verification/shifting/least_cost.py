@@ -1,11 +1,12 @@
 r"""The least that a schedule of one job costs at prices, or a bound below it.
 
 Schedules are followed slot by slot. Those that by `CostToGo` cost more than a known one, and those that leave
-more work than another at more cost, are dropped. Where too many are left, the most costly ones count for what
-they cost at least.
+more work than another at more cost, are dropped; where joules are paid for, only those that leave as much.
+Where too many are left, the most costly ones count for what they cost at least.
 
 A schedule that ends in slot T or later costs at least the delay until then and the energy of the work where
-it is cheapest. Where that is more than a known schedule costs, slots from T on need not be looked at.
+it is cheapest; where joules are paid for, instead that of drawing the most in all such slots. Where that is
+more than a known schedule costs, slots from T on need not be looked at.
 
 All schedules that cost little at prices can be listed: where they are few, other prices are met by these
 alone. A decision in which some job costs more at prices than its least cost and a margin costs more than what
@@ -104,7 +105,8 @@ class LeastCost:
             ended, onward = run_slot(job, slot, followed, to_go)
             self._know(ended.cost, trail)
             followed = onward.take(np.flatnonzero(onward.least < self.known))
-            followed = followed.undominated(same_work=slot + 1 < job.first_end)
+            same_work = slot + 1 < job.first_end or job.pays_for_joules(slot + 1)
+            followed = followed.undominated(same_work=same_work)
             if len(followed.left) > most:
                 # What has more to do is less likely to end too early.
                 order = np.lexsort((-followed.left, followed.least))
@@ -133,10 +135,8 @@ class LeastCost:
 
 def end_of(job: PricedJob, most: float) -> int:
     """Slot from which on schedules cost more than something."""
-    options = job.options
-    joules = job.work * float((options.extra_w / options.rate).min())
     # At high prices the difference is small beside its parts, and may be all rounding.
-    room = most * (1 + ROUNDING) - joules * float(job.joule[job.first :].min())
+    room = most + ROUNDING * abs(most) - job.least_for_joules
     due = job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
     if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
         return max(job.first, due)

@@ -47,8 +47,8 @@ def bounded(
 
 
 def is_more(value: float, other: float, largest: float) -> bool:
-    """True if a total exceeds another by more than rounding; `largest` is the frontier's largest total."""
-    return value > other + ROUNDING * other + NOTHING * largest
+    """True if a total exceeds another by more than rounding; `largest` is the largest size of a total."""
+    return value > other + ROUNDING * abs(other) + NOTHING * largest
 
 
 def check_pareto(
@@ -110,7 +110,7 @@ def check_pareto(
     if faults or not points:
         return Verdict(faults, claimed=any(claims))
     criteria = ("mean-completion", against)
-    largest = {name: max(totals[TOTALS[name]] for totals in [*ends, *points]) for name in criteria}
+    largest = {name: max(abs(totals[TOTALS[name]]) for totals in [*ends, *points]) for name in criteria}
     amounts = [{name: totals[TOTALS[name]] for name in criteria} for totals in points]
     faults += _order_faults(amounts, against, largest)
     unproven = []

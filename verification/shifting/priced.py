@@ -248,10 +248,28 @@ class PricedJob:
         self.ran = job.has_run or held is not None
         self.held = -1 if held is None else options.kinds.get((held.gpus, held.pool, held.batch_size), -1)
 
-    def unfinished(self, work: FloatArray) -> FloatArray:
-        """Return the cost of work that is left at the end of the horizon; infinite where none may be left."""
+    def pays_for_joules(self, slot: int) -> bool:
+        """True if drawing more may cost less in the slot or later."""
+        return bool(self.joule[slot:].min() < 0.0)
+
+    @property
+    def least_for_joules(self) -> float:
+        """Cost that the joules of no schedule are below."""
+        options, joule, (rate, power_w) = self.options, self.joule[self.first :], self.options.after
+        if not self.pays_for_joules(self.first):
+            return self.work * float((options.extra_w / options.rate).min()) * float(joule.min())
+        paid = np.minimum(joule, 0.0)
+        inside_s, after_s = float(paid[:-1].sum()) * self.slot_s, float(paid[-1]) * self.work / rate
+        return inside_s * float(options.extra_w.max()) + after_s * power_w
+
+    def unfinished(self, work: FloatArray, up_to: FloatArray | None = None) -> FloatArray:
+        """Return the cost of work left at the end of the horizon, or of the cheapest up to some other work.
+
+        It is infinite where none may be left.
+        """
         rate, power_w = self.options.after
         seconds = work / rate
         end_s = self.slots * self.slot_s + seconds
-        cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * seconds
+        drawn_s = seconds if up_to is None or self.joule[-1] >= 0.0 else up_to / rate
+        cost = self.delay * np.maximum(end_s, self.after_s) + self.joule[-1] * power_w * drawn_s
         return np.where((end_s > self.deadline_s) | self.must_finish, math.inf, cost)

@@ -83,7 +83,7 @@ class Prover(ProverOfSplits):
         self.splits = Splits(self.configurations)
 
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
-        """Prove a bound as `prove` does, of the decisions on some sides of splits (`splits`)."""
+        """Prove a bound as `prove` does, on the decisions that some sides of splits leave (`splits`)."""
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
         demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
         charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)
@@ -109,24 +109,24 @@ class Prover(ProverOfSplits):
         if self.instance.objective in BOTTLENECK:
             options, _ = self._options_at(paid)
             exact = options.arithmetic.exact
-            proven, reach, leeway, excess = _threshold(self, options, paid, allowed, used)
+            proven, reach, leeway, excess = _bound_on_worst(self, options, paid, allowed, used)
         else:
             cheapest, exact = self.least_costs(paid, allowed)
-            proven, reach, leeway, excess = _sum(self, cheapest, used, size)
+            proven, reach, leeway, excess = _bound_on_sum(self, cheapest, used, size)
         bound, honest = float_below(proven), float_above(reach)
         if self.sense == "max":
             bound, honest = -bound, -honest
         return Proof([], bound, honest, float_above(leeway), float_below(excess), exact)
 
     def _cut_up(self, charged: Mapping[str, float]) -> tuple[Fraction, dict[str, Fraction]]:
-        """The most that pieces which nodes can be cut up into are charged together, each size its price.
+        """Return the largest charge for pieces that nodes can be cut up into, each size at its price.
 
         Returns
         -------
         most : Fraction
-            Of all nodes that are awake whatever is decided.
+            For all nodes together that are awake whatever is decided.
         of_node : dict of str to Fraction
-            Of a node, all of whose GPUs are free, by pool.
+            For one node whose GPUs are all free, by pool.
         """
         worth: dict[str, dict[int, Fraction]] = defaultdict(dict)
         for row, price in charged.items():
@@ -150,12 +150,12 @@ class Prover(ProverOfSplits):
     def _least_of_nodes(
         self, paid: RowPrices, pieces: Mapping[str, Fraction], of_nodes: States
     ) -> tuple[Fraction, Fraction]:
-        """Return the least cost at prices of nodes that sleep, awake or asleep, and the size of its terms.
+        """Return the least cost at prices of the nodes that may sleep, and the sum of its terms' magnitudes.
 
         Parameters
         ----------
         pieces : mapping of str to Fraction
-            Charge for the pieces, together, that a node of a pool can be cut up into.
+            Largest charge for the pieces that one node of a pool can be cut up into.
         """
         least = size = nothing = Fraction(0)
         per_joule = paid.get(("node_joule",), nothing) * counted_s(self.instance)
@@ -173,17 +173,17 @@ class Prover(ProverOfSplits):
         return least, size
 
     def dearest_nodes(self) -> Fraction:
-        """Return the largest cost in the objective of nodes that sleep, which is that of all awake."""
+        """Return the cost in the objective of all nodes that may sleep being awake."""
         each = (nodes * cost_of(self.instance, each_w) for each_w, nodes in self.nodes.values())
         return sum(each, Fraction(0))
 
     def least_costs(self, paid: RowPrices, allowed: Allowed) -> tuple[LeastCosts, bool]:
-        """Least costs at prices, where splits leave the jobs so much; True if in rational numbers."""
+        """Return the jobs' least costs at prices among what splits allow; True if computed in rationals."""
         options, near = self._options_at(paid)
         return least_costs(options, paid, allowed, near), options.arithmetic.exact
 
     def _options_at(self, paid: RowPrices) -> tuple[Options, Options | None]:
-        """Options, in rational numbers where these are few or leave the range of doubles; and in doubles."""
+        """Return options, in rationals if few or beyond the range of doubles, and those in doubles."""
         near = self.near if in_range(self.near, paid) else None
         return self.exact if near is None or len(near) <= EXACT_OPTIONS else near, near
 
@@ -207,38 +207,37 @@ class Prover(ProverOfSplits):
 Charged = Sequence[tuple[Row, Fraction]]
 
 
-def _sum(
-    prover: Prover, cheapest: LeastCosts, charged: Charged, besides: Fraction
+def _bound_on_sum(
+    prover: Prover, cheapest: LeastCosts, charged: Charged, nodes_size: Fraction
 ) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Return bound, honest reach, leeway and excess, as in `Proof`, for the sum of the jobs' costs.
+    """Return bound, reach, leeway and excess, as in `Proof`, where the objective is a sum over the jobs.
 
     Parameters
     ----------
-    besides : Fraction
-        Size of the numbers that rows of nodes are the sum of.
+    nodes_size : Fraction
+        Sum of the magnitudes of the terms of sleeping nodes, as `LeastCosts.size` is of those of the jobs.
     """
     bound = cheapest.total - _capacity(charged)
-    # The same before idle uses are taken off: the size of the numbers that the bound is the sum of.
-    terms = sum(
-        (abs(price) * (abs(row.limit) + row.standing) for row, price in charged), cheapest.size + besides
-    )
+    # An honest bound is off by some rounding of the terms that were added up, even where these cancel.
+    of_rows = (abs(price) * (abs(row.limit) + row.standing) for row, price in charged)
+    size = sum(of_rows, cheapest.size + nodes_size)
     if prover.instance.objective == "proportional":
-        # Logarithms, even near 0, are as exact as the quotients that they are of, which are near 1.
-        terms += Fraction(total(prover.configurations.weight.tolist()))
-    # What changes cost may cancel what options are worth.
-    terms += Fraction(total(prover.configurations.change_cost.tolist()))
+        # A logarithm near 0 is as inexact as its argument, which is near 1.
+        size += Fraction(total(prover.configurations.weight.tolist()))
+    # Costs of changes may have cancelled costs of options before they got here.
+    size += Fraction(total(prover.configurations.change_cost.tolist()))
     leeway = _tolerated(charged)
-    dearest = cheapest.dearest + prover.dearest_nodes()
-    # Where large numbers cancel, what is left of them is not small; prices have no part in how large.
+    most = cheapest.dearest + prover.dearest_nodes()  # no decision costs more
+    # The size of the costs alone: a forger could choose prices that make any rounding look honest.
     unit = max(Fraction(1), cheapest.worth + prover.dearest_nodes())
-    reach = _claimed(bound.high, abs(bound.high) + terms, unit)
-    return bound.low, reach, leeway, bound.low - leeway - dearest
+    reach = _claimed(bound.high, abs(bound.high) + size, unit)
+    return bound.low, reach, leeway, bound.low - leeway - most
 
 
-def _threshold(
+def _bound_on_worst(
     prover: Prover, options: Options, paid: RowPrices, allowed: Allowed, charged: Charged
 ) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """Return the same for the value of the worst job."""
+    """Return bound, reach, leeway and excess, as in `Proof`, where the objective is the worst job's value."""
     if not prover.instance.jobs:
         return Fraction(0), Fraction(0), Fraction(0), Fraction(-1)
     reach, capacity = reach_of(options, paid, allowed), _capacity(charged)
@@ -248,7 +247,7 @@ def _threshold(
     lenient = reach.threshold(reach.low, most, arithmetic)
     claimed = reach.threshold(reach.surely(), capacity, arithmetic)
     excess = Fraction(1 if reach.none_fits(most, arithmetic) else -1)
-    # What changes cost may cancel what the worst job is worth.
+    # Costs of changes may have cancelled costs of the worst job.
     size = abs(claimed) + Fraction(total(prover.configurations.change_cost.tolist()))
     return proven, _claimed(max(proven, claimed), size), proven - lenient, excess
 
@@ -258,19 +257,22 @@ def _capacity(charged: Charged) -> Fraction:
 
 
 def _tolerated(charged: Charged) -> Fraction:
-    """Return the worth, at prices, of the amounts by which the checker lets decisions exceed budgets."""
+    """Return what it is worth, at prices, that the checker lets decisions exceed budgets a little."""
     kinds = ("power", "energy", "goodput")
     limits = (abs(price) * row.limit for row, price in charged if row.kind in kinds)
     return Fraction(TOLERANCE) * sum(limits, Fraction(0))
 
 
 def _claimed(bound: Fraction, size: Fraction, unit: Fraction = Fraction(1)) -> Fraction:
-    """A bound, with the rounding of numbers of a size, which prices that cancel may make of any size.
+    """Return the best bound that honest arithmetic may have found where exact arithmetic gives this one.
 
     Parameters
     ----------
+    size : Fraction
+        Sum of the magnitudes of the terms, for their rounding. Prices may make it of any size, so the
+        checker's tolerance limits the rounding.
     unit : Fraction
-        A millionth of it is as good as nothing.
+        Magnitude of the costs: bounds below a millionth of it have the same tolerance.
     """
     nothing = unit / 10**6
     rounding = Fraction(CLAIM_TOLERANCE) * max(Fraction(1, 10**6), size)
@@ -278,15 +280,15 @@ def _claimed(bound: Fraction, size: Fraction, unit: Fraction = Fraction(1)) -> F
 
 
 def _no_less_for_more(pools: dict[str, Pool], charged: Mapping[str, float]) -> Mapping[str, float]:
-    """Charge larger pieces of nodes no less than smaller ones.
+    """Raise the price of a larger piece of a node to that of any smaller one.
 
-    Nodes could be cut up into those in their place, so the most that pieces are charged together stays the
-    same, and no bound becomes weaker.
+    A node that can be cut into the larger piece can be cut into the smaller one instead. So the largest
+    charge for pieces stays the same, and no bound becomes weaker.
     """
-    found = dict(charged)
+    raised = dict(charged)
     for name, pool in pools.items():
         sizes = [f"pieces:{name}:{size}" for size in range(1, pool.gpus_per_node + 1)]
         if pool.capacity == "nodes" and any(size in charged for size in sizes):
             most = accumulate((charged.get(size, 0.0) for size in sizes), max)
-            found |= {size: charge for size, charge in zip(sizes, most, strict=True) if charge}
-    return found
+            raised |= {size: charge for size, charge in zip(sizes, most, strict=True) if charge}
+    return raised

@@ -111,6 +111,8 @@ class ByKind:
         every = np.arange(len(options.offer))
         self._code = 4 * options.offer + 2 * (options.restart_s > 0) + options.timed
         sums = options.instance.objective in SUMS and not options.instance.tenants
+        # Where a joule is paid for, the most joules count of a row's ways, and charges may cancel them.
+        sums &= options.instance.objective not in ENERGY or per_joule(options.instance, DOUBLES) >= 0
         able = every[self._able()] if sums else every[:0]
         several = np.bincount(self._code[able], minlength=1) >= SEVERAL
         self.jobs = able[several[self._code[able]]]

@@ -203,7 +203,7 @@ class JobRows:
         idle_w = [t.idle_power_w for t in instance.cluster.gpu_types.values()]
         sets = [row for j in of.settable.tolist() for row in of.in_sets(of.jobs.names[j])]
         numbers = [
-            np.array([instance.round_s, instance.carbon_g_per_kwh or 0.0, instance.price_per_kwh or 0.0]),
+            np.abs([instance.round_s, instance.carbon_g_per_kwh or 0.0, instance.price_per_kwh or 0.0]),
             np.array(idle_w),
             np.array([value for row in sets for value in (row.rate, row.power_w)]),
             *(of.every.rate, of.every.power_w),

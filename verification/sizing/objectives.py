@@ -135,7 +135,7 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
             return weight * speed * lost, terms.weight_size[job] * speed
         case "energy" | "carbon" | "money":
             each = per_joule(instance, arithmetic)
-            return chosen.joules * each, chosen.joules_size * each
+            return chosen.joules * each, chosen.joules_size * abs(each)
         case name:
             raise ValueError(f"objective '{name}' is not known")
     return cost, arithmetic.magnitude(cost)
@@ -223,7 +223,7 @@ def objective_of(
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
         if instance.objective in ENERGY:
-            costs.append(besides_j * per_joule(instance, DOUBLES))
+            costs.append(besides_j * max(0.0, per_joule(instance, DOUBLES)))
     found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
     return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
 

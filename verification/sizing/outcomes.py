@@ -62,49 +62,49 @@ class Outcomes:
 
     @cached_property
     def moves(self) -> BoolArray:
-        """Jobs that run on other GPUs than they are known to hold."""
-        asked, before = self._known
+        """Mask of the jobs that run on other GPUs than they are known to hold."""
+        placed, before = self._placed
         moves = np.zeros(len(self.jobs), dtype=bool)
-        now = np.diff(self.assigned.start)[self.assignment[asked]]
-        # Who has more GPUs than before, or fewer, has others.
-        moves[asked[now != before]] = True
-        asked = asked[now == before]
-        holder, held = self._held(asked)
-        used = self.assigned.number[self.assigned.listed(self.assignment[asked])[0]]
-        # The last number is that of all GPUs that there are not.
+        now = np.diff(self.assigned.start)[self.assignment[placed]]
+        # A job with more or fewer GPUs than before moves; of the others, the GPU numbers are compared.
+        moves[placed[now != before]] = True
+        placed = placed[now == before]
+        holder, held = self._held(placed)
+        used = self.assigned.number[self.assigned.listed(self.assignment[placed])[0]]
+        # The last number stands for all GPUs that the cluster does not have.
         span = len(self.assigned.places.available) + 1
         held, used = (np.sort(holder * span + gpus % span) for gpus in (held, used))
-        moves[asked[held[held != used] // span]] = True
+        moves[placed[held[held != used] // span]] = True
         return moves
 
     @cached_property
     def displaced(self) -> BoolArray:
-        """Jobs that run and hold a GPU, or a block with one, that takes no job any more."""
+        """Mask of the jobs that run and hold a GPU, or a block with a GPU, that takes no job any more."""
         displaced, places = np.zeros(len(self.jobs), dtype=bool), self.assigned.places
-        asked, size = self._known
-        if places.available.all() or not len(asked):
+        placed, size = self._placed
+        if places.available.all() or not len(placed):
             return displaced
-        holder, numbers = self._held(asked)
-        displaced[asked[holder[~places.available[numbers]]]] = True
+        holder, numbers = self._held(placed)
+        displaced[placed[holder[~places.available[numbers]]]] = True
         start = np.cumsum(size) - size
         pool = places.home[numbers[start]]
         begin, aligned = places.reserved(numbers, start, size)
         blocks = np.flatnonzero(aligned & np.array([one == "blocks" for one in places.capacity])[pool])
         first = (places.line[pool] + begin)[blocks]
-        displaced[asked[blocks[places.broken(first, block_of(size[blocks])) > 0]]] = True
+        displaced[placed[blocks[places.broken(first, block_of(size[blocks])) > 0]]] = True
         return displaced
 
     @cached_property
-    def _known(self) -> tuple[IntArray, IntArray]:
-        """Places of jobs that run and whose GPUs are known, and how many these are."""
-        known = self.configurations.jobs
-        asked = np.flatnonzero(self.runs & known.placed[self.jobs])
-        return asked, np.diff(known.holdings.start)[known.current.codes[self.jobs[asked]]]
+    def _placed(self) -> tuple[IntArray, IntArray]:
+        """Indices in `jobs` of running jobs that are known to hold GPUs, and how many GPUs each holds."""
+        columns = self.configurations.jobs
+        placed = np.flatnonzero(self.runs & columns.placed[self.jobs])
+        return placed, np.diff(columns.holdings.start)[columns.current.codes[self.jobs[placed]]]
 
-    def _held(self, asked: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the GPUs held before, job by job: the index in `asked` of the holder, and their numbers."""
-        known, places = self.configurations.jobs, self.assigned.places
-        held, code = known.holdings, known.current.codes[self.jobs[asked]]
+    def _held(self, placed: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the GPUs held before, job by job: the index in `placed` of the holder, and their numbers."""
+        columns, places = self.configurations.jobs, self.assigned.places
+        held, code = columns.holdings, columns.current.codes[self.jobs[placed]]
         first = places.first[np.array([*map(places.node.get, held.node.values, repeat(0)), 0])]
         size = held.start[code + 1] - held.start[code]
         entries, holder = ranges(held.start[code], size), np.repeat(np.arange(len(code)), size)
@@ -120,7 +120,7 @@ class Outcomes:
 
     @property
     def migrates(self) -> BoolArray:
-        """Running jobs that keep their configuration on other GPUs than they hold."""
+        """Mask of the running jobs that keep their configuration, on other GPUs than they hold."""
         return self.moves & ~self.restarts
 
 

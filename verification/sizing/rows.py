@@ -32,6 +32,9 @@ Key = tuple[str, float]
 """A pool, and what each of some of its nodes draws awake."""
 
 
+LAST_DIGITS = Fraction(1, 2**51)
+"""Part of a limit by which it may be exceeded: sums of uses are rounded so far."""
+
 RowPrices = Mapping[Use, Fraction]
 """Price of each use, in units of the cost that is minimised; only those of shares can be negative."""
 
@@ -115,10 +118,10 @@ def counted_s(instance: Instance) -> Fraction:
 
 
 def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
-    """Return the cost in the objective of one node that is awake."""
+    """Return the cost in the objective of one node that is awake, which nobody is paid for."""
     if instance.objective not in ENERGY:
         return Fraction(0)
-    return each_w * counted_s(instance) * Fraction(per_joule(instance, RATIONALS))
+    return each_w * counted_s(instance) * max(Fraction(0), Fraction(per_joule(instance, RATIONALS)))
 
 
 @dataclass(frozen=True)
@@ -223,19 +226,18 @@ def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[s
         if limit_w is not None:
             standing = sum((standing_w[pool] for pool in inside), Fraction(besides_w))
             uses: dict[Use, int] = {(use, pool): 1 for pool in inside for use in ("watt", "node_watt")}
-            yield f"power_w{name}", Row("power", uses, Fraction(limit_w), standing)
+            yield f"power_w{name}", Row("power", uses, _limit_of(limit_w), standing)
     standing_j = Fraction(0)
     if budgets.scope == "round":
         standing_j = sum(standing_w.values(), Fraction(0)) * Fraction(instance.round_s)
     if budgets.energy_j is not None:
-        yield (
-            "energy_j",
-            Row("energy", {("joule",): 1, ("node_joule",): 1}, Fraction(budgets.energy_j), standing_j),
-        )
+        uses_j: dict[Use, int] = {("joule",): 1, ("node_joule",): 1}
+        yield "energy_j", Row("energy", uses_j, _limit_of(budgets.energy_j), standing_j)
     if budgets.carbon_g is not None and instance.carbon_g_per_kwh is not None:
         grams = Fraction(instance.carbon_g_per_kwh) / J_PER_KWH
         uses_g: dict[Use, Fraction] = {("joule",): grams, ("node_joule",): grams}
-        yield "carbon_g", Row("energy", uses_g, Fraction(budgets.carbon_g), standing_j * grams)
+        standing_g = standing_j * grams
+        yield "carbon_g", Row("energy", uses_g, _limit_of(budgets.carbon_g), standing_g)
 
 
 def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
@@ -251,6 +253,10 @@ def _quota_rows(instance: Instance) -> Iterator[tuple[str, Row]]:
         kind, use, amount = counted[quota.counts]
         uses: dict[Use, int | Fraction] = {(use, name): amount for name in quota.tenants}
         yield quota.name, Row(kind, uses, Fraction(quota.limit))
+
+
+def _limit_of(limit: float) -> Fraction:
+    return Fraction(limit) * (1 + LAST_DIGITS)
 
 
 def _summed(each_w: FloatArray) -> Fraction:

@@ -26,7 +26,7 @@ def page_of(result: Any, instance: Any, command: str = "") -> Page:
         That makes the result again.
     """
     look = view(result.problem)
-    goal = look.goal(result.objective_name, result.sense)
+    goal = look.goal(result.objective_name, result.sense, instance)
     verdict, lead = _verdict(result, goal)
     return Page(
         title=result.instance,
@@ -57,7 +57,7 @@ def _parts(result: Any, instance: Any, look: View, goal: Goal) -> Iterator[Part]
             "Uses",
             [
                 Figure(used.label, used.amount, used.of and f"of {used.of}", used.share)
-                for used in uses(result.totals, getattr(instance, "budgets", None))
+                for used in uses(result.totals, instance)
             ],
         )
     if result.decision is not None:

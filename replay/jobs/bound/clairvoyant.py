@@ -108,8 +108,11 @@ def parts_of(
     Raises
     ------
     ValueError
-        Where energy counts (`energy`, or a budget), for a row that draws less than its idle GPUs.
+        Where energy counts (`energy`, or a budget), for a row that draws less than its idle GPUs, and for a
+        budget at negative prices.
     """
+    if budget is not None and budget.per_kwh.values.min() < 0:
+        raise ValueError("budget: the price is negative at times, for which there is no bound on schedules")
     rows, pools = trace.configurations, [pool.name for pool in trace.pools]
     below = np.flatnonzero(trace.comparable & (trace.busy_w < 0))
     if (energy or budget is not None) and len(below):

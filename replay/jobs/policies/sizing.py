@@ -110,7 +110,7 @@ class Price:
     def of_a_joule_later(self, time_s: float) -> float:
         """Price of later for what a joule takes of the budget on average over the day to come."""
         assert self._budget is not None
-        return self.later * float(self._budget.per_kwh.per_watt(time_s, time_s + CYCLE_S)) / CYCLE_S
+        return self.later * float(self._budget.planned.per_watt(time_s, time_s + CYCLE_S)) / CYCLE_S
 
     def limit_w(self, allowance: Allowance) -> float:
         """Most that the cluster may draw now."""

@@ -170,10 +170,42 @@ def test_what_is_wrong_with_annotations_is_said_and_others_go_on(annotations: An
     assert {"default/bert", "default/gang:resnet"} <= {job["name"] for job in round.jobs}
 
 
+@pytest.mark.parametrize("kind", ["A100-1g.5gb", "A100-SHARED-7"])
+def test_pods_with_slices_get_nodes_that_offer_them(kind: str) -> None:
+    resource = "nvidia.com/mig-1g.5gb" if "1g" in kind else "nvidia.com/gpu.shared"
+    name = next(one["metadata"]["name"] for one in SNAPSHOT["nodes"])
+
+    def change(objects: dict[str, Any]) -> None:
+        node = objects[name]
+        node["status"]["capacity"][resource] = node["status"]["allocatable"][resource] = "7"
+        for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
+            del amounts["nvidia.com/gpu"]
+        node["metadata"]["labels"]["nvidia.com/gpu.replicas"] = "7"
+        for one in objects.values():
+            if one.get("spec", {}).get("nodeName") == name:
+                one["status"]["phase"] = "Succeeded"
+        objects["plain"]["spec"]["containers"] = [{"resources": {"limits": {resource: "2"}}}]
+
+    site = changed(change)
+    load = load_at(site)
+    assert load.node_w[name] == pytest.approx(200 + 50)
+    round, decision = decided(site, 30_000.0)
+    assert round.left_out.get("default/plain") is None
+    starts = {start.name: start for start in plan_of(round, decision).starts}
+    assert {one.node for one in starts["default/plain"].bindings} == {name}
+    assert starts["default/plain"].power_w == pytest.approx(2 * 400 / 7)
+    assert all(
+        name not in {one.node for one in start.bindings}
+        for key, start in starts.items()
+        if "plain" not in key
+    )
+    assert after(site, plan_of(round, decision)).node_w[name] == pytest.approx(250 + 2 * 350 / 7)
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"nodeSelector": {"disk": "fast"}}, "no node with GPUs is as its selector"),
+        ({"nodeSelector": {"disk": "fast"}}, "no node with nvidia.com/gpu is as its selector"),
         ({"schedulingGates": [{"name": "quota"}]}, "scheduling gates"),
         ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
         (

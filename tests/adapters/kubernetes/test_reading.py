@@ -18,9 +18,9 @@ from tests.strategies.effort import examples
 from wattsched.adapters.kubernetes.load import load_of
 from wattsched.adapters.kubernetes.loop import Policy
 from wattsched.adapters.kubernetes.objects import quantity
-from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.kubernetes.options import KubernetesOptions, hosts_of
 from wattsched.adapters.kubernetes.plan import round_of
-from wattsched.adapters.kubernetes.reading import read, read_pod
+from wattsched.adapters.kubernetes.reading import read, read_node, read_pod
 from wattsched.adapters.kubernetes.snapshot import load, save
 from wattsched.instances.errors import InputError
 
@@ -57,17 +57,72 @@ def test_what_is_no_quantity(text: object) -> None:
         quantity(text)
 
 
-def test_what_a_pod_needs_is_that_of_its_containers_or_of_the_largest_before_them() -> None:
-    def container(cpu: str, **other: str) -> dict[str, Any]:
-        return {"resources": {"requests": {"cpu": cpu}, "limits": {"nvidia.com/gpu": "1"}}, **other}
+PHASE = st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans())
 
+
+def with_resources(gpus: int, cpu: int, sidecar: bool = False) -> dict[str, Any]:
+    asked = {"requests": {"cpu": str(cpu)}, "limits": {"nvidia.com/gpu": str(gpus)}}
+    return {"resources": asked} | ({"restartPolicy": "Always"} if sidecar else {})
+
+
+@given(st.lists(PHASE, max_size=5), st.lists(PHASE, max_size=3), st.integers(0, 3))
+def test_a_pod_needs_the_most_that_runs_at_once_of_each_resource(
+    first: list[tuple[int, int, bool]], containers: list[tuple[int, int, bool]], overhead: int
+) -> None:
+    """One init container after the other beside the sidecars that have started; then all others."""
+    moments, sidecars = list[list[tuple[int, int, bool]]](), list[tuple[int, int, bool]]()
+    for one in first:
+        moments.append([*sidecars, one])
+        sidecars += [one] if one[2] else []
+    moments.append([*sidecars, *containers])
     spec = {
-        "containers": [container("1"), container("500m")],
-        "initContainers": [container("4"), container("1", restartPolicy="Always")],
-        "overhead": {"cpu": "250m"},
+        "containers": [with_resources(gpus, cpu) for gpus, cpu, _ in containers],
+        "initContainers": [with_resources(*one) for one in first],
+        "overhead": {"cpu": str(overhead)},
     }
     pod = read_pod({"metadata": {"name": "a"}, "spec": spec})
-    assert (pod.needs["cpu"], pod.gpus) == (4.25, 3)
+    most = [max(sum(one[what] for one in running) for running in moments) for what in (0, 1)]
+    assert (pod.gpus, pod.needs.get("cpu", 0)) == (most[0], most[1] + overhead)
+
+
+def test_what_a_pod_states_for_all_of_its_containers_counts_instead() -> None:
+    whole = {"requests": {"cpu": "7"}, "limits": {"cpu": "9", "memory": "4Gi"}}
+    spec = {"containers": [with_resources(1, 2)], "resources": whole, "overhead": {"cpu": "250m"}}
+    pod = read_pod({"metadata": {"name": "a"}, "spec": spec})
+    assert (pod.gpus, pod.needs["cpu"], pod.needs["memory"]) == (1, 7.25, 4 * 2**30)
+
+
+def test_nodes_of_several_vendors_count_and_each_pod_has_gpus_of_its_own() -> None:
+    def node(name: str, resource: str, **labels: str) -> dict[str, Any]:
+        has = {resource: "8", "gpu.intel.com/i915": "1"}
+        told = {"capacity": has, "allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]}
+        named = {label.replace("_", "/"): text for label, text in labels.items()}
+        return {"metadata": {"name": name, "labels": named}, "status": told}
+
+    def pod(name: str, resource: str, **spec: str) -> dict[str, Any]:
+        asked = {"resources": {"limits": {resource: "8"}}}
+        return {"metadata": {"name": name}, "spec": {"containers": [asked], **spec}, "status": {}}
+
+    nodes = [
+        node("n", "nvidia.com/gpu", **{"nvidia.com_gpu.product": "NVIDIA-H100-80GB-HBM3"}),
+        node("a", "amd.com/gpu", **{"amd.com_gpu.product-name": "AMD_Instinct_MI300X_OAM"}),
+        node("i", "cpu"),
+    ]
+    pods = [pod("on-a", "amd.com/gpu", nodeName="a"), pod("waits", "nvidia.com/gpu")]
+    site = read({"time": 1e9, "nodes": nodes, "pods": pods})
+    assert {name: one.gpus for name, one in site.nodes.items()} == {"n": 8, "a": 8}
+    load = load_of(
+        site, KubernetesOptions(), lambda pod: pod.scheduler == "default-scheduler" and not pod.node
+    )
+    assert dict(load.used) == {"a": 8}
+    assert {load.pools.kind[pool] for pool in load.pools.of_node.values()} == {"H100", "MI300X"}
+    both = node("b", "nvidia.com/gpu", **nodes[0]["metadata"]["labels"], **nodes[1]["metadata"]["labels"])
+    both["status"]["capacity"] = {"nvidia.com/gpu": "2", "amd.com/gpu": "4"}
+    named = {"nvidia.com/gpu": "NVIDIA-H100-80GB-HBM3", "amd.com/gpu": "AMD_Instinct_MI300X_OAM"}
+    assert read_node(both).resources == named
+    assert read_node(nodes[1], "nvidia.com/gpu.product").product == named["amd.com/gpu"]
+    (waiting,) = load.waiting.values()
+    assert hosts_of(waiting, load.site.nodes.values()) == {"n"}
 
 
 def test_saved_snapshots_are_read_again_and_have_no_secrets(tmp_path: Path) -> None:

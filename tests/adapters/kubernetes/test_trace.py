@@ -1,11 +1,14 @@
-"""Pods and workloads become jobs: each is in the trace or counted, and gangs hold their GPUs together."""
+"""Pods and workloads become jobs that hold as many GPUs, as long and at the same time, as their pods did."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattsched.adapters.kubernetes.snapshot import save
 from wattsched.adapters.kubernetes.trace import GROUPS, items_of, moment_of, recorded
+from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import InputError
+from wattsched.instances.traces.job_lists import csv_of
+from wattsched.report.imports import Entry
 
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json").read_text())
 BEGIN_S, NOW_S = 1_800_000_000, 1_800_010_000
 KEYS = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
+KEYS |= {"intel": "gpu.intel.com/xe", "graphics": "gpu.intel.com/i915"}
 LABELS = {"nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name"}
 
 
@@ -60,45 +68,209 @@ TIMES = st.none() | st.tuples(st.integers(0, 50), st.none() | st.integers(0, 60)
 PODS = st.lists(st.tuples(st.integers(0, 4), TIMES, st.sampled_from(["", "a", "b"])), max_size=8)
 
 
+def held(runs: Any) -> dict[float, int]:
+    """GPUs from each moment on at which they change, by a sweep over starts and ends."""
+    changes = Counter[float]()
+    for gpus, start_s, end_s in runs:
+        changes[start_s] += gpus
+        changes[end_s] -= gpus
+    return dict(
+        zip(sorted(changes), accumulate(changes[moment_s] for moment_s in sorted(changes)), strict=True)
+    )
+
+
+def held_by(found: Recorded, name: str = "") -> list[tuple[int, float, float]]:
+    """GPUs, start and end of jobs, of one name or of all."""
+    return [
+        (job.gpus, start_s, start_s + job.duration_s)
+        for job, waited_s in zip(found.jobs, found.waited_s, strict=True)
+        if name in ("", job.name.partition("#")[0])
+        for start_s in [job.submitted_s + waited_s - BEGIN_S]
+    ]
+
+
+def gpu_s(runs: Any) -> float:
+    return sum(gpus * (end_s - start_s) for gpus, start_s, end_s in runs)
+
+
 @given(PODS, st.sampled_from(["nvidia", "amd"]))
 def test_every_pod_is_in_a_job_or_counted(pods: Any, vendor: str) -> None:
     documents = [node("n1", "NVIDIA-A100-SXM4-80GB", vendor=vendor)]
-    runs = dict[str, tuple[int, int, int, str]]()
+    runs = defaultdict[str, list[tuple[int, int, int]]](list)
     for number, (gpus, times, group) in enumerate(pods):
         start_s, end_s = times or (None, None)
         documents.append(pod(f"p{number}", gpus, start_s, end_s, group, vendor))
         if gpus and start_s is not None and (end_s is None or end_s > start_s):
-            end_s = 100 if end_s is None else end_s
-            runs[f"p{number}"] = (gpus, start_s, end_s, f"team/{group or f'p{number}'}")
+            runs[f"team/{group or f'p{number}'}"].append((gpus, start_s, 100 if end_s is None else end_s))
     items = items_of({"items": documents})
     if not runs:
         with pytest.raises(InputError, match="nothing has used a GPU"):
             recorded(items, BEGIN_S + 100)
         return
     found = recorded(items, BEGIN_S + 100)
-    assert found.left_out.total() == len(pods) - len(runs)
+    assert found.left_out.total() == len(pods) - sum(map(len, runs.values()))
     assert {job.gpu_type for job in found.jobs} == {"NVIDIA-A100-SXM4-80GB"}
     assert {(job.submitted_s, job.account) for job in found.jobs} == {(BEGIN_S, "team")}
-    for name in {run[3] for run in runs.values()}:
-        mine = [run for run in runs.values() if run[3] == name]
-        jobs = [job for job in found.jobs if job.name.partition("#")[0] == name]
-        assert sum(job.gpus for job in jobs) == sum(gpus for gpus, _, _, _ in mine)
-        # Second by second: as long as somebody of the group holds GPUs.
-        busy = {second for _, start_s, end_s, _ in mine for second in range(start_s, end_s)}
-        assert sum(job.duration_s for job in jobs) == len(busy)
+    for name, pods_of in runs.items():
+        jobs = held_by(found, name)
+        assert gpu_s(jobs) == pytest.approx(gpu_s(pods_of))
+        assert max(held(jobs).values()) == max(held(pods_of).values())
 
 
-def test_pods_of_a_group_at_the_same_time_are_one_job_and_retries_are_others() -> None:
-    pods = [pod("w0", 8, 10, 50, "train"), pod("w1", 8, 12, 60, "train"), pod("retry", 8, 70, 90, "train")]
-    found = recorded([node("n1", "A100"), *pods], NOW_S)
-    assert [(job.name, job.gpus, job.duration_s) for job in found.jobs] == [
-        ("team/train", 16, 50),
-        ("team/train#2", 8, 20),
+STEPS = st.tuples(st.integers(1, 2), st.integers(0, 3), st.integers(1, 3), st.sampled_from(["", "a", "b"]))
+
+
+@given(st.lists(STEPS, min_size=1, max_size=6))
+def test_at_every_moment_the_trace_has_as_many_gpus_as_the_pods(pods: Any) -> None:
+    """So coarse are these times that the pods of a gang begin and end at the same moment."""
+    runs = [(gpus, 10 * start, 10 * (start + steps)) for gpus, start, steps, _ in pods]
+    documents = [
+        pod(f"p{number}", *run, group)
+        for number, (run, (*_, group)) in enumerate(zip(runs, pods, strict=True))
     ]
-    assert found.waited_s == [10, 70]
-    assert "mean wait 40 s, mean completion 1.25 min" in found.lines()
+    jobs = held_by(recorded([node("n1", "A100"), *documents], NOW_S))
+    of_jobs, of_pods = held(jobs), held(runs)
+    moments = sorted({*of_jobs, *of_pods})
+    counts = [(of_jobs.get(moment_s), of_pods.get(moment_s)) for moment_s in moments]
+    last = [0, 0]
+    for pair in counts:
+        last = [old if new is None else new for old, new in zip(last, pair, strict=True)]
+        assert last[0] == last[1]
+    assert gpu_s(jobs) == gpu_s(runs)
+
+
+def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
+    pods = [pod("w0", 8, 10, 3000, "train"), pod("w1", 8, 12, 3004, "train")]
+    found = recorded([node("n1", "A100"), *pods, pod("retry", 8, 3100, 3200, "train")], NOW_S)
+    assert [(job.name, job.gpus, job.duration_s) for job in found.jobs] == [
+        ("team/train", 16, 2991),
+        ("team/train#2", 8, 100),
+    ]
+    assert found.waited_s == [10, 3100]
+    assert "3 pods are 2 jobs: a gang is one" in found.notes
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
+
+
+def test_pods_of_a_job_that_run_one_after_the_other_are_jobs_of_their_own() -> None:
+    """Two at a time, and a third starts whenever one has ended."""
+    pods = [pod(f"p{n}", 1, 900 * n, 900 * (n + 2), "sweep") for n in range(6)]
+    found = recorded([node("n1", "A100"), *pods], NOW_S)
+    assert {(job.gpus, job.duration_s) for job in found.jobs} == {(1, 1800)}
+    assert max(held(held_by(found)).values()) == 2
+    # Waves of two, each at the same time, are gangs.
+    waves = [pod(f"p{n}", 1, 900 * (n // 2), 900 * (n // 2 + 1), "sweep") for n in range(6)]
+    found = recorded([node("n1", "A100"), *waves], NOW_S)
+    assert [(job.gpus, job.duration_s) for job in found.jobs] == [(2, 900)] * 3
+
+
+def test_a_pod_holds_its_gpus_from_when_it_was_bound_to_its_end_whatever_ran_of_it() -> None:
+    def ended(name: str, status: dict[str, Any], deleted_s: int | None = None) -> dict[str, Any]:
+        made = pod(name, 8, 100, None)
+        made["status"] |= {"phase": "Failed", "containerStatuses": []} | status
+        if deleted_s is not None:
+            made["metadata"]["deletionTimestamp"] = time_of(deleted_s)
+        return made
+
+    unstarted = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    lost = {"state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}
+    of_init = {"state": {"terminated": {"finishedAt": time_of(7300)}}}
+    disrupted = [condition("DisruptionTarget", 7300), {**condition("Ready", 200), "status": "False"}]
+    pods = [
+        ended("init", {"initContainerStatuses": [of_init], "containerStatuses": [unstarted]}),
+        ended("lost", {"containerStatuses": [lost], "conditions": disrupted}),
+        ended("one-lost", {"containerStatuses": [lost, of_init]}),
+        ended("stale", {"containerStatuses": [{"state": {"running": {}}}], "conditions": disrupted}),
+        ended("deleted", {}, 7300),
+        ended("bound", {"conditions": [condition("PodScheduled", 40)], "containerStatuses": [of_init]}),
+    ]
+    found = recorded([node("n1", "A100"), *pods, ended("unknown", {})], NOW_S)
+    assert {job.name: job.duration_s for job in found.jobs} == {
+        f"team/{name}": 7200 for name in ("init", "lost", "one-lost", "stale", "deleted")
+    } | {"team/bound": 7260}
+    assert found.left_out == {"ended at once, or nobody knows when": 1}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_later_record_of_an_object_wins_whatever_the_order(reverse: bool) -> None:
+    def versions(first: dict[str, Any], second: dict[str, Any], *numbers: str) -> list[dict[str, Any]]:
+        for one, number in zip((first, second), numbers, strict=False):
+            one["metadata"]["resourceVersion"] = number
+        return [first, second]
+
+    early, late = pod("p", 4, 10, None), pod("p", 4, 10, None)
+    late["status"]["conditions"] = [condition("PodScheduled", 5)]
+    late["status"]["containerStatuses"] = [{"state": {"running": {"startedAt": time_of(30)}}}]
+    records = [
+        *versions(pod("v", 2, 10, 90), pod("v", 2, 10, 80), "999", "1000"),
+        *versions(early, late),
+        *versions(node("n1", "A100", 4), node("n1", "H100", 8), "7", "12"),
+    ]
+    found = recorded(records[::-1] if reverse else records, BEGIN_S + 100)
+    assert {job.name: job.duration_s for job in found.jobs} == {"team/v": 70, "team/p": 95}
+    assert found.cluster is not None
+    assert [(one.gpu_type, one.gpus) for one in found.cluster.nodes] == [("H100", 8)]
+
+
+def test_a_pod_that_later_lists_do_not_have_ran_until_it_was_seen_last() -> None:
+    pods = [pod("gone", 4, 10, None), pod("stays", 4, 10, None)]
+    items = [node("n1", "A100"), *pods, pods[1]]
+    found = recorded(items, [BEGIN_S + 50, BEGIN_S + 50, BEGIN_S + 50, BEGIN_S + 90])
+    assert {job.name: job.duration_s for job in found.jobs} == {"team/gone": 40, "team/stays": 80}
+
+
+def test_time_limits_of_pods_of_their_jobs_and_of_workloads_are_kept() -> None:
+    job = {"kind": "Job", "metadata": {"name": "train", "namespace": "team"}}
+    job |= {"spec": {"activeDeadlineSeconds": 600}}
+    pods = [pod("a", 1, 10, 50), pod("b", 1, 60, 90, "train"), pod("c", 1, 60, 90)]
+    pods[0]["spec"]["activeDeadlineSeconds"] = 300
+    found = recorded(items_of({"items": [node("n1", "A100"), job, *pods]}), NOW_S)
+    assert {one.name: one.time_limit_s for one in found.jobs} == {
+        "team/a": 300,
+        "team/train": 600,
+        "team/c": None,
+    }
+    limited = workload("w", [("main", 1, 4)], [condition("Admitted", 0), condition("Finished", 9)])
+    limited["spec"]["maximumExecutionTimeSeconds"] = 3600
+    assert [one.time_limit_s for one in recorded([limited], NOW_S).jobs] == [3600]
+    assert [line.rpartition(",")[2] for line in csv_of(found.jobs).split()] == [
+        "time_limit",
+        "300",
+        "",
+        "600",
+    ]
+
+
+AMD_LABELS = [
+    ({"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}, "AMD_Instinct_MI300X_OAM"),
+    ({"amd.com/gpu.device-id": "74a1"}, "MI300X"),
+    ({"beta.amd.com/gpu.device-id": "74a1", "beta.amd.com/gpu.device-id.74a1": "8"}, "MI300X"),
+    ({"beta.amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM": "8"}, "AMD_Instinct_MI300X_OAM"),
+]
+
+
+@pytest.mark.parametrize(("labels", "product"), AMD_LABELS)
+def test_each_node_has_its_own_vendor_labels_and_watts(labels: dict[str, str], product: str) -> None:
+    nodes = [node("n1", "Tesla-T4"), node("n2", "", 8, "amd"), node("n3", "", 4)]
+    nodes[1]["metadata"]["labels"] = labels
+    nodes[2]["metadata"]["labels"] = {"gpu.intel.com/product": "Max_1550"}
+    nodes[2]["status"]["capacity"] = nodes[2]["status"]["allocatable"] = {"gpu.intel.com/xe": "4"}
+    graphics = {"gpu.intel.com/i915": "1", **nodes[0]["status"]["capacity"]}
+    nodes[0]["status"]["capacity"] = nodes[0]["status"]["allocatable"] = graphics
+    pods = [pod("p1", 2, 0, 9), pod("p2", 8, 0, 9, vendor="amd"), pod("p3", 2, 0, 9, vendor="intel")]
+    pods += [pod("p4", 1, 0, 9, vendor="graphics"), pod("p5", 1, 0, 9, vendor="graphics")]
+    for number, one in enumerate(pods, start=1):
+        one["spec"]["nodeName"] = f"n{number % 4}"
+    found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
+    kinds = {"team/p1": ("Tesla-T4", 2), "team/p2": (product, 8), "team/p3": ("Max_1550", 2)}
+    assert {job.name: (job.gpu_type, job.gpus) for job in found.jobs} == kinds
+    assert found.left_out == {"without GPUs": 2}
+    assert found.cluster is not None
+    watts = {
+        one.name: (one.gpus, one.base_power_w, found.cluster.gpu_types[one.gpu_type].max_power_w)
+        for one in found.cluster.nodes
+    }
+    assert watts == {"n1": (8, 200, 70), "n2": (8, 1500, 750), "n3": (4, 200, 600)}
 
 
 def test_an_object_that_several_lists_have_counts_once_as_it_ended() -> None:
@@ -110,6 +282,12 @@ def test_an_object_that_several_lists_have_counts_once_as_it_ended() -> None:
     for number, one in enumerate(again := [pod("p0", 4, 10, 50), pod("p0", 4, 60, 90)]):
         one["metadata"]["uid"] = f"u{number}"
     assert len(recorded([node("n1", "A100"), *again, again[0]], NOW_S).jobs) == 2
+
+
+def test_workloads_of_kubernetes_itself_are_none_of_kueue() -> None:
+    other = {"kind": "Workload", "apiVersion": "scheduling.k8s.io/v1alpha1", "metadata": {"name": "w"}}
+    found = recorded(items_of({"items": [other, pod("p", 4, 10, 50)]}), NOW_S)
+    assert [job.name for job in found.jobs] == ["team/p"]
 
 
 def test_workloads_of_kueue_are_the_jobs() -> None:
@@ -138,6 +316,92 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
     assert found.cluster is not None
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "H100"
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
+
+
+def workload(name: str, sets: list[tuple[str, int, int]], conditions: Any, **status: Any) -> dict[str, Any]:
+    """A workload of Kueue with sets of pods: name, count, and GPUs of each pod."""
+    made = [
+        {"name": of, "count": number, "template": {"spec": {"containers": [container(gpus)]}}}
+        for of, number, gpus in sets
+    ]
+    return {
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "team", "creationTimestamp": time_of(0)},
+        "spec": {"queueName": "lq", "podSets": made},
+        "status": {"conditions": conditions, **status},
+    }
+
+
+def test_of_a_workload_count_the_pods_that_were_admitted() -> None:
+    done = [condition("Admitted", 100), condition("Finished", 400)]
+    assigned = [{"name": "workers", "count": 3, "resourceUsage": {"nvidia.com/gpu": "6"}}, {"name": "head"}]
+    partial = workload("partial", [("head", 1, 1), ("workers", 8, 2)], done)
+    partial["status"]["admission"] = {"podSetAssignments": assigned}
+    none = workload("none", [("main", 4, 2)], done, admission={"podSetAssignments": [{"count": 0}]})
+    running = workload("running", [("main", 4, 2)], done[:1], reclaimablePods=[{"name": "main", "count": 1}])
+    found = recorded([partial, none, running], BEGIN_S + 500)
+    assert {job.name: job.gpus for job in found.jobs} == {"team/partial": 7, "team/running": 8}
+    assert found.left_out == {"without GPUs": 1}
+    assert "of 1 workload, pods that have ended count as long as the others" in found.assumed
+
+
+@pytest.mark.parametrize("word", ["Execution", "Exexcution"])
+def test_workloads_that_were_evicted_and_admitted_again_ran_twice(word: str) -> None:
+    """Kueue keeps the sum of the earlier admissions, before v1beta2 under a misspelt name."""
+    past = {f"accumulatedPast{word}TimeSeconds": 300}
+    off = {**condition("Evicted", 450), "status": "False"}
+    back = [condition("Admitted", 500), off, condition("Finished", 900)]
+    waits = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440, "Preempted")]
+    old = [condition("Admitted", 500), condition("Evicted", 440), condition("Finished", 900)]
+    items = [
+        workload("back", [("main", 2, 4)], back, **past),
+        workload("waits", [("main", 2, 4)], waits, **past),
+        workload("old", [("main", 2, 4)], old),
+    ]
+    found = recorded([node("n1", "A100"), *items], NOW_S)
+    jobs = zip(found.jobs, found.waited_s, strict=True)
+    runs = {job.name: (job.submitted_s + waited_s - BEGIN_S, job.duration_s) for job, waited_s in jobs}
+    again = {"team/back#2": (500, 400), "team/old": (500, 400)}
+    assert runs == {"team/back": (150, 300), "team/waits": (150, 300), **again}
+    assert {job.gpus for job in found.jobs} == {8}
+    assert found.ended == {"evicted": 2, "finished": 2}
+    assert found.left_out == {"still waiting": 1, "ended without a start": 1}
+
+
+def test_a_saved_snapshot_is_imported_like_what_kubectl_prints(tmp_path: Path) -> None:
+    items = [node("n1", "A100"), pod("p", 4, 10, None), pod("ended", 4, 10, None)]
+    items[2]["status"] |= {"phase": "Succeeded"}
+    items[2]["status"]["conditions"] = [{**condition("Ready", 50), "status": "False"}]
+    save(tmp_path / "s.json", {"time": BEGIN_S + 100.0, "nodes": items[:1], "pods": items[1:]})
+    document = json.loads((tmp_path / "s.json").read_text())
+    found = recorded(items_of(document), moment_of(document) or 0.0)
+    assert found.jobs == recorded(items, BEGIN_S + 100).jobs
+    assert {job.duration_s for job in found.jobs} == {90, 40}
+
+
+CASES = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
+CASES = CASES.parent / "cases" / "kubernetes"
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the folder of inputs as they were reported")
+@pytest.mark.parametrize(
+    ("name", "peak", "gpu_h"),
+    [
+        ("k1_job", {"sweep": 2}, {"sweep": 6}),
+        ("k2_kueue", {"job-part": 6}, {"job-part": 12}),
+        ("k5_side", {"p-side": 5, "p-init": 4}, {"p-side": 10, "p-init": 8}),
+        ("k6_mixed", {"p1": 2, "p2": 4}, {"p1": 4, "p2": 4}),
+        ("k8_init", {"stage": 8, "lost": 8, "ok": 4}, {"stage": 16, "lost": 24, "ok": 4}),
+    ],
+)
+def test_reported_inputs(name: str, peak: dict[str, int], gpu_h: dict[str, float]) -> None:
+    found = recorded(items_of(json.loads((CASES / f"{name}.json").read_text())), NOW_S)
+    jobs = {of: held_by(found, f"ml/{of}") for of in peak}
+    assert sum(map(len, jobs.values())) == len(found.jobs)
+    assert {of: max(held(runs).values()) for of, runs in jobs.items()} == peak
+    assert {of: gpu_s(runs) / 3600 for of, runs in jobs.items()} == gpu_h
+    base_w = {one.name: one.base_power_w for one in found.cluster.nodes} if found.cluster else {}
+    assert base_w == {"g1": 200} | ({"a1": 1500} if name == "k6_mixed" else {})
 
 
 def test_the_recorded_cluster() -> None:
@@ -201,6 +465,15 @@ def test_every_object_that_cannot_be_read_is_told_by_place_and_name() -> None:
     ]
 
 
+def test_times_without_a_zone_are_refused() -> None:
+    one = pod("p", 2, 1, 5)
+    one["status"]["startTime"] = "2027-01-15T08:00:01"
+    with pytest.raises(
+        InputError, match=r"startTime: must be a time with its zone, got '2027-01-15T08:00:01'"
+    ):
+        items_of({"items": [one]})
+
+
 def test_names_are_as_long_as_what_reads_them_takes() -> None:
     """Kubernetes' own have up to 253 characters, and a namespace before them."""
     long = "p" * 5_000
@@ -211,6 +484,6 @@ def test_names_are_as_long_as_what_reads_them_takes() -> None:
     found = recorded(items_of({"items": [*nodes, *pods]}), NOW_S)
     assert len({job.name for job in found.jobs}) == 2
     assert all(len(name) == 200 for job in found.jobs for name in (job.name, job.account))
-    assert "names of 2 jobs cut to 200 characters" in found.lines()
+    assert Entry("converted", "names cut to 200 characters, or escaped", 2) in found.table()
     assert found.cluster is not None
     assert sorted(len(one.name) for one in found.cluster.nodes) == [2, 200]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,7 @@ JOBS = st.lists(
         gpu_types=st.just(frozenset()) | st.just(frozenset(["a100"])),
         energy_j=st.none() | st.integers(1, 10**9).map(float),
         nodes=st.sampled_from([("a1",), ("a2",), ("a1", "a2")]),
+        time_limit_s=st.none() | st.integers(1, 10**4).map(lambda minutes: 60.0 * minutes),
     ).map(lambda job: job if job.gpus else replace(job, gpu_types=frozenset())),
     min_size=1,
     max_size=5,
@@ -65,6 +67,7 @@ def cells_of(job: Accounted, name: str = "train") -> dict[str, str]:
     """A line of the table, the energy in its steps."""
     cells = [job.id, job.user, job.account, "gpu", job.state, time_of(job.eligible_s - 50)]
     cells += [time_of(job.eligible_s), time_of(job.start_s or 0), "Unknown", clock(job.elapsed_s)]
+    cells += ["UNLIMITED" if job.time_limit_s is None else clock(job.time_limit_s)]
     cells += [tres_of(job), tres_of(job), "", {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]), name]
     return dict(zip(FIELDS, cells, strict=True))
 
@@ -94,6 +97,8 @@ def document_of(jobs: list[Accounted], release: str) -> str:
         names = ["gpu", *(f"gpu:{kind}" for kind in job.gpu_types)] if job.gpus else []
         tres += [{"type": "gres", "name": name, "count": job.gpus} for name in names]
         times = {"elapsed": job.elapsed_s, "eligible": job.eligible_s, "start": job.start_s}
+        minutes = None if job.time_limit_s is None else job.time_limit_s / 60
+        times |= {"limit": minutes if release < "23.02" else wrapped(minutes)}
         energies = [0.0, job.energy_j] if job.energy_j is not None else []
         fields: dict[str, Any] = {"user": job.user, "account": job.account}
         fields |= {"time": {**times, "submission": job.eligible_s - 50}}
@@ -148,9 +153,10 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
         of = known[job.name]
         assert of.eligible_s + waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
-        assert job.gpu_type == "A100"
-        alone = of.gpus >= 8 * len(of.nodes)
-        assert job.power_w == (of.energy_j / of.elapsed_s if alone and of.energy_j is not None else None)
+        assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
+        alone, most_w = of.gpus >= 8 * len(of.nodes), len(of.nodes) * 2 * (200 + 8 * 400)
+        known_w = None if of.energy_j is None or not alone else of.energy_j / of.elapsed_s
+        assert job.power_w == (None if known_w is None or known_w > most_w else known_w)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +189,146 @@ def test_a_job_that_was_requeued_has_several_runs_and_one_in_two_files_counts_on
     found = recorded(Said([text, text]))
     assert [job.name for job in found.jobs] == ["5", "5#2"]
     assert found.cluster is None
+
+
+HISTORY = (
+    ("7", "PENDING", None, "0", ""),
+    ("7", "RUNNING", 200, "5", ""),
+    ("7", "RUNNING", 200, "30", ""),
+    ("7", "NODE_FAIL", 200, "90", "again"),
+    ("7", "PENDING", None, "0", "again"),
+    ("7", "COMPLETED", 400, "60", "again"),
+    ("8", "PENDING", None, "0", ""),
+    ("8", "CANCELLED by 5", None, "0", ""),
+)
+"""Job, state, start, elapsed, and whether it was submitted anew, in the order in which Slurm wrote it."""
+
+
+@given(st.permutations(HISTORY), st.integers(1, len(HISTORY)))
+def test_the_later_record_of_each_run_counts_whatever_the_order_of_files(rows: list[Any], cut: int) -> None:
+    """A run is a start; of a job that has started no earlier record waits."""
+    head = "JobID|State|Submit|Start|ElapsedRaw|ReqTRES\n"
+    lines = [
+        f"{id}|{state}|{300 if anew else 100}|{start or 'None'}|{ran}|gres/gpu=2"
+        for id, state, start, ran, anew in rows
+    ]
+    files = [head + "\n".join(part) for part in (lines[:cut], lines[cut:])]
+    found = recorded(Said(files))
+    assert [(job.name, job.duration_s) for job in found.jobs] == [("7", 90), ("7#2", 60)]
+    assert found.left_out == {"never started": 1}
+    assert found.ended == {"node_fail": 1, "completed": 1}
+
+
+def test_a_job_that_was_requeued_and_waits_again_is_told() -> None:
+    head = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ReqTRES\n"
+    text = f"{head}7|PREEMPTED|100|200|90|gres/gpu=8|\n7|PENDING|290|Unknown|0||gres/gpu=8\n"
+    found = recorded(Said([text]))
+    assert [job.duration_s for job in found.jobs] == [90]
+    assert found.left_out == {"still waiting": 1}
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("submit", "start", "end", "elapsed", "waited_s", "ran_s", "ambiguous"),
+    [
+        ("01:10", "02:40", "02:20", "", 5_400, 2_400, 0),
+        ("02:55", "02:15", "04:15", "02:00:00", 1_200, 7_200, 0),
+        ("02:05", "02:35", "02:50", "01:15:00", 1_800, 4_500, 0),
+        ("01:00", "02:30", "04:30", "", 5_400, 10_800, 1),
+        ("01:00", "02:30", "Unknown", "00:10:00", 5_400, 600, 1),
+    ],
+)
+def test_times_in_the_hour_that_comes_twice(
+    submit: str, start: str, end: str, elapsed: str, waited_s: float, ran_s: float, ambiguous: int
+) -> None:
+    """The order of times and the stated duration tell which is meant; where they do not, that is told."""
+    times = [one if one == "Unknown" else f"2027-10-31T{one}:00" for one in (submit, start, end)]
+    row = ["7", "COMPLETED", *times, elapsed, "gres/gpu=8"]
+    text = "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n" + "|".join(row) + "\n"
+    found = recorded(Said([text]), BERLIN)
+    (job,) = found.jobs
+    assert (found.waited_s, job.duration_s) == ([waited_s], ran_s)
+    assert sum("the hour that comes twice" in line for line in found.assumed) == ambiguous
+
+
+def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told() -> None:
+    head = "JobID|State|Submit|Start|Elapsed|AllocTRES\n"
+    row = "7|COMPLETED|{0}|{0}|00:10:00|gres/gpu=8\n"
+    skipped = head + row.format("2027-03-28T02:30:00")
+    with pytest.raises(
+        InputError, match="line 2, column 'Submit': '2027-03-28T02:30:00': the clocks of Europe/B"
+    ):
+        recorded(Said([skipped]), BERLIN)
+    told = [
+        sum(
+            "without a zone are this machine's" in line
+            for line in recorded(Said([head + row.format(time)])).assumed
+        )
+        for time in ("2027-03-28T12:00:00", "2027-03-28T12:00:00+02:00", "1774785600")
+    ]
+    assert told == [1, 0, 0]
+
+
+@pytest.mark.parametrize("unknown", [2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1])
+def test_numbers_that_mean_unknown(unknown: int) -> None:
+    text = (
+        "JobID|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|ConsumedEnergyRaw|NodeList\n"
+        f"1|COMPLETED|100|200|260|{unknown}|{unknown}|gres/gpu=8,energy={unknown}|{unknown}|a1\n"
+        f"2|COMPLETED|100|200|260|60|30|gres/gpu={unknown},gres/gpu:a100=8|72000|a1\n"
+        f"3|PENDING|100|{unknown}|{unknown}|0|UNLIMITED|gres/gpu=8||\n"
+        f"4|COMPLETED|100|200|260|60|Partition_Limit|gres/gpu={unknown}||a1\n"
+    )
+    found = recorded(Said([text], [NODES]))
+    assert [(job.name, job.duration_s, job.gpus, job.power_w, job.time_limit_s) for job in found.jobs] == [
+        ("1", 60, 8, None, None), ("2", 60, 8, 1200, 1800),
+    ]  # fmt: skip
+    assert found.left_out == {"still waiting": 1, "with an unknown number of GPUs": 1}
+
+
+def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
+    rows = [f"{n}|COMPLETED|100|200|3600|gres/gpu=8|{joules}|a1" for n, joules in ((1, "9M"), (2, "900M"))]
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
+    found = recorded(Said([text], [NODES]))
+    assert [job.power_w for job in found.jobs] == [2500, None]
+    assert (
+        "energy of 1 job means more than twice what its nodes and their boards draw; it is left out"
+        in found.notes
+    )
+
+
+def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
+    others = "gres/vgpu=3,gres/gpumem=40G,gres/gpuutil=97,gres/shard=4,license/gpu=2"
+    rows = [
+        f"1|COMPLETED|100|200|60|{others},gres/gpu:a100=8,gres/gpu=8",
+        f"2|COMPLETED|100|200|60|cpu=4,{others}",
+    ]
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES", *rows])
+    found = recorded(Said([text]))
+    assert [(job.name, job.gpus) for job in found.jobs] == [("1", 8)]
+    assert found.left_out == {"without GPUs": 1}
+    assert next(line for line in found.notes if line.startswith("not counted as GPUs")) == (
+        "not counted as GPUs: 'gres/vgpu' of 2 jobs, 'gres/gpumem' of 2 jobs, 'gres/gpuutil' of 2 jobs, "
+        "'gres/shard' of 2 jobs"
+    )
+
+
+def test_separators_in_one_free_text_are_its_own_and_in_one_of_two_a_fault() -> None:
+    row = "7|a{0}b|COMPLETED|100|200|60|gres/gpu=1"
+    head = "JobID|Comment|State|Submit|Start|ElapsedRaw|AllocTRES"
+    (job,) = read_accounting(f"{head}\n{row.format('|')}\n")
+    assert (job.state, job.gpus) == ("COMPLETED", 1)
+    with pytest.raises(InputError, match="line 2: 9 cells, the header has 8 columns"):
+        read_accounting(f"{head}|JobName\n{row.format('|')}|train\n")
+
+
+def test_two_files_that_tell_a_node_differently_are_refused() -> None:
+    other = NODES.replace("A100:8(S", "A100:7(S")
+    text = "JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n7|COMPLETED|100|200|60|gres/gpu=1\n"
+    assert recorded(Said([text], [NODES, NODES])).cluster is not None
+    with pytest.raises(InputError, match="node 'a2' has 7 A100, in another file 8 A100; name one of these"):
+        recorded(Said([text], [NODES, other]))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +401,7 @@ def test_the_example() -> None:
         "a1": "rack1", "a2": "rack1", "a3": "rack2", "a4": "rack2", "v1": "rack3", "v2": "rack3",
     }  # fmt: skip
     assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
-    assert "down or drained now, but in the cluster: 1 node" in found.lines()
+    assert "down or drained now, but in the cluster: 1 node" in found.notes
 
 
 @given(st.data())

@@ -28,8 +28,17 @@ def accounted(
 
 
 def test_jobs_that_ran(accounted: Any) -> None:
+    again = accounted.submit("sleep 3", "--gres=gpu:8", "--account=speech", "--requeue")
+    for _ in range(100):
+        if "R" in accounted.run("squeue", "--noheader", "--format=%t"):
+            break
+        time.sleep(0.1)
+    time.sleep(1.5)
+    accounted.run("scontrol", "requeue", str(again))
+    time.sleep(1.5)
+    accounted.run("scontrol", "update", f"JobId={again}", "StartTime=now")
     whole = accounted.submit(
-        "sleep 2", "--nodes=2", "--gpus-per-node=8", "--account=vision", "--job-name=a|b"
+        *("sleep 2", "--nodes=2", "--gpus-per-node=8", "--account=vision", "--job-name=a|b", "--time=5")
     )
     failed = accounted.submit("srun sleep 1; exit 3", "--gres=gpu:A100:2", "--account=speech")
     array = accounted.submit("sleep 2", "--gres=gpu:1", "--array=0-2", "--account=speech")
@@ -38,13 +47,20 @@ def test_jobs_that_ran(accounted: Any) -> None:
     accounted.run("scancel", str(cancelled))
     for _ in range(200):  # until the daemon has written all of it
         states = accounted.run("sacct", "--allusers", "--noheader", "--allocations", "--format=State").split()
-        if states.count("COMPLETED") == 5 and "FAILED" in states:
+        if states.count("COMPLETED") == 6 and "FAILED" in states:
             break
         time.sleep(0.3)
     live = recorded(ask_slurm("now-1hour", "now"))
     jobs = {job.name: job for job in live.jobs}
-    assert set(jobs) == {str(whole), str(failed), *(f"{array}_{task}" for task in range(3))}
-    assert live.ended == {"completed": 4, "failed": 1}
+    assert set(jobs) == {
+        str(again),
+        f"{again}#2",
+        str(whole),
+        str(failed),
+        *(f"{array}_{task}" for task in range(3)),
+    }
+    assert live.ended == {"completed": 5, "failed": 1, "requeued": 1}
+    assert (jobs[str(whole)].time_limit_s, jobs[str(failed)].time_limit_s) == (300, None)
     assert live.left_out["without GPUs"] == 1
     assert {job.gpu_type for job in jobs.values()} == {"A100"}
     assert (jobs[str(whole)].gpus, jobs[str(failed)].gpus) == (16, 2)
@@ -54,8 +70,10 @@ def test_jobs_that_ran(accounted: Any) -> None:
     assert [(node.name, node.gpus, node.parent) for node in live.cluster.nodes] == [
         ("g1", 8, "r1"), ("g2", 8, "r1"),
     ]  # fmt: skip
-    table = accounted.run("sacct", "--allusers", "--parsable2", f"--format={','.join(FIELDS)}")
-    document = accounted.run("sacct", "--allusers", "--json")
+    table = accounted.run(
+        "sacct", "--allusers", "--duplicates", "--parsable2", f"--format={','.join(FIELDS)}"
+    )
+    document = accounted.run("sacct", "--allusers", "--duplicates", "--json")
     for text in (table, document):
         again = recorded(Said([text], [accounted.run("sinfo", "--json")]))
         assert {job.name: job for job in again.jobs} == jobs

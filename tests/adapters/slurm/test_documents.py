@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from copy import deepcopy
 from dataclasses import replace
+from datetime import UTC
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,16 @@ def read_job(release: str, **changes: Any) -> SlurmJob:
     return job
 
 
+def read_unwrapped(release: str, **changes: Any) -> SlurmJob:
+    """The same job with fields that are printed just so."""
+    snapshot = printed_by(release)
+    document = json.loads(snapshot["jobs"])
+    row = next(row for row in document["jobs"] if row["name"] == "bert-large")
+    document["jobs"] = [{**row, **changes}]
+    (job,) = read({**snapshot, "jobs": json.dumps(document)}).jobs.values()
+    return job
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_limit_of_nodes_is_the_users_where_it_is_not_what_slurm_makes_of_tasks(release: str) -> None:
     assert read_job(release).most_nodes == inf
@@ -235,7 +246,55 @@ def test_the_accounting_of_every_release(release: str) -> None:
     found = recorded(Said([text]))
     assert found.ended == {"completed": 4, "resizing": 1, "suspended": 1}
     # What was resized has ended; what is suspended has not.
-    assert "1 job still running: what it has run is all of it" in found.assumed
+    running = next(one for one in found.entries if one.what.startswith("still running"))
+    assert (running.treatment, running.records) == ("assumed", 1)
+
+
+@pytest.mark.parametrize("release", ["24.05.4", "26.05.5"])
+def test_tables_and_documents_name_the_same_jobs(release: str) -> None:
+    """Parts of a heterogeneous job, and tasks of an array that wait, are in both files and count once."""
+
+    def row(id: int, state: str, start_s: int, gpus: int, **fields: Any) -> dict[str, Any]:
+        tres = [{"type": "gres", "name": name, "count": gpus} for name in ("gpu", "gpu:a100")]
+        times = {"submission": 100, "eligible": 100, "start": start_s, "elapsed": 60, "limit": wrapped(30)}
+        told = {"time": times, "tres": {"allocated": tres, "requested": tres}, **fields}
+        return accounted_row(release, id, state, **told)
+
+    parts = [{"het": {"job_id": 40, "job_offset": wrapped(part)}} for part in (0, 1)]
+    rows = [row(40 + part, "COMPLETED", 200, 8 - 4 * part, **parts[part]) for part in (0, 1)]
+    rows.append(row(52, "PENDING", 0, 2, array={"job_id": 50, "task_id": wrapped(None), "task": "3-8%2"}))
+    document = json.dumps({"meta": meta_of(release), "jobs": rows})
+    head = "JobID|State|Submit|Start|Elapsed|Timelimit|AllocTRES\n"
+    ids = {
+        "40+0": ("COMPLETED|100|200", 8),
+        "40+1": ("COMPLETED|100|200", 4),
+        "50_[3-8%2]": ("PENDING|100|None", 2),
+    }
+    table = head + "".join(
+        f"{id}|{cells}|00:01:00|00:30:00|gres/gpu:a100={gpus},gres/gpu={gpus}\n"
+        for id, (cells, gpus) in ids.items()
+    )
+    for files in ([document], [table], [document, table], [table, document]):
+        found = recorded(Said(files), UTC)
+        assert [(job.name, job.gpus, job.duration_s, job.time_limit_s) for job in found.jobs] == [
+            ("40+0", 8, 60, 1800), ("40+1", 4, 60, 1800),
+        ]  # fmt: skip
+        assert found.left_out == {"still waiting": 1}
+
+
+UNKNOWN = (2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1, {"set": False, "infinite": True, "number": 0})
+
+
+@given(st.sampled_from(["22.05.8", "24.11.5"]), st.sampled_from(UNKNOWN), st.sampled_from(NUMBERS))
+def test_a_number_that_means_unknown_or_unlimited_is_one_that_is_not_set(
+    release: str, unknown: Any, name: str
+) -> None:
+    """Bare, or in an object that says that it is set, as some releases print it."""
+    of_job = name if name != "tasks" else "priority"
+    bare = unknown if isinstance(unknown, dict) else {"set": True, "infinite": False, "number": unknown}
+    values = [unknown, bare, wrapped(None)]
+    first, second, unset = (read_unwrapped(release, **{of_job: value}) for value in values)
+    assert first == second == unset
 
 
 QUEUED = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.adapters.trust import ODD
 from tests.strategies.effort import examples
-from wattsched.adapters.slurm.inventory import gpus_in
+from wattsched.adapters.slurm.inventory import gpus_in, nodes_in
 from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.plan import round_of
@@ -72,11 +73,61 @@ def test_recorded_jobs() -> None:
         ("gpu:a:1(IDX:3),gpu:b:2(IDX:0-1)", [("a", 1, [3]), ("b", 2, [0, 1])]),
         ("gpu:A100:0(IDX:N/A)", [("A100", 0, [])]),
         ("shard:4,license:2", []),
+        ("gres/vgpu=3,gres/gpumem=40,license/gpu=2,mygpu:2", []),
+        ("gres/vgpu:a:3,gpu:b:2,gpu:1", [("b", 2, []), ("", 1, [])]),
         (None, []),
     ],
 )
 def test_gres(text: str | None, found: list[object]) -> None:
     assert gpus_in(text) == found
+
+
+FREE = st.lists(
+    st.sampled_from(
+        ["swap", "GPU 7,", "Gres=gpu:a100:1", "State=DOWN", "NodeName=x", "Partitions=z", "#1", "a=b"]
+    ),
+    max_size=5,
+).map(" ".join)
+
+
+@given(FREE, FREE, FREE, FREE, st.booleans())
+def test_no_free_text_has_keys(system: str, extra: str, comment: str, reason: str, oneliner: bool) -> None:
+    """As scontrol prints nodes, on one line or several."""
+    lines = [
+        *("NodeName=n1 Arch=x86_64", "AvailableFeatures=(null)", "Gres=gpu:a100:8(S:0-1)"),
+        *(f"OS=Linux 5.14 {system}", "RealMemory=512000 Boards=1", "State=IDLE Weight=1", "Partitions=p,q"),
+        *(f"Extra={extra}", f"Comment={comment}", f"Reason={reason} [root@2026-11-01T10:00:00]"),
+    ]
+    text = (" " if oneliner else "\n   ").join(lines)
+    second = text.replace("n1", "n2", 1)
+    nodes = nodes_in(f"{text}\n\n{second}\n")
+    assert {(one.name, one.gpu_type, one.gpus) for one in nodes.values()} == {
+        ("n1", "a100", 8),
+        ("n2", "a100", 8),
+    }
+    assert all(one.takes_jobs and one.partitions == ("p", "q") for one in nodes.values())
+
+
+def test_a_line_of_several_nodes_is_as_many() -> None:
+    nodes = nodes_in("NodeName=n[08-10],m1 Gres=gpu:8 State=IDLE\n")
+    assert {name: node.gpus for name, node in nodes.items()} == dict.fromkeys(["n08", "n09", "n10", "m1"], 8)
+
+
+def test_a_comment_of_a_reservation_has_no_keys_and_its_duration_tells_its_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        text = (
+            "ReservationName=maint StartTime=2027-10-31T02:30:00 EndTime=2027-10-31T02:45:00 "
+            "Duration=01:15:00 Nodes=g[1-2] NodeCnt=2 Comment=was Nodes=g4 StartTime=2020-01-01T00:00:00"
+        )
+        (found,) = read({**SNAPSHOT, "reservations": text}).reservations
+        assert (found.nodes, found.end_s - found.start_s) == ({"g1", "g2"}, 4_500)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_saved_snapshots_are_read_again(tmp_path: Path) -> None:

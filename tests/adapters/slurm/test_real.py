@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from tests.adapters.processes import wait_for
 from tests.adapters.trust import trusting
 from wattsched.adapters.budget import Budget
 from wattsched.adapters.slurm.actions import Actions
+from wattsched.adapters.slurm.load import load_of
 from wattsched.adapters.slurm.loop import Policy, Rounds
 from wattsched.adapters.slurm.options import Ours, SiteOptions
 from wattsched.adapters.slurm.reading import Site, read
 from wattsched.adapters.slurm.snapshot import SlurmError, take
+from wattsched.adapters.slurm.trace import Said, recorded
 from wattsched.serve.journal import Journal
 
 CLOCKED = {
@@ -279,6 +282,61 @@ def test_jobs_that_are_given_back_are_slurms_again(cluster: Any, rounds: Rounds,
     assert list(found[ran].gpus) == ["g2"]
     assert found[theirs].held
     assert not list((folder / "settings").iterdir())
+
+
+@once
+def test_slices_and_shards_are_parts_of_boards(
+    emulated: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gres = ["gpu:a100_1g.5gb:7", "gpu:a100:2,gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:7", "gpu:A100:2,shard:A100:8"]
+    with emulated(folder, 3, gres=gres) as cluster, Journal(folder / "journal") as journal:
+        monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+        options = SiteOptions.model_validate(trusting())
+
+        def drawn_w() -> dict[str, float]:
+            return load_of(now(), options, Ours()).node_w
+
+        # One board; two whole ones and two that are cut, of which a seventh is in no slice; two.
+        assert drawn_w() == pytest.approx({"g1": 250, "g2": 400, "g3": 300})
+        theirs = [
+            cluster.submit("sleep 60", f"--gres={asked}")
+            for asked in ("gpu:a100:2", "gpu:a100_3g.20gb:2", "gpu:a100_1g.5gb:7", "shard:3", "shard:1")
+        ]
+        wait_for(lambda: all(now().jobs[number].running for number in theirs))
+        seventh_w = 350 / 7
+        # Which slices of g2 are used nobody asks: it counts with no less, and no more than its boards.
+        assert drawn_w()["g1"] in (pytest.approx(250), pytest.approx(600))
+        assert 200 + 2 * 400 + 6 * 400 / 7 <= drawn_w()["g2"] <= 200 + 4 * 400
+        assert drawn_w()["g3"] == pytest.approx(300 + 350)
+        for number in theirs:
+            cluster.run("scancel", str(number))
+        wait_for(lambda: not any(job.on_nodes for job in now().jobs.values()))
+        # Two of our slices start, within a cap at which a third would not.
+        policy = Policy(Ours(), options, apply=True, start_s=5.0)
+        rounds = Rounds(policy, Budget(950.0 + 2.5 * seventh_w), journal, look, lambda of: Actions(of))
+        ours = [submit_slice(cluster) for _ in range(3)]
+        report = rounds.round()
+        assert len(report.started) == 2
+        assert report.power_w == pytest.approx(950 + 2 * seventh_w)
+        wait_for(lambda: sum(now().jobs[number].running for number in ours) == 2)
+        assert "several types (2 a100 + 2 a100_3g.20gb + 7 a100_1g.5gb)" in " ".join(report.notes)
+        said = Said([ACCOUNTED], [cluster.run("scontrol", "--oneliner", "show", "node")])
+    found = recorded(said, UTC)
+    assert "3 nodes with 4 GPUs and 16 slices of 3 boards" in found.lines()
+    assert [job.gpu_type for job in found.jobs] == ["a100_1g.5gb"]
+
+
+def submit_slice(cluster: Any) -> int:
+    comment = json.dumps({"wattsched": {}})
+    number: int = cluster.submit(
+        "sleep 60", "--hold", "--requeue", "--gres=gpu:a100_1g.5gb:1", "--comment", comment
+    )
+    return number
+
+
+ACCOUNTED = """JobID|State|Submit|Start|Elapsed|AllocTRES|NodeList
+7|COMPLETED|2026-11-02T08:00:00|2026-11-02T08:00:00|02:00:00|gres/gpu:a100_1g.5gb=1,gres/gpu=1|g2
+"""
 
 
 @pytest.mark.usefixtures("emulated")

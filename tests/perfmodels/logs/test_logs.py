@@ -1,7 +1,9 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -69,7 +71,9 @@ def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Mea
 )
 def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w, noise, busy, idle, seed):
     folder = tmp_path_factory.mktemp("log")
-    log = FORMS[form](readings(Job("17", gpus, power_w), seed, noise=noise, busy=busy, idle=idle))
+    log = FORMS[form](
+        readings(Job("17", gpus, power_w, power_limit_w=700.0), seed, noise=noise, busy=busy, idle=idle)
+    )
     m, found = logged(folder, log, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
     run = found.runs[0]
     assert (run.gpus, found.notes) == (gpus, ())
@@ -80,6 +84,121 @@ def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w,
     assert (m.power_limit_w, m.frequency_mhz) == (None, None), "nothing was varied"
     assert np.isnan(run.frequency_mhz) or run.frequency_mhz == 1410
     assert np.isnan(run.utilisation) or run.utilisation == pytest.approx(0.97)
+
+
+TIMED = {form: FORMS[form] for form in ("nvidia-smi", "nvidia-smi without utilisation", "Prometheus")}
+
+
+@pytest.mark.parametrize("form", TIMED)
+@settings(max_examples=examples(15))
+@given(
+    phases=st.lists(
+        st.tuples(st.integers(1, 90), st.integers(6, 40), st.integers(200, 300)), min_size=1, max_size=4
+    )
+)
+def test_means_are_over_time_and_not_over_samples(tmp_path_factory, form, phases):
+    reads, moment, joules = [], 0, np.zeros(0)
+    for period_s, samples, power_w in phases:
+        for _ in range(samples):
+            reads.append(Read("17", 0, BEGIN_S + moment, power_w, 97, 1410, 400.0))
+            moment += period_s
+            joules = np.append(joules, np.full(period_s, power_w))
+    m, _ = logged(
+        tmp_path_factory.mktemp("log"), TIMED[form](reads), "job,batch_size,step_time_s\n17,8,1\n17,9,1\n"
+    )
+    warm_up_s, rest_s = divmod(len(joules), 10)
+    after = joules[warm_up_s:].sum() - joules[warm_up_s] * rest_s / 10
+    assert m.power_w[0] == pytest.approx(after / (0.9 * len(joules)), rel=1e-6)
+
+
+def test_a_hole_in_a_log_counts_no_longer_than_four_of_its_gaps(tmp_path):
+    reads = [
+        Read("17", 0, BEGIN_S + s + 3600 * (s >= 50), 100.0 + 100 * (s < 50), 97, 1410, 400.0)
+        for s in range(100)
+    ]
+    m, found = logged(tmp_path, smi(reads), "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
+    assert m.power_w[0] == pytest.approx((200 * (103 * 0.9 - 50) + 100 * 50) / (103 * 0.9))
+    assert found.runs[0].read == 100
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "[Not Supported]", "[Unknown Error]", "ERR!", "", "NaN", "N/A"])
+def test_a_gpu_of_unknown_utilisation_counts_by_its_watts(tmp_path, word):
+    text = smi(readings(Job("17", 2, 320.0)))
+    lines = [
+        line.removesuffix("97 %").removesuffix("0 %") + word if ", 1, NVIDIA" in line else line
+        for line in text.splitlines()
+    ]
+    m, found = logged(tmp_path, "\n".join(lines) + "\n", "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
+    assert (m.gpus.tolist(), m.power_w.tolist()) == ([2, 2], [320, 320])
+    assert found.runs[0].utilisation == pytest.approx(0.97), "unknown is not 0"
+
+
+@pytest.mark.parametrize(("load", "gpus"), [("0 %", 0), ("97 %", 2)])
+def test_gpus_that_draw_alike_do_what_the_known_ones_do(tmp_path, load, gpus):
+    lines = [
+        f"2026/11/03 08:00:{s:02}.000, {g}, {60 + g} W, {'[N/A]' if g else load}"
+        for s in range(9)
+        for g in (0, 1)
+    ]
+    log = "\n".join(["timestamp, index, power.draw [W], utilization.gpu [%]", *lines, ""])
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,9,1\n"
+    if gpus:
+        assert logged(tmp_path, log, rows)[0].gpus.tolist() == [gpus, gpus]
+    else:
+        with pytest.raises(ValueError, match="left out: '17', with fewer than 5 samples of busy GPUs"):
+            logged(tmp_path, log, rows)
+
+
+@pytest.mark.parametrize(("write", "of_job"), [(exporter, pod), (prometheus, pod), (exporter, slurm)])
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_jobs_on_one_gpu_divide_its_watts(tmp_path, write, of_job, jobs):
+    reads = [readings(Job(f"job-{n}", 1, 60.0), idle=(0, 0)) for n in range(jobs)]
+    log = write([one for moment in zip(*reads, strict=True) for one in moment], of_job)
+    rows = "".join(f"job-{n},{8 + n},1\n" for n in range(jobs))
+    m, found = logged(tmp_path, log, f"job,batch_size,step_time_s\n{rows}")
+    np.testing.assert_allclose(m.power_w, [60 / jobs] * jobs)
+    assert found.notes[0].startswith(
+        "assumed: the watts of a GPU that several jobs use at a time are divided evenly"
+    )
+
+
+def test_a_gpu_that_two_logs_show_at_work_for_two_jobs_is_refused(tmp_path):
+    def log(name: str, begin_s: float) -> Path:
+        return written(
+            tmp_path, smi(readings(Job(name, 2, 300.0, begin_s=begin_s)), uuids=True), f"{name}.csv"
+        )
+
+    rows = table(tmp_path, "job,batch_size,step_time_s\na,8,1\nb,9,1\na,16,1\n")
+    m, _ = read_logged([log("a", BEGIN_S), log("b", BEGIN_S + 90)], rows)
+    assert m.gpus.tolist() == [2, 2, 2]
+    with pytest.raises(
+        ValueError, match=r"jobs.csv: the GPU GPU-0000000.* is at work for 'a', 'b' at the same time; log"
+    ):
+        read_logged([log("a", BEGIN_S), log("b", BEGIN_S + 30)], rows)
+
+
+CASES = (
+    ("irregular.csv", "j_irregular.csv", {}, [1, 1], [200, 200]),
+    ("mig2.csv", "j_mig2.csv", {}, [2, 2], [320, 320]),
+    ("ts.prom", "j_ts.csv", {}, [1, 1], [30, 30]),
+    ("tz.csv", "j_tz.csv", {"time_zone": ZoneInfo("Europe/Berlin")}, [1, 1], [150, 150]),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_logs_of_the_shared_cases(data_dir, case):
+    log, jobs, options, gpus, power_w = case
+    folder = data_dir.parent / "cases" / "logs"
+    if not folder.is_dir():
+        pytest.skip(f"the cases are not at {folder}")
+    m, _ = read_logged([folder / log], folder / jobs, **options)
+    assert (m.gpus.tolist(), m.power_w.tolist()) == (gpus, power_w)
+
+
+def test_watts_far_above_the_limit_are_pointed_at(tmp_path):
+    log = smi(readings(Job("17", 1, 500.0, power_limit_w=300.0)))
+    _, found = logged(tmp_path, log, "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
+    assert found.notes == ("doubtful: '17' draws 500 W on average at a power limit of 300 W",)
 
 
 # Without counts that span nodes, of which logs of so few jobs tell nothing.
@@ -186,9 +305,26 @@ def test_times_tell_the_runs_of_one_log_apart(tmp_path):
     small, large = Job("x", 2, 200.0), Job("x", 2, 300.0, begin_s=BEGIN_S + 90)
     text = smi([*readings(small), *readings(large)])
     rows = "job,batch_size,step_time_s,start,end\nnode1,8,0.1,,{0}\nnode1,16,0.2,{0},\n"
-    for moment in ("2026/09/21 14:14:50.000", "2026-09-21T14:14:50", f"{BEGIN_S + 90}"):
+    for moment in ("2026/09/21 14:14:50.000", "2026-09-21T14:14:50"):
         m, _ = logged(tmp_path, text, rows.format(moment), "node1.csv")
         np.testing.assert_allclose(m.power_w, [200, 300])
+    berlin = ZoneInfo("Europe/Berlin")
+    for moment in ("2026-09-21T12:14:50Z", "2026-09-21T14:14:50+02:00", f"{BEGIN_S + 90 - 7200}"):
+        with pytest.raises(
+            ValueError, match=r"line 2, column 'end': .* has a time zone, .* 'node1' have none; give"
+        ):
+            logged(tmp_path, text, rows.format(moment), "node1.csv")
+        log, jobs = written(tmp_path, text, "node1.csv"), table(tmp_path, rows.format(moment))
+        m, _ = read_logged([log], jobs, time_zone=berlin)
+        np.testing.assert_allclose(m.power_w, [200, 300])
+    timed = prometheus([*readings(small), *readings(large)]).replace('"x"', '"node1"')
+    with pytest.raises(
+        ValueError, match=r"'2026-09-21T16:14:50' has no time zone, .* 'node1' have one; give"
+    ):
+        logged(tmp_path, timed, rows.format("2026-09-21T16:14:50"))
+    jobs = table(tmp_path, rows.format("2026-09-21T16:14:50"))
+    m, _ = read_logged([written(tmp_path, timed)], jobs, time_zone=berlin)
+    np.testing.assert_allclose(m.power_w, [200, 300])
     with pytest.raises(ValueError, match=r"line 2, column 'end': the log of 'node1' tells no times"):
         logged(tmp_path, dmon(readings(small)), rows.format(5), "node1")
 
@@ -242,8 +378,11 @@ def test_power_limits_that_changed_need_a_row_each(tmp_path):
 
 
 def test_what_is_left_out_is_said(tmp_path):
-    jobs = readings(Job("1", 1, 200.0)) + readings(Job("2", 1, 300.0), busy=3) + readings(Job("3", 1, 90.0))
-    log = written(tmp_path, exporter(jobs))
+    jobs = [("1", 200.0, 60), ("2", 300.0, 3), ("3", 90.0, 60)]
+    reads = [
+        readings(Job(name, 1, w, begin_s=BEGIN_S + 100 * n), busy=s) for n, (name, w, s) in enumerate(jobs)
+    ]
+    log = written(tmp_path, exporter([one for of_job in reads for one in of_job]))
     rows = "job,batch_size,step_time_s\n1,8,0.1\n1,16,0.2\n2,8,0.1\n9,8,0.1\n"
     m, found = read_logged([log], table(tmp_path, rows))
     assert len(m) == 2
@@ -343,5 +482,7 @@ def test_logs_without_a_table_say_that_they_need_one(tmp_path):
         path = written(tmp_path, write(R))
         with pytest.raises(ValueError, match=f"17.log is a log of {form.split(' ')[0]}.*give `jobs`"):
             read_measurements(path)
+    with pytest.raises(ValueError, match="`time_zone` is of the times in logs: give `jobs`"):
+        fit_profile(table(tmp_path, "gpus,batch_size,step_time_s\n1,8,1\n"), "m", "G", time_zone=UTC)
     with pytest.raises(ValueError, match="2 files are given, which can only be logs: give `jobs`"):
         fit_profile([path, path], "m", "G")

@@ -51,11 +51,18 @@ def readings(
     return found
 
 
-def smi(reads: Iterable[Read], *, units: bool = True, utilisation: bool = True, header: bool = True) -> str:
+def smi(
+    reads: Iterable[Read],
+    *,
+    units: bool = True,
+    utilisation: bool = True,
+    header: bool = True,
+    uuids: bool = False,
+) -> str:
     """``nvidia-smi --query-gpu=timestamp,index,power.draw,... --format=csv -l 1``."""
     names = [
         "timestamp",
-        "index",
+        "uuid" if uuids else "index",
         "name",
         "power.draw [W]",
         "clocks.current.sm [MHz]",
@@ -68,7 +75,8 @@ def smi(reads: Iterable[Read], *, units: bool = True, utilisation: bool = True, 
         cells = [(f"{r.power_w:.2f}", " W"), (str(r.frequency_mhz), " MHz"), (f"{r.power_limit_w:.2f}", " W")]
         cells += [(str(r.utilisation), " %")] * utilisation
         told = [value + unit * units for value, unit in cells]
-        lines.append(", ".join([moment, str(r.gpu), "NVIDIA A100-SXM4-80GB", *told]))
+        gpu = uuid_of(r.gpu) if uuids else str(r.gpu)
+        lines.append(", ".join([moment, gpu, "NVIDIA A100-SXM4-80GB", *told]))
     return "\n".join(lines) + "\n"
 
 
@@ -101,9 +109,12 @@ def pod(r: Read) -> dict[str, str]:
     return {"container": "main", "namespace": "team", "pod": r.job}
 
 
+def uuid_of(gpu: int) -> str:
+    return f"GPU-{gpu:08d}-c086-568a-9f1a-c1e1c934c44c"
+
+
 def labels_of(r: Read, of_job: Callable[[Read], dict[str, str]]) -> dict[str, str]:
-    uuid = f"GPU-{r.gpu:08d}-c086-568a-9f1a-c1e1c934c44c"
-    host = {"gpu": str(r.gpu), "UUID": uuid, "device": f"nvidia{r.gpu}", "Hostname": "node\\1"}
+    host = {"gpu": str(r.gpu), "UUID": uuid_of(r.gpu), "device": f"nvidia{r.gpu}", "Hostname": "node\\1"}
     return host | of_job(r)
 
 

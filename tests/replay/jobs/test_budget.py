@@ -23,7 +23,7 @@ from tests.strategies.replay import (
 )
 from wattsched.instances.clusters import homogeneous_cluster
 from wattsched.instances.units import J_PER_KWH
-from wattsched.replay.jobs.accounts import Carbon, Sleep
+from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
 from wattsched.replay.jobs.budget import PACINGS, Budget, Ledger, Pacing
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import names, policy_of
@@ -33,6 +33,7 @@ from wattsched.replay.jobs.simulation import Replay, simulate
 from wattsched.replay.jobs.trace import Trace, trace_of_durations
 
 WAVES = Carbon(np.arange(0.0, 40_000.0, 300.0), 200.0 + 150.0 * np.cos(np.arange(134)))
+MARKET = PerKwh(WAVES.time_s, WAVES.values - 200.0)
 SUN = Carbon(WAVES.time_s, np.maximum(WAVES.values - 200.0, 0.0))
 """Half of the time power costs nothing."""
 
@@ -70,7 +71,7 @@ def spent_again(outcome: Outcome) -> Sequence[float]:
     trace=traces(),
     share=st.floats(0.2, 1.2),
     period_s=st.sampled_from([900.0, 7200.0]),
-    per_kwh=st.sampled_from([Carbon.constant(J_PER_KWH), WAVES, SUN]),
+    per_kwh=st.sampled_from([Carbon.constant(J_PER_KWH), WAVES, SUN, MARKET]),
     round_s=st.sampled_from([0.0, 60.0]),
     sleep=st.sampled_from([None, Sleep(30.0, 5.0, 7.0)]),
     pacing=st.sampled_from(PACINGS),
@@ -80,7 +81,7 @@ def test_no_period_is_overspent_and_no_job_is_lost(
     trace: Trace,
     share: float,
     period_s: float,
-    per_kwh: Carbon,
+    per_kwh: PerKwh,
     round_s: float,
     sleep: Sleep | None,
     pacing: Pacing,
@@ -115,6 +116,18 @@ def test_a_budget_is_spent_while_there_is_work(name: str, per_kwh: Carbon) -> No
     outcome = replay.outcome()
     assert outcome.ledger is not None
     assert 0.99 < outcome.ledger.spent[0] / amount <= 1 + 1e-9, outcome.ledger
+
+
+def test_what_is_earned_at_a_negative_price_is_there_to_be_spent() -> None:
+    """Before, plans do not count on it; the books do, when it comes."""
+    market = PerKwh(np.array([0.0, 1800.0]), np.array([1.0, -1.0]))
+    ledger = Ledger(Budget("money", 10.0, 3600.0, market), 0.0, 1000.0)
+    assert ledger.whole == pytest.approx(10.0 - 0.5)
+    ledger.advance(1800.0, 1000.0, False)
+    ledger.advance(2700.0, 3000.0, False)
+    assert ledger.spent == [pytest.approx(0.5 - 0.75)]
+    assert ledger.allowance().left == pytest.approx(10.25)
+    assert ledger.next_s(1e9) == 3600.0
 
 
 def test_free_power_has_no_price() -> None:

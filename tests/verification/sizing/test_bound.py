@@ -191,7 +191,7 @@ def test_prices_by_hand() -> None:
     # The row of blocks of four counts the same GPUs, although the program leaves it out.
     assert prove(SIX, {"buddy:A:4": -75.0}).bound == 6 * 700 - 4 * 75
     # 900 - 100 - 4 * 50 W are for the jobs; at half a second per watt 400 + 0.5 * 600 is 700 again.
-    assert prove(SIX, {"power_w": -0.5}).bound == 6 * 700 - 0.5 * 600
+    assert prove(SIX, {"power_w": -0.5}).bound == pytest.approx(6 * 700 - 0.5 * 600, rel=1e-15)
     assert prove(SIX, {}).bound == 6 * 400
     slowest = with_objective(SIX, "makespan")
     assert prove(slowest, {}).bound == 400

@@ -1,0 +1,148 @@
+"""Units that headers, names of columns and values state, and their factors to W, J, g/kWh and money per kWh.
+
+Upper and lower case count only where they tell ``m`` from ``M``: ``mW`` is a thousandth of a watt, ``MW`` a
+million, and ``mw`` is refused, as it may be either. After "per" an ``m`` is a million. A ton is 1,000 kg.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Literal, NamedTuple
+
+from wattsched.reading.inputs import NoticeWarning, echo, number_in
+
+Quantity = Literal["power", "energy", "carbon", "money"]
+
+KNOWN: dict[Quantity, str] = {
+    "power": "W, mW, kW or MW",
+    "energy": "J, kJ, MJ, Wh, kWh or MWh",
+    "carbon": "g/kWh, or kg, lb or t per kWh or MWh",
+    "money": "money per kWh, or EUR, USD, GBP or the like, cents or pence, per kWh or MWh",
+}
+"""Units of each quantity, for messages; ours is the first."""
+_PREFIXES = {"": 1.0, "m": 1e-3, "milli": 1e-3, "k": 1e3, "kilo": 1e3, "M": 1e6, "mega": 1e6, "g": 1e9}
+_JOULES = {"wh": 3600.0, "j": 1.0}
+_J_PER_KWH = 3_600_000.0
+_GRAMS = {"g": 1.0, "gram": 1.0, "kg": 1e3, "kilogram": 1e3, "lb": 453.59237, "pound": 453.59237}
+_GRAMS |= {"t": 1e6, "ton": 1e6, "tonne": 1e6}
+_CURRENCIES = (
+    "eur usd gbp chf sek nok dkk isk pln czk huf ron bgn cad aud nzd jpy cny inr brl mxn krw zar sgd"
+)
+_SIGNS = {"€": "EUR", "euro": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "£": "GBP"}
+_COINS = {"¢": "USD", "pence": "GBP", "p": "GBP"}
+"""Hundredths of which the name tells the currency."""
+_PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)[\s_-]*e?l?(?![a-z])"
+_CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
+_COIN = r"(?:¢|pence|p|ct|cents?|c)"
+_MONEY = rf"(?P<coin>{_COIN})(?:\s*(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"
+_METRIC = r"(?<![A-Za-z/])(?P<prefix>(?i:milli|kilo|mega)?|[mkKMgG])(?P<base>{})(?![A-Za-z/])"
+_FORMS: dict[Quantity, str] = {
+    "power": _METRIC.format("[Ww]|[Ww]atts?"),
+    "energy": _METRIC.format("[Ww][Hh]|[Jj]|[Jj]oules?"),
+    "carbon": rf"(?<![a-z])(?<!short )(?<!long )(?P<mass>{'|'.join(_GRAMS)})s?\s*(?:of\s*)?"
+    rf"(?:co2(?:[\s-]*e(?:q\w*)?)?|carbon)?\s*(?:/|per)?\s*{_PER}",
+    "money": rf"(?<![a-z])(?:(?:{_MONEY})\s*(?:/|per)?|(?:price|cost|tariff|money)\s*(?:/|per))\s*{_PER}"
+    rf"|(?<![a-z])(?P<alone>{_CURRENCY})(?![a-z/])(?!\s*(?:/|per))",
+}
+_REMARKS = {"avg", "mean", "max", "min", "total", "sum", "lca", "utc", "local", "gross", "net", "spot", "day"}
+"""Short words in round brackets that are no units."""
+
+
+class Unit(NamedTuple):
+    """Unit of a number: the factor to ours, the currency, empty where none is told, and how it is written."""
+
+    factor: float
+    currency: str
+    name: str
+
+
+def unit_in(text: str, quantity: Quantity) -> Unit | None:
+    """Find the unit that a text states; letters that stand for two units are a ValueError."""
+    told = _plain(text) if quantity in ("power", "energy") else _plain(text).lower()
+    if not (found := [*re.finditer(_FORMS[quantity], told)]):
+        return None
+    parts, name = found[-1].groupdict(default=""), found[-1][0].strip()
+    prefix, base = parts["prefix"], parts["base"]
+    if quantity in ("power", "energy"):
+        if prefix == "m" and base.islower():
+            raise ValueError(f"{echo(name)} may be milli or mega: write m{base.upper()} or M{base.upper()}")
+        scale = _PREFIXES[prefix if prefix in _PREFIXES else prefix.lower()]
+        return Unit(scale * _JOULES.get(base.lower(), 1.0), "", name)
+    # What is per nothing is taken to be per kWh.
+    joules = _PREFIXES[prefix.replace("m", "M")] * _JOULES.get(base, _J_PER_KWH)
+    if quantity == "carbon":
+        return Unit(_GRAMS[parts["mass"]] * _J_PER_KWH / joules, "", name)
+    coin, sign = parts["coin"] or parts["part"], parts["currency"] or parts["of"] or parts["alone"]
+    sign = sign if sign in _SIGNS else sign.removesuffix("s")
+    currency = _SIGNS.get(sign, sign.upper()) or _COINS.get(coin, "")
+    return Unit((0.01 if coin else 1.0) * _J_PER_KWH / joules, currency, name)
+
+
+def without_unit(name: str, quantity: Quantity) -> str:
+    """Return a column's name in lower case without the unit that it states."""
+    return re.sub(_FORMS[quantity], "", _plain(name)).strip(" []()").lower()
+
+
+def _plain(text: str) -> str:
+    return text.replace("₂", "2").replace("_", " ")
+
+
+class Numbers:
+    """Reader of the numbers of a column, which converts them into our unit.
+
+    `stated` is True if the header or values state one, and `currency` is that of money, or empty. A header
+    with an unknown unit is a ValueError that names the place and the column.
+    """
+
+    def __init__(self, name: str, quantity: Quantity, place: str = ""):
+        self.quantity, self._bare = quantity, False
+        try:
+            self._header = unit_in(name, quantity)
+            if self._header is None and (unknown := _unknown(name)):
+                raise self._refused(unknown)
+        except ValueError as error:
+            raise ValueError(f"{place}, column {echo(name)}: {error}") from None
+        self.stated, self.currency = self._header is not None, self._header.currency if self._header else ""
+
+    def __call__(self, text: str) -> float:
+        """Read a number with or without its unit; anything else, and another unit, is a ValueError."""
+        told, header = text.strip(), self._header
+        value = re.match(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?=\D|$)", told)
+        if value is None or value[0] == told:
+            self._bare = True
+            if header is None and self.stated:
+                raise ValueError(f"{echo(told)} has no unit, others of its column have")
+            return number_in(told) * (header.factor if header else 1.0)
+        rest = told[value.end() :].strip()
+        own = unit_in(rest, self.quantity)
+        if own is None or own.name.lower() != _plain(rest).lower():
+            raise self._refused(rest)
+        if header and header[:2] != own[:2]:
+            raise ValueError(f"{echo(told)} is in {own.name}, the header says {header.name}")
+        if header is None and self._bare:
+            raise ValueError(f"{echo(told)} has a unit, others of its column have none")
+        if self.stated and own.currency != self.currency:
+            raise ValueError(f"{echo(told)} is in {own.currency or 'no currency'}, others in {self.currency}")
+        self.stated, self.currency = True, own.currency
+        return number_in(value[0]) * own.factor
+
+    def tell(self, place: str) -> None:
+        """Warn that numbers without a unit were taken for ours."""
+        if not self.stated:
+            told = f"in {KNOWN[self.quantity].split(',')[0]}, as neither header nor values state a unit"
+            warnings.warn(f"{place}: assumed: {told}", NoticeWarning, stacklevel=3)
+
+    def _refused(self, unit: str) -> ValueError:
+        return ValueError(f"the unit {echo(unit)} is not known; read are {KNOWN[self.quantity]}")
+
+
+def _unknown(name: str) -> str | None:
+    """Return the text in a header that must be a unit, though it is none of those that are known."""
+    if square := re.findall(r"\[([^]]+)\]", name):
+        return str(square[-1])
+    for inside in re.findall(r"\(([^)]+)\)", name):
+        if re.search(r"/| per ", inside) or re.fullmatch(r"[A-Za-z]{1,5}", inside):
+            return None if inside.lower() in _REMARKS else str(inside)
+    rate = re.search(r"\S*\s*(?:/| per |_per_)\s*\S+", name)
+    return rate[0].strip() if rate else None

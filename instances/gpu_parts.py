@@ -1,0 +1,159 @@
+"""Parts of GPU boards that a scheduler hands out as GPUs: MIG slices, replicas of a shared GPU, vGPUs.
+
+A part is taken to have the share of its board's compute in watts, speed and memory too: of a MIG slice its
+compute slices (sevenths; quarters of an A30), of a replica one over their number, of a vGPU its frame
+buffer's share. Watts of boards that are in no part stay with the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+from wattsched.topology.cluster import GpuType
+
+_MIG = re.compile(
+    r"(?<![a-z0-9])(?:mig[-_.])?((?:([1-7])c\.)?([1-7])g\.(\d{1,3})gb(?:[+.-](?:me|gfx|all))*)(?![a-z0-9])",
+    re.I,
+)
+_VGPU = re.compile(r"(?<![a-z0-9])([a-z]+\d+s?)-?(d?)-((?:(\d)-)?(\d{1,3})[abcq])(?![a-z0-9])", re.I)
+_SHARED = re.compile(r"[-_]shared[-_](\d{1,4})(?![a-z0-9])", re.I)
+_MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.I)
+
+MIG_SLICES, _QUARTERED = 7, ("a30",)
+"""Compute slices of a board, and boards that have four."""
+_MEMORY_EIGHTHS = {3: 4, 4: 4, 7: 8}
+"""Eighths of a board's memory that a MIG slice takes at least, by its compute slices; others one for each."""
+_FRAME_BUFFER_GIB = {
+    **{"t4": 16, "p100": 16, "v100": 16, "v100d": 32, "a10": 24, "a30": 24, "l4": 24, "a40": 48},
+    **{"a100": 40, "a100d": 80, "h100": 80, "l40": 48, "l40s": 48},
+}
+"""Memory of boards as the names of vGPUs call them: an A100D has 80 GB."""
+SEVERAL = " + "
+"""Joins the types of a node that has several, each after its count: ``4 a100 + 14 a100_1g.5gb``."""
+
+
+@dataclass(frozen=True)
+class GpuPart:
+    """Part of a board that a name tells, or the whole board.
+
+    Attributes
+    ----------
+    board : str
+        Name without what tells the part.
+    kind : str
+        What tells it, such as ``1g.5gb`` or ``SHARED-4``; empty for a whole board.
+    share : Fraction
+        Of the board's compute.
+    room : Fraction
+        Of the board's memory that it takes at least, which a slice of 3g has more of than of the compute.
+    memory_gib : float, optional
+        None where the name does not tell it.
+    """
+
+    board: str
+    kind: str = ""
+    share: Fraction = Fraction(1)
+    room: Fraction = Fraction(1)
+    memory_gib: float | None = None
+
+    @property
+    def model(self) -> str:
+        """Model of the board in small letters, such as ``a100``; empty where the name tells none."""
+        found = _MODEL.search(self.board)
+        return found[0].lower() if found else ""
+
+
+@lru_cache(maxsize=4096)
+def part_named(name: str) -> GpuPart:
+    """Part of a board that a scheduler calls so, such as ``a100_1g.5gb`` or ``Tesla-T4-SHARED-4``."""
+    part = _slice_named(name)
+    if (found := _SHARED.search(part.board)) is None or int(found[1]) < 1:
+        return part
+    replicas = int(found[1])
+    return GpuPart(
+        _without(part.board, *found.span()),
+        "-".join(filter(None, [part.kind, f"SHARED-{replicas}"])),
+        part.share / replicas,
+        part.room / replicas,
+        None if part.memory_gib is None else part.memory_gib / replicas,
+    )
+
+
+def _slice_named(name: str) -> GpuPart:
+    """MIG slice or vGPU of a name; else the whole board."""
+    if found := _MIG.search(name):
+        board, slices = _without(name, *found.span()), int(found[2] or found[3])
+        of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
+        share = min(Fraction(1), Fraction(slices, of))
+        room = share if of < MIG_SLICES else Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
+        return GpuPart(board, found[1], share, room, float(found[4]))
+    if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
+        slices, memory_gib = int(found[4] or 0), int(found[5])
+        share = min(Fraction(1), Fraction(slices, MIG_SLICES) if slices else Fraction(memory_gib, whole_gib))
+        kind = "-".join(filter(None, found.group(2, 3)))
+        return GpuPart(found[1], kind, share, share, float(memory_gib)) if share else GpuPart(name)
+    return GpuPart(name)
+
+
+def _without(name: str, begin: int, end: int) -> str:
+    return "-".join(filter(None, [name[:begin].strip("-_. "), name[end:].strip("-_. ")]))
+
+
+def part_of(board: GpuType, part: GpuPart) -> GpuType:
+    """GPU type of a part of a board, from that of the board."""
+    if not part.kind:
+        return board
+    share, most_w, limits_w = float(part.share), board.max_power_w, board.power_limits_w
+    memory_gib = part.memory_gib or (None if board.memory_gib is None else board.memory_gib * share)
+    changes = {
+        "idle_power_w": board.idle_power_w * share,
+        "max_power_w": None if most_w is None else most_w * share,
+        "power_limits_w": None if limits_w is None else [limit_w * share for limit_w in limits_w],
+        "speed_factor": board.speed_factor * share,
+        "power_factor": board.power_factor * share,
+        "memory_gib": memory_gib,
+    }
+    return board.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+
+def kinds_of(gpu_type: str, gpus: int) -> dict[str, int]:
+    """GPUs of a node by type, of which `SEVERAL` joins some."""
+    pairs = [re.fullmatch(r"([1-9]\d{0,6}) (.+)", one) for one in gpu_type.split(SEVERAL)]
+    return {pair[2]: int(pair[1]) for pair in pairs if pair} if pairs[1:] and all(pairs) else {gpu_type: gpus}
+
+
+def joined(kinds: Mapping[str, int]) -> str:
+    """Type of a node with GPUs of some types; see `SEVERAL`."""
+    several = SEVERAL.join(f"{number} {kind}" for kind, number in kinds.items())
+    return several if len(kinds) > 1 else next(iter(kinds))
+
+
+def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
+    """Fewest boards, by model, that have GPUs of some types; no fewer can."""
+    share, room = defaultdict[str, Fraction](Fraction), defaultdict[str, Fraction](Fraction)
+    alone = defaultdict[str, int](int)
+    for kind, number in kinds.items():
+        part = part_named(kind)
+        share[part.model] += number * part.share
+        room[part.model] += number * part.room
+        alone[part.model] += number * (2 * part.share > 1)
+    return {model: max(ceil(share[model]), ceil(room[model]), alone[model]) for model in share}
+
+
+def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:
+    """Idle watts of the boards of a node that are in none of its parts."""
+    if not any(part_named(kind).kind for kind in kinds):
+        return 0.0
+    left, board_w = dict[str, Fraction | int](boards_of(kinds)), dict[str, float]()
+    for kind, number in kinds.items():
+        part = part_named(kind)
+        left[part.model] -= number * part.share
+        whole_w = types[kind].idle_power_w / float(part.share)
+        board_w[part.model] = min(whole_w, board_w.get(part.model, whole_w))
+    return sum(float(left[model]) * idle_w for model, idle_w in board_w.items())
