@@ -6,6 +6,7 @@ PAGES_CASES=200 PAGES_SEED=7 pytest tests/pages/test_pages_replay.py is a campai
 import io
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.pages.pages_replay import REQUESTED, Replay
 from tests.pages.pages_replay_schedule import SIMULATED, Schedule
@@ -119,3 +121,26 @@ def test_a_cap_above_every_draw_changes_nothing(seed: int, tmp_path: Path) -> No
             assert code == 0, said
             found.append((tables, figures["energy_j"]))
         assert found[0] == found[1], policy
+
+
+def test_every_policy_of_the_help_is_replayed() -> None:
+    said = CliRunner().invoke(main, ["replay", "--help"], terminal_width=80).stdout
+    named = re.search(r"Policies:\s+(.*?);", said, re.DOTALL)
+    assert named
+    policies = re.sub(r"(?<=-)\s+", "", named[1]).split(",")
+    assert {policy.strip() for policy in policies} == {*REQUESTED, *CLOCKED, *CHOSEN}
+
+
+@pytest.mark.xfail(
+    reason="sizing and clairvoyant use the highest clock alone where only a cap binds", strict=True
+)
+@pytest.mark.parametrize("policy", ["sizing", "clairvoyant"])
+def test_a_lower_clock_is_chosen_where_only_it_keeps_the_cap(policy: str, tmp_path: Path) -> None:
+    case = a_case(0)
+    node = {"name": "n0", "gpu_type": "V", "gpus": 4}
+    case["cluster"] = {"gpu_types": {"V": {"idle_power_w": 40}}, "nodes": [node], "power_domains": []}
+    table = {"gpus": [1, 1], "pool": ["V", "V"], "power_w": [70, 160], "rate": [1.8, 2.4]}
+    case["tables"] = {"t": table | {"frequency_mhz": [600, 1000]}}
+    case["jobs"] = [{"job": "j00", "arrival_s": 0.0, "work": 800.0, "table": "t", "requested_gpus": 1}]
+    case |= {"power_w": 260.0, "site_w": None}
+    assert examine(case, policy, write(case, tmp_path), tmp_path) == ("replayed", [])
