@@ -131,9 +131,6 @@ def test_every_policy_of_the_help_is_replayed() -> None:
     assert {policy.strip() for policy in policies} == {*REQUESTED, *CLOCKED, *CHOSEN}
 
 
-@pytest.mark.xfail(
-    reason="sizing and clairvoyant use the highest clock alone where only a cap binds", strict=True
-)
 @pytest.mark.parametrize("policy", ["sizing", "clairvoyant"])
 def test_a_lower_clock_is_chosen_where_only_it_keeps_the_cap(policy: str, tmp_path: Path) -> None:
     case = a_case(0)
