@@ -95,13 +95,13 @@ class Caps:
             fits &= ~inside[pool] | (trace.extra_w <= most_w)
         return fits
 
-    def require_room(self, trace: Trace, policy: str, *, requested: bool) -> None:
+    def require_room(self, trace: Trace, policy: str, among: BoolArray | None) -> None:
         """Refuse a policy under which some job could not even run alone.
 
         Parameters
         ----------
-        requested : bool
-            Whether the policy runs jobs in the configurations asked for alone, not in any.
+        among : bool array, shape (n_configurations,), optional
+            Configurations that the policy chooses from; None for one that runs jobs as they were asked for.
 
         Raises
         ------
@@ -111,15 +111,16 @@ class Caps:
         if not self.names:
             return
         fits, rows = self.fit(trace, float(trace.arrival_s[0])), trace.configurations
-        if requested:
+        if among is None:
             able = np.append(fits, False)[trace.request].any(axis=1)
         else:
-            able = np.logical_or.reduceat(fits, rows.start[:-1])[rows.of_job]
+            able = np.logical_or.reduceat(fits & among, rows.start[:-1])[rows.of_job]
         for job in np.flatnonzero(~able)[:1].tolist():
             kind = rows.of_job[job]
-            mine = trace.request[job] if requested else np.arange(*rows.start[kind : kind + 2])
+            every = np.arange(*rows.start[kind : kind + 2])
+            mine = trace.request[job] if among is None else every[among[every]]
             least_w = trace.extra_w[mine[mine >= 0]].min()
-            asked = "in the configuration that its user asked for" if requested else "at least"
+            asked = "in the configuration that its user asked for" if among is None else "at least"
             left_w = self.room_w(float(trace.arrival_s[0]))[0]
             told = f"job '{trace.names[job]}' alone draws {least_w:,.0f} W above idle GPUs {asked}"
             told = f"{told}, and the cap leaves {left_w:,.0f} W"

@@ -47,6 +47,9 @@ PRICED = ("sizing", "clairvoyant")
 SHARERS = ("gandiva", "eaco")
 """Policies under which jobs share GPUs."""
 
+COUNTS = ("elastic", "sidecar", "termination", "optimus", "elasticflow")
+"""Policies that choose GPU counts alone, at the default batch size and clock; `elastic` with its variants."""
+
 REQUESTED = ("fifo", "backfill", "srtf", "tiresias-2dlas", "gavel-max-min", "gandiva", "eaco")
 """Policies that run jobs in the configurations asked for alone."""
 
@@ -94,7 +97,8 @@ def policy_of(name: str, context: PolicyContext) -> Policy:
     require_policy(name)
     plain = base_of(name)
     trace = tuned(context.trace) if name.endswith(SUFFIX) else context.trace
-    context.caps.require_room(trace, name, requested=plain in REQUESTED)
+    counts = trace.standard if plain.startswith(COUNTS) else trace.comparable
+    context.caps.require_room(trace, name, None if plain in REQUESTED else counts)
     make: Callable[[PolicyContext], Policy] = resolve_name(f"{__name__}.{POLICIES[plain]}")
     policy = make(replace(context, trace=trace))
     if context.budget is not None and plain not in SPENDERS:

@@ -204,7 +204,8 @@ class Sia:
     def __init__(self, context: PolicyContext) -> None:
         self.restart_s = context.restarts.process_s
         trace = context.trace
-        self._rows = fastest(trace, trace.comparable)
+        alone = context.caps.fit(trace, float(trace.arrival_s[0]))
+        self._rows = fastest(trace, trace.comparable & alone)
         self._rounds = FixedRounds(SIA_ROUND_S)
         self._solver = RoundSolver("sia", context.gap)
         self._last_gpus, self._restarts = np.zeros((2, len(trace)), dtype=np.int64)

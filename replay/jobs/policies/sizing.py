@@ -144,13 +144,15 @@ class LearnedPrice(Price):
 
 
 class _Rounds:
-    """Rounds over the rows that are best at some price of a joule, or where joules have none the fastest."""
+    """Rounds over the rows that are best at some price of a joule or a watt, or without one the fastest."""
 
     def __init__(self, context: PolicyContext) -> None:
         trace, self._context = context.trace, context
         self.restart_s = context.restarts.process_s
         self._priced = context.budget is not None or context.least_price > 0
-        self._rows = efficient(trace) if self._priced else fastest(trace, trace.comparable)
+        # Where watts are scarce the fastest rows are not all that may be best.
+        scarce = self._priced or bool(context.caps.names)
+        self._rows = efficient(trace) if scarce else fastest(trace, trace.comparable)
 
     def _options(self, state: State) -> RoundOptions:
         return RoundOptions.of(state, self._rows, max(self._context.round_s, 1.0))
