@@ -51,7 +51,6 @@ GANG_PART = 0.99
 
 Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
 """
-_VERSION = re.compile(r"[1-9][0-9]{0,19}")
 _FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
@@ -217,34 +216,27 @@ def recorded(
 def _newest(
     items: Sequence[Mapping[str, Any]], moments: Sequence[float]
 ) -> Iterable[tuple[Mapping[str, Any], float]]:
-    """Each object once, as it was last, though several lists have it; and when it was seen last."""
+    """Each object once, as it was last, though several lists have it; and when it was seen last.
+
+    The API server counts versions up; where they are not told, what has ended is newer than what has not.
+    """
     known: dict[object, tuple[Mapping[str, Any], float]] = {}
-    for item, seen_s in zip(items, moments, strict=True):
+    for item, seen_s in sorted(zip(items, moments, strict=True), key=_version):
         named = item["metadata"]
         # Of nodes there is one of a name at a time.
         uid = named.get("uid") if item["kind"] != "Node" else ""
         key = item["kind"], uid or (named.get("namespace"), named["name"])
-        other, other_s = known.get(key, (item, seen_s))
-        known[key] = other if _is_older(item, other) else item, max(seen_s, other_s)
+        known[key] = item, max(seen_s, known[key][1] if key in known else seen_s)
     return known.values()
 
 
-def _is_older(item: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
-    """True if a record of an object is older than one that comes before it in the lists.
-
-    The API server counts versions up. Where they are not told, one that has not ended is older.
-    """
-    versions = [str(one["metadata"].get("resourceVersion")) for one in (item, than)]
-    if all(map(_VERSION.fullmatch, versions)):
-        return int(versions[0]) < int(versions[1])
-    return _has_ended(item) < _has_ended(than)
-
-
-def _has_ended(item: Mapping[str, Any]) -> bool:
-    status = item.get("status") or {}
+def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
+    item, seen_s = seen
+    told, status = str(item["metadata"].get("resourceVersion")), item.get("status") or {}
     conditions = status.get("conditions") if item["kind"] == "Workload" else ()
-    finished = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
-    return finished or status.get("phase") in ("Succeeded", "Failed")
+    ended = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
+    ended |= status.get("phase") in ("Succeeded", "Failed")
+    return int(told) if re.fullmatch("[0-9]{1,20}", told) else 0, ended, seen_s
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:
