@@ -53,12 +53,8 @@ class Recorded:
         Jobs that are not in the trace, by reason.
     gpu_h : dict of str to float
         GPU hours, by how jobs ended, or by the reason why they are left out.
-    assumed : list of str
-        What neither the scheduler nor a measurement told.
-    notes : list of str
-        What else is worth knowing.
     entries : list of Entry
-        What is assumed of jobs that are counted.
+        What neither the scheduler nor a measurement told, and what else is worth knowing.
     """
 
     jobs: list[TraceJob] = field(default_factory=list)
@@ -68,8 +64,6 @@ class Recorded:
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     gpu_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    assumed: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     _runs: Counter[str] = field(default_factory=Counter)
 
@@ -91,6 +85,10 @@ class Recorded:
         """Count a job that is not in the trace, and the GPU hours that it held as far as they are known."""
         self.left_out[reason] += 1
         self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
+
+    def tell(self, treatment: str, what: str) -> None:
+        """Put into the table what is assumed or noted."""
+        self.entries.append(Entry(treatment, what))
 
     def note_gaps(self, running: Iterable[str]) -> None:
         """Say how many jobs still run, being in such states, and of how many the GPU type is not clear."""
@@ -123,9 +121,7 @@ class Recorded:
         if self.cut:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
-        rows += [*(Entry("assumed", text) for text in self.assumed), *self.entries]
-        rows += [Entry("noted", note) for note in self.notes]
-        return [*rows, *self._overfull()]
+        return [*rows, *sorted(self.entries, key=lambda one: one.treatment), *self._overfull()]
 
     def _overfull(self) -> list[Entry]:
         """Point at the moment at which jobs hold most GPUs, if the cluster has fewer."""
@@ -162,7 +158,7 @@ def counted(counts: Counter[str]) -> str:
 def cluster_of(
     machines: Iterable[Machine],
     name: str,
-    assumed: list[str],
+    entries: list[Entry],
     *,
     switches: Mapping[str, str | None] | None = None,
     stand_ins: Mapping[str, str] | None = None,
@@ -174,7 +170,7 @@ def cluster_of(
 
     Parameters
     ----------
-    assumed : list of str
+    entries : list of Entry
         Takes what is assumed of its watts.
     switches : mapping of str to str or None, optional
         Switch to the one above it; those without nodes below are left out.
@@ -190,11 +186,12 @@ def cluster_of(
     for kind in kinds:
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
-            assumed.append(f"GPU type '{kind}' {text}")
+            entries.append(Entry("assumed", f"GPU type '{kind}' {text}"))
     server_w = {server_power_w(one.kinds) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(server_w)]
+    entries += [Entry("assumed", f"a node without its GPUs draws {watts:g} W") for watts in sorted(server_w)]
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
-        assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
+        told = f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server"
+        entries.append(Entry("assumed", told))
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()

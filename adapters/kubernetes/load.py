@@ -17,7 +17,7 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
     there,
 )
-from wattsched.adapters.kubernetes.reading import HOST_PORT, KubeNode, KubePod, Site, seated
+from wattsched.adapters.kubernetes.reading import HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
 
@@ -287,8 +287,11 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
         if not known:
             strange[options.type_of(node)].append(name)
     pods, notes = seated(site)
-    stated = f"gpu_types of the site's file, or its type as {options.gpu_label} in products"
-    notes += [options.unknown(kind, names, "pod", stated) for kind, names in strange.items()]
+    stated, none = "gpu_types of the site's file, or its type as products", f"; no label {options.gpu_label}"
+    notes += [
+        options.unknown(kind, names, "pod", stated + none * (kind == UNLABELLED))
+        for kind, names in strange.items()
+    ]
     labels = " and ".join(options.rack_labels) or "rack_labels"
     notes += options.absent(there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])

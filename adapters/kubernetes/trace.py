@@ -246,8 +246,8 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
         switches |= dict(zip(above, [None, *above], strict=False))
         machines.append(Machine(node.name, kinds_of(node.product, node.gpus), above[-1] if above else None))
     if closed := sum(not node.ready for node in nodes.values()):
-        found.notes.append(f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
-    return cluster_of(machines, "kubernetes", found.assumed, switches=switches, stand_ins=stand_ins)
+        found.tell("noted", f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
+    return cluster_of(machines, "kubernetes", found.entries, switches=switches, stand_ins=stand_ins)
 
 
 def _of_pods(
@@ -303,7 +303,7 @@ def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found
         yield run
     if reclaimed:
         told = "pods that have ended count as long as the others"
-        found.assumed.append(f"of {count(reclaimed, 'workload')}, {told}")
+        found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
 
 
 def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
@@ -371,8 +371,8 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
     found.note_gaps(["running"])
     if len(used) > len(found.jobs):
-        found.notes.append(f"{count(len(used), 'pod')} are {count(len(found.jobs), 'job')}: a gang is one")
-    found.notes.append("Kubernetes measures no energy; jobs have no watts")
+        found.tell("noted", f"{count(len(used), 'pod')} are {count(len(found.jobs), 'job')}: a gang is one")
+    found.tell("noted", "Kubernetes measures no energy; jobs have no watts")
 
 
 def _why_not(run: Run) -> str:

@@ -159,14 +159,14 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
         switches, above = switches_in("\n".join(lines), nodes)
         machines = [Machine(one.name, one.kinds, above.get(one.name)) for one in nodes.values()]
         found.machines = machines
-        found.cluster = cluster_of(machines, "slurm", found.assumed, switches=switches, stand_ins=stand_ins)
+        found.cluster = cluster_of(machines, "slurm", found.entries, switches=switches, stand_ins=stand_ins)
         if closed := sum(not node.takes_jobs for node in nodes.values()):
-            found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
+            found.tell("noted", f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
-        found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
+        found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes)
     return found
 
@@ -224,17 +224,18 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         raise InputError([f"no job has used a GPU: {text}"])
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
-        found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
+        found.tell("noted", f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
     if others:
         text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
-        found.notes.append(f"not counted as GPUs: {text}")
+        found.tell("noted", f"not counted as GPUs: {text}")
     if ambiguous:
         when = "the hour that comes twice, and nothing tells which: the first is taken"
-        found.assumed.append(f"of {count(ambiguous, 'job')} a time is in {when}")
+        found.tell("assumed", f"of {count(ambiguous, 'job')} a time is in {when}")
     found.note_gaps(state.lower() for state in STILL_RUN)
-    found.notes += [f"energy of {count(n, 'job')} {why}; it is left out" for why, n in unused.items()]
+    for why, n in unused.items():
+        found.tell("noted", f"energy of {count(n, 'job')} {why}; it is left out")
     if not (unused or any(job.power_w for job in found.jobs)):
-        found.notes.append("Slurm has measured no energy; jobs have no watts")
+        found.tell("noted", "Slurm has measured no energy; jobs have no watts")
 
 
 def _why_not(job: Accounted) -> str:

@@ -17,6 +17,7 @@ from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.roster import Roster
 from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import trace_of_durations
+from wattsched.report.imports import Entry
 from wattsched.topology.pools import pools_of
 
 
@@ -70,10 +71,10 @@ def test_jobs_run_on_clusters_of_any_type_as_long_as_recorded(name: str) -> None
 
 
 def test_a_stand_in_replaces_what_a_name_says() -> None:
-    assumed: list[str] = []
-    cluster = cluster_of([Machine("n", {"A100": 4})], "site", assumed, stand_ins={"A100": "T4"})
+    entries: list[Entry] = []
+    cluster = cluster_of([Machine("n", {"A100": 4})], "site", entries, stand_ins={"A100": "T4"})
     assert (cluster.gpu_types["A100"].profile, cluster.gpu_types["A100"].max_power_w) == ("T4", 70)
-    assert assumed[0] == "GPU type 'A100' counts as T4, as you say"
+    assert entries[0] == Entry("assumed", "GPU type 'A100' counts as T4, as you say")
 
 
 def test_only_switches_above_nodes_are_kept_and_circles_are_refused() -> None:

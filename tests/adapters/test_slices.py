@@ -260,7 +260,7 @@ def test_pods_on_parts_are_jobs_on_slices(node: dict[str, Any], kind: str, told:
     found = kubernetes_recorded(items_of({"items": [node, *kubernetes_pods(node, random.Random(1))]}), 1.8e9)
     assert [job.gpu_type for job in found.jobs] == [kind]
     assert told in found.lines()
-    assert any("in watts and speed, by its" in line for line in found.assumed)
+    assert any("in watts and speed, by its" in one.what for one in found.entries)
 
 
 def test_a_job_on_a_slice_that_no_node_has_is_left_out_and_told() -> None:

@@ -146,7 +146,7 @@ def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
         ("team/train#2", 8, 100),
     ]
     assert [job.waited_s for job in found.jobs] == [10, 3100]
-    assert "3 pods are 2 jobs: a gang is one" in found.notes
+    assert Entry("noted", "3 pods are 2 jobs: a gang is one") in found.entries
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
 
@@ -326,7 +326,8 @@ def test_of_a_workload_count_the_pods_that_were_admitted() -> None:
     found = recorded([partial, none, running], BEGIN_S + 500)
     assert {job.name: job.gpus for job in found.jobs} == {"team/partial": 7, "team/running": 8}
     assert found.left_out == {"without GPUs": 1}
-    assert "of 1 workload, pods that have ended count as long as the others" in found.assumed
+    told = "of 1 workload, pods that have ended count as long as the others"
+    assert Entry("assumed", told) in found.entries
 
 
 def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told() -> None:

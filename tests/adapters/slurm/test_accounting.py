@@ -20,6 +20,7 @@ from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
 from wattsched.adapters.slurm.trace import Said, kind_of, recorded
 from wattsched.instances.errors import InputError
+from wattsched.report.imports import Entry
 
 SITE = Path(__file__).resolve().parents[3] / "examples" / "site"
 STATES = ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 1003", "OUT_OF_MEMORY", "RUNNING", "NODE_FAIL"]
@@ -250,7 +251,7 @@ def test_times_in_the_hour_that_comes_twice(
     found = recorded(Said([text]), BERLIN)
     (job,) = found.jobs
     assert (job.waited_s, job.duration_s) == (waited_s, ran_s)
-    assert sum("the hour that comes twice" in line for line in found.assumed) == ambiguous
+    assert sum("the hour that comes twice" in one.what for one in found.entries) == ambiguous
 
 
 def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told() -> None:
@@ -263,8 +264,8 @@ def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told
         recorded(Said([skipped]), BERLIN)
     told = [
         sum(
-            "without a zone are this machine's" in line
-            for line in recorded(Said([head + row.format(time)])).assumed
+            "without a zone are this machine's" in one.what
+            for one in recorded(Said([head + row.format(time)])).entries
         )
         for time in ("2027-03-28T12:00:00", "2027-03-28T12:00:00+02:00", "1774785600")
     ]
@@ -292,7 +293,7 @@ def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
     text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
     found = recorded(Said([text], [NODES]))
     assert [job.power_w for job in found.jobs] == [2500, None]
-    assert "energy of 1 job means more than any GPUs draw; it is left out" in found.notes
+    assert Entry("noted", "energy of 1 job means more than any GPUs draw; it is left out") in found.entries
 
 
 def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
@@ -305,7 +306,7 @@ def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
     found = recorded(Said([text]))
     assert [(job.name, job.gpus) for job in found.jobs] == [("1", 8)]
     assert found.left_out == {"without GPUs": 1}
-    assert next(line for line in found.notes if line.startswith("not counted as GPUs")) == (
+    assert next(one.what for one in found.entries if one.what.startswith("not counted as GPUs")) == (
         "not counted as GPUs: 'gres/vgpu' of 2 jobs, 'gres/gpumem' of 2 jobs, 'gres/gpuutil' of 2 jobs, "
         "'gres/shard' of 2 jobs"
     )
@@ -398,7 +399,7 @@ def test_the_example() -> None:
         "a1": "rack1", "a2": "rack1", "a3": "rack2", "a4": "rack2", "v1": "rack3", "v2": "rack3",
     }  # fmt: skip
     assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
-    assert "down or drained now, but in the cluster: 1 node" in found.notes
+    assert Entry("noted", "down or drained now, but in the cluster: 1 node") in found.entries
 
 
 @given(st.data())
