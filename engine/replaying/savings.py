@@ -199,7 +199,7 @@ def savings(
     for name in by:
         require_known("by", name, get_args(By))
     if journal is not None:
-        given = {"baseline": baseline, "levels": [*ordered], "spent": pacing, "elsewhere": settings.start}
+        given = {"baseline": baseline, "levels": [*ordered], "spent": pacing}
         journal = replace(journal, options={**journal.options, **given})
         journal.open(settings)
     drawn = SEEDS if source.draws else SEEDS[:1]
