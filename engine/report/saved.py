@@ -201,7 +201,7 @@ class Savings:
     levels: list[float | None]
     power_w: list[float | None]
     policies: list[PolicySavings]
-    currency: str
+    currency: str = ""
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
