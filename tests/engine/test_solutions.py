@@ -121,7 +121,8 @@ def test_one_choice_that_is_missing_is_refused_with_its_row(case, tmp_path: Path
     group = int((model.program.group_start <= first).sum()) - 1
     del lines[columns[first]]
     file.write_text(head + "".join(lines.values()))
-    told = f"row 'choice_{group}': is 0, and must be exactly 1" if model.program.n_groups else "row '"
+    row = rf"row 'r\d+_choice_{group}': is 0, and must be exactly 1"
+    told = row if model.program.n_groups else "row '"
     with pytest.raises(RefusedSolutionError, match=told):
         import_solution(instance, file, **names)
 
@@ -130,10 +131,10 @@ def test_a_capacity_that_is_exceeded_is_named_with_what_it_has(tmp_path: Path) -
     instance = wattsched.generate("sia-like", jobs=6, gpus=16, seed=1)
     columns = [column.name for column in exported(model_of(instance).program).columns]
     widest = [
-        max((c for c in columns if f"job{j}_A40" in c), key=lambda c: int(c.split("_")[2][:-1]))
+        max((c for c in columns if f"job{j}_A40" in c), key=lambda c: int(c.split("_")[3][:-1]))
         for j in range(6)
     ]
     (tmp_path / "wrong.sol").write_text("# Objective value = 0\n" + "".join(f"{c} 1\n" for c in widest))
-    told = "row 'gpus_A40': is 48, and must be at most 8"
+    told = "row 'r1_gpus_A40': is 48, and must be at most 8"
     with pytest.raises(RefusedSolutionError, match=told):
         import_solution(instance, tmp_path / "wrong.sol")

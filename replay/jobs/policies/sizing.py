@@ -230,8 +230,10 @@ class Clairvoyant(_Rounds):
         from wattsched.replay.jobs.bound.clairvoyant import parts_of
         from wattsched.replay.jobs.bound.relaxation import Workload
 
-        context = self._context
-        workload = Workload.of(**parts_of(context.trace, context.budget))
+        context, budget = self._context, self._context.budget
+        if budget is not None:  # what negative prices earn is not planned with
+            budget = replace(budget, per_kwh=budget.planned)
+        workload = Workload.of(**parts_of(context.trace, budget))
         plan = bounded(workload, context.least_price)
         self._worth, self._begin_s = plan.found.used.worth, plan.relaxation.edge_s
         self._joule_price = np.append(plan.relaxation.per_joule(plan.prices), context.least_price)

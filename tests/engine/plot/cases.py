@@ -66,7 +66,7 @@ def saved(n: int, seeds: int = 3) -> Savings:
     once = Interval(1.0)
     return Savings(
         *("fifo", 9, 16, [*range(seeds)], 1.0, once, once, 3600.0),
-        *([0.9, 0.7, 0.5], [1.0] * 3, [*map(policy, range(n))]),
+        *([0.9, 0.7, 0.5], [1.0] * 3, [*map(policy, range(n))], ""),
     )
 
 

@@ -139,6 +139,7 @@ def test_segments_are_what_jobs_held(name: str, trace: Trace, round_s: float) ->
     table, nodes = RECORDS["segments"](outcome), {node.name: node for node in trace.cluster.nodes}
     assert list(table) == [
         "job", "start_s", "end_s", "node", "gpus", "frequency_mhz", "batch_size", "first_gpu",
+        "works_s", "idle_w", "power_w",
     ]  # fmt: skip
     lines = [dict(zip(table, line, strict=True)) for line in zip(*table.values(), strict=True)]
     assert table["start_s"] == sorted(table["start_s"])
@@ -169,7 +170,7 @@ def test_two_jobs_of_two_nodes() -> None:
     """Job a has both nodes of two GPUs for 10 s, then b one GPU."""
     trace = trace_by_hand(cluster_of(2, 2), (5.0, 40.0, 4, {4: 4.0}), (6.0, 2.0, 1, {1: 1.0}))
     table = RECORDS["segments"](replayed(trace, "fifo"))
-    assert [line[:5] + line[7:] for line in zip(*table.values(), strict=True)] == [
+    assert [line[:5] + line[7:8] for line in zip(*table.values(), strict=True)] == [
         ("a", 5.0, 15.0, "n0", 2, 0), ("a", 5.0, 15.0, "n1", 2, 0), ("b", 15.0, 17.0, "n0", 1, 0),
     ]  # fmt: skip
     assert np.isnan(table["frequency_mhz"]).all()
