@@ -108,14 +108,11 @@ class Load(Drawing):
         """Watts of one idle GPU of a node."""
         return self.options.gpu_type(node.gpu_type).idle_power_w
 
-    def _most_w(self, node: SlurmNode) -> float:
-        return self.options.max_power_w(node.gpu_type)
-
     def _others_w(self, node: SlurmNode) -> float:
         """Watts of other people's jobs on a node: the most that its GPUs can draw, whichever they have."""
         idle_w = self.idle_w(node) * (node.gpus - (used := len(self.others.get(node.name, ()))))
         all_w = sum(number * self.options.max_power_w(kind) for kind, number in node.kinds.items())
-        return min(self._most_w(node) * used, all_w - idle_w) if used else 0.0
+        return min(self.options.max_power_w(node.gpu_type) * used, all_w - idle_w) if used else 0.0
 
     def reserved_w(self, node: SlurmNode) -> float:
         """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
