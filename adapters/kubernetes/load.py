@@ -17,7 +17,7 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
     there,
 )
-from wattsched.adapters.kubernetes.reading import HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
+from wattsched.adapters.kubernetes.reading import HOST_PORT, KubeNode, KubePod, Site, seated
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
 
@@ -279,19 +279,12 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
 
     Nodes with GPUs whose watts are not known get no pods; they count as `KubernetesOptions.gpu_type` says.
     """
-    strange: dict[str, list[str]] = defaultdict(list)
-    nodes = dict[str, KubeNode]()
-    for name, node in site.nodes.items():
-        known = options.knows(options.type_of(node))
-        nodes[name] = node if known else replace(node, ready=False)
-        if not known:
-            strange[options.type_of(node)].append(name)
-    pods, notes = seated(site)
-    stated, none = "gpu_types of the site's file, or its type as products", f"; no label {options.gpu_label}"
-    notes += [
-        options.unknown(kind, names, "pod", stated + none * (kind == UNLABELLED))
-        for kind, names in strange.items()
-    ]
+    nodes, (pods, notes) = dict(site.nodes), seated(site)
+    kinds = {name: options.type_of(node) for name, node in nodes.items()}
+    stated = f"gpu_types of the site's file, or its type as products, by the label {options.gpu_label}"
+    for names, why in options.unknown(kinds, "pod", stated):
+        nodes |= {name: replace(nodes[name], ready=False) for name in names}
+        notes.append(why)
     labels = " and ".join(options.rack_labels) or "rack_labels"
     notes += options.absent(there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -255,15 +254,11 @@ def usable(site: Site, options: SiteOptions) -> Site:
     Nodes with GPUs whose watts are not known, or of several types, get no jobs; they count as
     `SiteOptions.gpu_type` says.
     """
-    strange: dict[str, list[str]] = defaultdict(list)
-    nodes = dict[str, SlurmNode]()
-    for name, node in site.nodes.items():
-        known = options.knows(node.gpu_type)
-        nodes[name] = node if known else replace(node, takes_jobs=False)
-        if not known:
-            strange[node.gpu_type].append(name)
-    stated = "gpu_types of the site's file"
-    notes = [options.unknown(kind, names, "job", stated) for kind, names in strange.items()]
+    nodes, notes = dict(site.nodes), list[str]()
+    kinds = {name: node.gpu_type for name, node in nodes.items()}
+    for names, why in options.unknown(kinds, "job", "gpu_types of the site's file"):
+        nodes |= {name: replace(nodes[name], takes_jobs=False) for name in names}
+        notes.append(why)
     notes += options.absent({*site.nodes, *site.switches}, "switch")
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
 
