@@ -6,12 +6,12 @@ import ctypes
 import json
 import os
 import re
-import shutil
+import select
 import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,7 +19,7 @@ import click
 
 from wattsched.cli.failures import BadInput, reason
 from wattsched.environment.extras import late
-from wattsched.reading.inputs import MOST_MB_VARIABLE, most_mb
+from wattsched.reading.inputs import BYTES_PER_MB, MOST_MB_VARIABLE, TooLargeError, most_mb
 from wattsched.report.wording import printable
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ problem = late("results.problems:problem")
 STANDARD = "-"
 JSON_SUFFIXES = (".json", ".json.gz")
 PARQUET = ".parquet"
+PIPE_WAIT_S = 10.0
+"""Seconds within which somebody has to open a named pipe to write into it."""
 DOCUMENT_SUFFIXES = (*JSON_SUFFIXES, PARQUET)
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
@@ -112,9 +114,13 @@ def named_input(name: str) -> Iterator[str | Path]:
     with tempfile.NamedTemporaryFile() as copy:
         try:
             with _stream(name) as stream:
-                shutil.copyfileobj(stream, copy)
-        except OSError as error:
-            raise BadInput(f"{shown(name)}: {reason(error)}") from None
+                while chunk := stream.read(BYTES_PER_MB):
+                    copy.write(chunk)
+                    if copy.tell() > (most := most_mb() * BYTES_PER_MB):
+                        raise TooLargeError(f"is larger than {most:,} bytes")
+        except (OSError, ValueError) as error:
+            told = reason(error) if isinstance(error, OSError) else str(error)
+            raise BadInput(f"{shown(name)}: {told}") from None
         copy.flush()
         path = _Copy(copy.name)
         path.source = shown(name)
@@ -129,13 +135,21 @@ def is_piped(name: str) -> bool:
         return False  # whoever opens it says what is wrong
 
 
-def _stream(name: str) -> AbstractContextManager[BinaryIO]:
+@contextmanager
+def _stream(name: str) -> Iterator[BinaryIO]:
     """Standard input, or a pipe as soon as somebody writes into it."""
-    if name != STANDARD:
-        return open(name, "rb")
-    if sys.stdin is None:
-        raise BadInput("standard input is closed")
-    return nullcontext(sys.stdin.buffer)
+    if name == STANDARD:
+        if sys.stdin is None:
+            raise ValueError("is closed")
+        yield sys.stdin.buffer
+        return
+    with open(name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
+        if not select.select([pipe], [], [], PIPE_WAIT_S)[0]:
+            with suppress(BlockingIOError):  # somebody is there, and has not written so far
+                os.read(pipe.fileno(), 1)
+                raise ValueError(f"is a pipe into which nobody writes, for {PIPE_WAIT_S:g} s")
+        os.set_blocking(pipe.fileno(), True)
+        yield pipe
 
 
 def save_plot(figure: Figure, file: str) -> None:

@@ -110,3 +110,10 @@ def test_pipes_and_standard_input_are_read_as_files(run, tiny, tmp_path, monkeyp
             run, ["-" if word == first and n else word for n, word in enumerate(words)], stdin=named[first]
         )
     assert code == 0
+
+
+def test_a_pipe_that_never_ends_is_left(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WATTSCHED_INPUT_MB", "1")
+    done = run("show", "-", stdin=b"[" * 1_000_001, code=2)
+    assert "standard input: is larger than 1,000,000 bytes" in done.stderr
