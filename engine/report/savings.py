@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wattsched.report.saved import Interval, PolicySavings, Savings
 
 
-NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "money"}
+NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
 
 
 def best_of(found: Savings) -> PolicySavings:
