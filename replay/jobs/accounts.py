@@ -100,7 +100,7 @@ class PerKwh(Steps):
         if len(spans_s):
             hours = float(np.diff(spans_s).sum()) / S_PER_H
             told = listed((f"{shown(since_s)} to {shown(until_s)}" for since_s, until_s in spans_s), "", 3)
-            yield f"{self.source}: assumed: the last value stands for {hours:,.4g} h without one, {told}"
+            yield f"{self.source}: the last value stands for {hours:,.4g} h without one, {told}"
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
         """Amount for each watt drawn in between."""
