@@ -154,9 +154,9 @@ def _print(report: FitReport) -> None:
 def _read(report: FitReport) -> Entry:
     """Return the measurements that were read, and of logs their samples that count."""
     counted, read = (sum(getattr(run, name) for run in report.runs) for name in ("samples", "read"))
-    gpu_s = [run.gpu_s for run in report.runs if not math.isnan(run.gpu_s)]
+    gpu_s = sum(run.gpu_s for run in report.runs) if report.runs else math.nan
     what = f"{count(counted, 'sample')} of {read:,}" if report.runs else "rows of the table"
-    return Entry("read", what, len(report.measurements), sum(gpu_s) / S_PER_H if gpu_s else None)
+    return Entry("read", what, len(report.measurements), None if math.isnan(gpu_s) else gpu_s / S_PER_H)
 
 
 def _runs(runs: Sequence[LoggedRun]) -> tuple[list[str], list[list[str]]]:

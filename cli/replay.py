@@ -159,6 +159,7 @@ def command(
         journal = Journal(folder, checkpoint_s, resume, {**vars(source), **vars(cluster)})
     found: dict[str, list[Summary]] = {policy: [] for policy in policies}
     drawn: list[Outcome] = []
+    latest: Outcome | None = None
     written: list[str] = []
     with counting() as show, spread(dask) as executor, refusing(options={"sleep": "--sleep-power"}):
 
@@ -175,10 +176,13 @@ def command(
             if executor is not None:
                 show(f"{outcome.policy}, seed {seed}", done, len(policies) * len(seeds))
             found[outcome.policy].append(summary(outcome))
+            latest = outcome if latest is None or outcome.end_s > latest.end_s else latest
             if folder is not None:
                 written += _record(outcome, folder, seed, as_parquet=parquet)
             if seed == seeds[0] and (plot is not None or report is not None):
                 drawn.append(outcome)
+    for stale in [] if latest is None else latest.meter.stale(latest.begin_s):
+        notice(stale)
     if proves:
         bounds = _bounds_of(traces, found, settings, bound_limit, energy=energy_bound, source=trace_file)
     if folder is not None:

@@ -115,6 +115,8 @@ class Numbers:
                 raise ValueError(f"{echo(told)} has no unit, others of its column have")
             return number_in(told) * (header.factor if header else 1.0)
         rest = told[value.end() :].strip()
+        if re.match(r",\d", rest):
+            raise ValueError(f"{echo(told)} has a comma; write decimals and thousands as in 1234.5")
         own = unit_in(rest, self.quantity)
         if own is None or own.name.lower() != _plain(rest).lower():
             raise self._refused(rest)

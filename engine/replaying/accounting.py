@@ -10,11 +10,9 @@ from typing import Literal
 import numpy as np
 
 from wattsched.instances.traces.carbon import utc_time
-from wattsched.instances.traces.job_lists import first_moment_s
 from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replaying.job_sources import LIST, JobSource
 from wattsched.report.saved import IDLE, NOBODY, Group, Recorded
 from wattsched.report.wording import energy, percent
 from wattsched.topology.arrays import FloatArray
@@ -68,7 +66,7 @@ def doubts(baseline: str, energy_j: float, record: Recorded | None) -> Iterator[
         yield f"{told}: the cluster has fewer GPUs than the jobs had, or jobs are counted twice"
 
 
-def clock_of(source: JobSource, trace: Trace, start: str | None) -> float:
+def clock_of(trace: Trace, start: str | None) -> float:
     """Seconds since 1970 at time 0 of a trace; by the list's own clock where its dates have no zone.
 
     Raises
@@ -78,12 +76,11 @@ def clock_of(source: JobSource, trace: Trace, start: str | None) -> float:
     """
     if start is not None:
         return utc_time(start).timestamp() - float(trace.arrival_s[0])
-    found = first_moment_s(source.file) if source.form == LIST and source.draws else None
-    if found is None:
+    if trace.clock is None:
         raise ValueError(
             "by: month needs a list whose arrivals are dates, or the time of the first as `start`"
         )
-    return found
+    return trace.clock.replace(tzinfo=UTC).timestamp()
 
 
 def groups_of(outcomes: Sequence[Outcome], by: Sequence[By], clock_s: float) -> list[Group]:

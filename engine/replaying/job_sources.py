@@ -6,13 +6,14 @@ import inspect
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from wattsched.instances.errors import NoticeWarning, naming, require_range
 from wattsched.instances.profiles import read_profiles
 from wattsched.instances.traces import KNOWN, TraceJob, formats
+from wattsched.instances.traces.job_lists import first_arrival
 from wattsched.instances.traces.snapshot import MOST_GPUS
 from wattsched.instances.units import S_PER_DAY, S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
@@ -124,6 +125,8 @@ class JobSource:
             given: dict[str, Any] = {"elasticity": self.elasticity, "profiles": profiles}
             found = {s: trace_of_durations(cluster, jobs, seed=s, **given) for s in seeds}
         if self.form == LIST:
+            clock = first_arrival(self.file)
+            found = {s: replace(trace, clock=clock) for s, trace in found.items()}
             self._notice_cuts(jobs, found[seeds[0]], profiles)
         return found
 

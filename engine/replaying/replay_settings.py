@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from numbers import Real
 from pathlib import Path
 from typing import Literal
 
-from wattsched.instances.errors import naming, require_range
-from wattsched.instances.traces.carbon import read_carbon, utc_time
+from wattsched.instances.errors import NoticeWarning, naming, require_range
+from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, shown, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
@@ -40,9 +42,9 @@ class ReplaySettings:
     carbon : float, str or Path
         Grams of CO2 per kWh, or a file of them over time (.csv).
     zone : str, optional
-        Column of the file of --carbon.
+        Column of the files of --carbon and of prices.
     start : str, optional
-        When the first job arrives, by the clock of files over time (default: when they begin).
+        When the first job arrives, by the clock of files over time (default: its date, or when they begin).
     budget : tuple of str and float, optional
         Of every period, idle GPUs and nodes included: energy_j (joules), carbon_g (grams) or money.
     period_s : float
@@ -99,9 +101,10 @@ class ReplaySettings:
         require_range(self.period_s > 0, "period_s", "above 0", self.period_s)
         if 0 < self.round_s < LEAST_ROUND_S:
             raise ValueError(f"round_s: must be 0 or at least {LEAST_ROUND_S:g}, got {self.round_s:g}")
-        if self.zone is not None and not isinstance(self.carbon, str | Path):
-            raise ValueError("`zone` is a column of a file of intensities, but `carbon` names no file")
-        if self.start is not None and not any(isinstance(f, str | Path) for f in (self.carbon, self.tariff)):
+        files = any(isinstance(per_kwh, str | Path) for per_kwh in (self.carbon, self.tariff))
+        if self.zone is not None and not files:
+            raise ValueError("`zone` is a column of a file, but neither `carbon` nor `tariff` names one")
+        if self.start is not None and not files:
             raise ValueError("`start` is a time in a file, but neither `carbon` nor `tariff` names one")
         try:
             if self.start is not None:
@@ -121,14 +124,29 @@ class ReplaySettings:
         if quantity == "money" and self.tariff is None:
             raise ValueError("budget: money needs `tariff`, what a kWh costs")
 
-    def over_time(self, quantity: Literal["carbon", "money"], begin_s: float) -> PerKwh | None:
+    def _start(self, trace: CarbonTrace, first: datetime | None) -> datetime | None:
+        """Time of the first arrival in a file: `start`, or its own date if the file has that."""
+        start = self.start
+        if first is not None:
+            own, counts = first.replace(tzinfo=UTC), trace.begin if start is None else utc_time(start)
+            if start is None and trace.begin_s[0] <= own.timestamp() < trace.begin_s[-1] + trace.step_s:
+                start = first.isoformat()
+            # A date without a zone may be up to 14 hours from UTC.
+            elif abs(counts - own) > timedelta(hours=0 if first.tzinfo or start is None else 14):
+                told = f"arrives at {shown(own.timestamp())}, counted as {shown(counts.timestamp())}"
+                warnings.warn(f"{trace.source}: assumed: the first job {told}", NoticeWarning, stacklevel=3)
+        return None if start is None else trace.moment(start)
+
+    def over_time(
+        self, quantity: Literal["carbon", "money"], begin_s: float, first: datetime | None = None
+    ) -> PerKwh | None:
         """Return what a kWh emits or costs from the first arrival on, where that is told."""
         given, kind = (self.carbon, Carbon) if quantity == "carbon" else (self.tariff, PerKwh)
         if not isinstance(given, str | Path):
             return None if given is None else kind.constant(float(given))
         with naming(given):
-            trace = read_carbon(given, self.zone if quantity == "carbon" else None, quantity)
-            return kind.of(trace, begin_s, None if self.start is None else trace.moment(self.start))
+            trace = read_carbon(given, self.zone, quantity)
+            return kind.of(trace, begin_s, self._start(trace, first))
 
 
 @dataclass(frozen=True)
@@ -152,7 +170,8 @@ class Scene:
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon, tariff = (settings.over_time(what, begin_s) for what in ("carbon", "money"))
+        first = None if trace.clock is None else trace.clock + timedelta(seconds=begin_s)
+        carbon, tariff = (settings.over_time(what, begin_s, first) for what in ("carbon", "money"))
         assert isinstance(carbon, Carbon)
         context = PolicyContext(
             trace,

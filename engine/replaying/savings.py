@@ -207,7 +207,7 @@ def savings(
     one_trace = next(iter(traces.values()))
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
-    clock_s = clock_of(source, one_trace, settings.start) if "month" in by else 0.0
+    clock_s = clock_of(one_trace, settings.start) if "month" in by else 0.0
     study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
     tested = INPUTS if inputs is None else inputs
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
@@ -257,7 +257,7 @@ def savings(
         ],
         assumptions=[*source.comments, *_assumptions(source, settings, pacing)],
         record=record,
-        doubts=[*doubts(baseline, energy_j.mean, record)],
+        doubts=[*doubts(baseline, energy_j.mean, record), *one.outcome.meter.stale(one.outcome.begin_s)],
         groups=groups_of([known.outcome for known in base.values()], by, clock_s),
     )
 

@@ -139,18 +139,20 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     rows = rows_of(path, ())
     if (first := next(rows, None)) is None:
         raise ValueError(f"{path}: has no rows of times and numbers")
-    header, begun = list(first.cells), [first]
+    header, begun, unit_column = list(first.cells), [first], None
     if len(header) == 2 and _is_time(header[0]):
         begun.insert(0, Row(dict(zip(header, header, strict=True)), f"{path}, line 1"))
         time_column, value_column = header
     else:
         time_column = _time_column(path, header)
-        others = [name for name in header if name != time_column]
+        unit_column = next((name for name in header if name.lower() in ("unit", "units")), None)
+        others = [name for name in header if name not in (time_column, unit_column)]
         value_column = _value_column(path, others, column, quantity)
     # One row at a time: a table of all zones has a million cells.
     times, values = [], []
     named = value_column != first.cells[value_column]
-    read = Numbers(value_column if named else "", quantity, f"{path}, line 1")
+    unit = "" if unit_column is None else f" [{first.cells[unit_column]}]"
+    read = Numbers(f"{value_column}{unit}" if named else "", quantity, f"{path}, line 1")
     zones: set[bool] = set()
     for row in chain(begun, rows):
         time_s, zoned = _seconds(row, time_column)
@@ -159,13 +161,15 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_value(row, value_column, read))
+        if unit_column is not None and row.cells[unit_column] != first.cells[unit_column]:
+            raise row.fault(unit_column, f"is not {echo(first.cells[unit_column])}, as in the first row")
         if len(times) > 1 and times[-1] <= times[-2]:
             raise ValueError(
                 f"{row.place}: the times do not ascend, {shown(times[-1])} comes after {shown(times[-2])} "
                 "(all in UTC; local times without a zone repeat an hour in autumn)"
             )
     begin_s = np.array(times)
-    step_s = float(np.median(np.diff(begin_s))) if len(times) > 1 else 3600.0
+    step_s = float(np.quantile(np.diff(begin_s), 0.5, method="lower")) if len(times) > 1 else 3600.0
     source = f"{path}, column '{value_column}'"
     read.tell(source)
     return CarbonTrace(begin_s, np.array(values), step_s, source, read.currency, zones.pop())
@@ -208,12 +212,17 @@ def _time_column(path: str | Path, header: list[str]) -> str:
 
 
 def _value_column(path: str | Path, others: list[str], asked: str | None, quantity: Quantity) -> str:
+    asked = None if quantity == "money" and len(others) == 1 else asked  # It may be one of intensities.
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
+        rest = [name for name in others if name not in found[:1] and unit_in(name, quantity)]
+        if asked is None and rest:
+            told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
+            warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
         return found[0]
     if len(stating := [name for name in others if unit_in(name, quantity)]) == 1:
         return stating[0]

@@ -25,7 +25,7 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.clocks import SECONDS, clock_s, moment_s
+from wattsched.reading.clocks import SECONDS, ZONED, clock_s, moment_s
 from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, printable, rows_of
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
@@ -254,10 +254,12 @@ def _watts(row: Row) -> tuple[str, Numbers]:
     return column, Numbers(column, "power", row.place)
 
 
-def first_moment_s(path: str | Path) -> float | None:
-    """Time of the first arrival of a list, in seconds since 1970; None where arrivals are seconds."""
-    found = [moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL)]
-    return min(found)[0] if found[0][1] != SECONDS else None
+def first_arrival(path: str | Path) -> datetime | None:
+    """Time of the first arrival of a list, in UTC or without a zone; None where arrivals are seconds."""
+    first_s, form = min(moment_s(row.text("arrival")) for row in rows_of(path, COLUMNS, OPTIONAL))
+    if form == SECONDS:
+        return None
+    return datetime.fromtimestamp(first_s, UTC).replace(tzinfo=UTC if form == ZONED else None)
 
 
 def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[TraceJob, str]:

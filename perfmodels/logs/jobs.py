@@ -53,7 +53,9 @@ class LoggedRun:
     samples, read : int
         How many count, of how many that the job has.
     gpu_s : float
-        GPU seconds of those that count.
+        GPU seconds of those that count and are in no earlier row; nan where logs tell no times.
+    without_watts, repeated : int
+        How many of those that count have unknown watts, and how many are in an earlier row, too.
     """
 
     job: str
@@ -67,6 +69,8 @@ class LoggedRun:
     samples: int
     read: int
     gpu_s: float = math.nan
+    without_watts: int = 0
+    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,8 +120,8 @@ def completed(
     for line, row in rows:
         place = f"{table}, line {line}"
         chosen = _chosen(row, samples, place, time_zone)
+        runs = _runs(row, samples.take(chosen), ~used[chosen], place)
         used |= chosen
-        runs = _runs(row, samples.take(chosen), place)
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
@@ -146,6 +150,11 @@ def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:
         told = "the watts of a GPU that several jobs use at a time are divided evenly among them"
         notes.append(f"assumed: {told}, as for {listed(names)}")
     for run in runs:
+        of = f"of {run.samples:,} samples of {echo(run.job)}"
+        if run.without_watts:
+            notes.append(f"assumed: {run.without_watts:,} {of} have unknown watts: the mean of the others")
+        if run.repeated:
+            notes.append(f"{run.repeated:,} {of} are in an earlier row, too; their GPU hours count once")
         if run.power_w > ABOVE_LIMIT * run.power_limit_w:
             above = f"{run.power_w:.0f} W on average at a power limit of {run.power_limit_w:g} W"
             notes.append(f"doubtful: {echo(run.job)} draws {above}")
@@ -208,20 +217,24 @@ def _match(names: Texts, pattern: str) -> BoolArray:
     return np.fromiter((matched[name] for name in names.tolist()), dtype=bool, count=len(names))
 
 
-def _runs(row: Row, samples: Samples, place: str) -> list[LoggedRun]:
+def _runs(row: Row, samples: Samples, fresh: BoolArray, place: str) -> list[LoggedRun]:
     """Summarise a job at each of its power limits where it was busy for long enough."""
     limits = np.unique(samples.power_limit_w)
     masks = [np.isnan(samples.power_limit_w) if np.isnan(x) else samples.power_limit_w == x for x in limits]
-    runs = [_summarise_run(row, samples.take(mask), place) for mask in masks]
+    runs = [_summarise_run(row, samples.take(mask), fresh[mask], place) for mask in masks]
     return [run for run in runs if run.samples >= (LEAST if math.isnan(run.window_s) else 1)]
 
 
-def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
-    """Average the samples of a run while it was busy; its power is per GPU."""
+def _summarise_run(row: Row, samples: Samples, fresh: BoolArray, place: str) -> LoggedRun:
+    """Average the samples of a run while it was busy; its power is per GPU, its time that of fresh ones."""
     n_read, counted_s = len(samples), _counted_s(samples)
-    samples, counted_s = samples.take(counted_s > 0), counted_s[counted_s > 0]
+    counts = counted_s > 0
+    samples, counted_s, fresh = samples.take(counts), counted_s[counts], fresh[counts]
     gpus = len(np.unique(samples.gpu))
-    power_w = _mean(samples.power_w, counted_s)
+    power_w, unknown = _mean(samples.power_w, counted_s), np.isnan(samples.power_w)
+    if len(samples) >= LEAST and unknown.all() and not row.get("power_w"):
+        raise ValueError(f"{place}: no sample tells the watts of {echo(row['job'])}; give power_w")
+    timeless = np.isnan(samples.time_s) & np.isnan(samples.duration_s)
     cell = row.get("gpus", "")
     if (samples.gpu == "").any():
         if not cell:
@@ -241,7 +254,9 @@ def _summarise_run(row: Row, samples: Samples, place: str) -> LoggedRun:
         locked=near_part >= LOCKED,
         samples=len(samples),
         read=n_read,
-        gpu_s=float(counted_s.sum()),
+        gpu_s=float(np.where(timeless, np.nan, counted_s)[fresh].sum()),
+        without_watts=int(unknown.sum()),
+        repeated=int((~fresh).sum()),
     )
 
 
@@ -263,7 +278,7 @@ def _median(values: FloatArray, weights: FloatArray) -> float:
 
 def _counted_s(samples: Samples) -> FloatArray:
     """Return the seconds that each sample counts for: those of its GPU's work after the first tenth."""
-    least, most = samples.power_w.min(initial=np.inf), samples.power_w.max(initial=0.0)
+    least, most = np.fmin.reduce(samples.power_w, initial=np.inf), np.fmax.reduce(samples.power_w, initial=0)
     busy, unknown = samples.utilisation >= BUSY, np.isnan(samples.utilisation)
     drawing = samples.power_w > (least + most) / 2.0
     if least >= IDLE_DRAW * most:

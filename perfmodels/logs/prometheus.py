@@ -46,10 +46,10 @@ def _scraped(text: str, name: str) -> Iterator[Point]:
         metric = series.partition("{")[0]
         if metric not in METRICS:
             continue
-        place = f"{name}, line {line}"
+        place = f"{name}, line {line}, {metric}"
         found = SERIES.fullmatch(series)
         if found is None:
-            raise ValueError(f"{place}: {echo(series)} is no series of {metric}")
+            raise ValueError(f"{place}: {echo(series)} is no series")
         _, labels, value, milliseconds = found.groups()
         if metric in seen and (metric != last or labels in seen[metric]):
             # A scrape has all series of a metric together, and each of them once: this is the next scrape.
@@ -100,7 +100,8 @@ def _ranges(every: list[Any], name: str) -> Iterator[Point]:
             continue
         for pair in values:
             time_s, value = _pair(pair, place)
-            yield Point(metric, known, time_s, time_s, reading(value, place, METRICS[metric][1]))
+            read = reading(value, f"{place}, {metric}", METRICS[metric][1])
+            yield Point(metric, known, time_s, time_s, read)
 
 
 def _pair(pair: Any, place: str) -> tuple[float, str]:

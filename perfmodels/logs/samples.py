@@ -82,7 +82,7 @@ class Samples(Table):
 
     @classmethod
     def of(cls, path: str | Path, read: Iterable[Sample], time_zone: tzinfo | None = None) -> Samples:
-        """Collect the samples of a file that tell watts; none is a ValueError.
+        """Collect the samples of a file that tell watts or utilisation; no watts at all are a ValueError.
 
         GPUs of different files are different ones, unless they are named by their UUIDs.
         """
@@ -90,7 +90,7 @@ class Samples(Table):
         numbers = {name: array("d") for name in Sample._fields if name not in texts}
         most, once = ROWS_PER_MB * most_mb(), {"": ""}
         for sample in read:
-            if math.isnan(sample.power_w):
+            if math.isnan(sample.power_w) and math.isnan(sample.utilisation):
                 continue
             if len(texts["job"]) == most:
                 raise TooLargeError(f"{path} has more than {most:,} samples")
@@ -101,7 +101,7 @@ class Samples(Table):
                 cells.append(once.setdefault(values[name], values[name]))
             for name, column in numbers.items():
                 column.append(values[name])
-        if not texts["job"]:
+        if np.isnan(numbers["power_w"]).all():
             raise ValueError(f"{path} has no watts of a GPU")
         known = {gpu: gpu if gpu.startswith(UUID) or not gpu else f"{path}:{gpu}" for gpu in {*texts["gpu"]}}
         texts |= {"gpu": [known[gpu] for gpu in texts["gpu"]], "log": [stem_of(path)] * len(texts["job"])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Self
@@ -10,7 +10,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from wattsched.instances.traces.carbon import CarbonTrace, shown
-from wattsched.instances.units import J_PER_KWH
+from wattsched.instances.units import J_PER_KWH, S_PER_H
+from wattsched.reading.inputs import listed
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.pools import Pool
@@ -62,6 +63,7 @@ class PerKwh(Steps):
             raise ValueError(f"{self.what}: {self.range}")
         super().__init__(time_s, per_kwh)
         self.currency = currency
+        self.source, self.clock_s, self.gaps_s = "", 0.0, np.empty((0, 2))
 
     @classmethod
     def constant(cls, per_kwh: float) -> Self:
@@ -85,7 +87,20 @@ class PerKwh(Steps):
             reach = f"it reaches from {shown(begin_s)} to {shown(end_s)}"
             raise ValueError(f"{trace.source}: no value at {shown(start_s)}; {reach}")
         known = np.isfinite(trace.per_kwh)
-        return cls(trace.begin_s[known] - start_s + at_s, trace.per_kwh[known], trace.currency)
+        found = cls(trace.begin_s[known] - start_s + at_s, trace.per_kwh[known], trace.currency)
+        ends_s, next_s = trace.begin_s[known] + trace.step_s, np.append(trace.begin_s[known][1:], np.inf)
+        gaps_s = np.column_stack([ends_s, next_s])[next_s - ends_s > trace.step_s / 2]
+        found.source, found.clock_s, found.gaps_s = trace.source, start_s - at_s, gaps_s
+        return found
+
+    def stale(self, begin_s: float, end_s: float) -> Iterator[str]:
+        """Say for which times in between the file has no value, so that the one before stays."""
+        spans_s = np.clip(self.gaps_s, begin_s + self.clock_s, end_s + self.clock_s)
+        spans_s = spans_s[spans_s[:, 1] > spans_s[:, 0]]
+        if len(spans_s):
+            hours = float(np.diff(spans_s).sum()) / S_PER_H
+            told = listed((f"{shown(since_s)} to {shown(until_s)}" for since_s, until_s in spans_s), "", 3)
+            yield f"{self.source}: the last value stands for {hours:,.4g} h without one, {told}"
 
     def per_watt(self, begin_s: FloatArray | float, end_s: FloatArray | float) -> FloatArray:
         """Amount for each watt drawn in between."""
@@ -319,6 +334,11 @@ class Meter:
         self.now = flows
         self.power.add(self.time_s, flows.power_w)
         self.busy.add(self.time_s, flows.busy)
+
+    def stale(self, begin_s: float) -> list[str]:
+        """Say for which times since then files of carbon and prices have no value."""
+        files = filter(None, (self.carbon, self.tariff))
+        return [told for file in files for told in file.stale(begin_s, self.time_s)]
 
     @property
     def energy_j(self) -> float:

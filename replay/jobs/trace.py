@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 import numpy as np
@@ -58,6 +59,8 @@ class Trace:
         Whose each job is, in the order of the jobs; empty where the trace does not tell of any.
     records : tuple of TraceJob
         The jobs as they were recorded, in their order; empty where none was.
+    clock : datetime, optional
+        Time 0, in UTC or, where the trace tells no zone, without one; None where it tells no dates.
     """
 
     cluster: Cluster
@@ -73,6 +76,7 @@ class Trace:
     power_error: FloatArray
     users: tuple[str, ...] = ()
     records: tuple[TraceJob, ...] = ()
+    clock: datetime | None = None
 
     def __len__(self) -> int:
         return len(self.names)

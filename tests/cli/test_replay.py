@@ -77,6 +77,13 @@ def test_the_first_job_arrives_at_its_time_in_a_file_of_carbon(replay, write):
     refused(replay("--carbon", days, "--start", "July"), "--start: 'July' is neither a number")
 
 
+def test_the_end_of_a_file_before_that_of_the_replay_is_told(replay, write):
+    file = write("time,g_per_kwh\n2022-03-01T00:00,300\n2022-03-01T00:01,400\n", "short.csv")
+    told = replay("--policy", "fifo", "--carbon", file).stderr
+    assert "column 'g_per_kwh': the last value stands for " in told
+    assert " h without one, 2022-03-01 00:02 to 2022-03-01 " in told
+
+
 def test_the_cost_is_told_in_the_currency_of_a_file_of_prices(replay, write):
     """80 EUR/MWh for three hours cost as much as 0.08 per kWh, and prices below 0 earn."""
     hours = "".join(f"2026-11-02T0{hour}:00,{{}}\n" for hour in range(3))

@@ -137,3 +137,34 @@ def test_prices_of_2022_of_which_some_are_negative(data_dir: Path, market: str) 
     assert day.price_per_kwh is not None
     assert (min(day.price_per_kwh) < 0) == bool(len(negative))
     assert max(day.price_per_kwh) < 1
+
+
+def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
+    columns = "Carbon intensity gCO₂eq/kWh (direct)", "Carbon intensity gCO₂eq/kWh (Life cycle)"
+    file = written(tmp_path, f"Datetime (UTC),{','.join(columns)}\n2023-01-01 00:00:00,90,120\n")
+    with pytest.warns(NoticeWarning, match=r"assumed: the column '.*\(Life cycle\)' is taken, not '.*direct"):
+        assert read_carbon(file).per_kwh.tolist() == [120.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_carbon(file, columns[0]).per_kwh.tolist() == [90.0]
+
+
+def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pounds = "timestamp,value,units,ba\n2026-11-01T00:00Z,900,lbs_co2_per_mwh,NYISO\n"
+        assert read_carbon(written(tmp_path, pounds), "value").per_kwh[0] == pytest.approx(408.233133)
+        euros = read_carbon(written(tmp_path, "time,value,unit\n2026-11-01,40,EUR/MWh\n"), quantity="money")
+    assert (euros.per_kwh[0], euros.currency) == (pytest.approx(0.04), "EUR")
+    mixed = "time,value,unit\n2026-11-01,40,EUR/MWh\n2026-11-02,40,EUR/kWh\n"
+    with pytest.raises(ValueError, match="line 3, column 'unit': is not 'EUR/MWh', as in the first row"):
+        read_carbon(written(tmp_path, mixed), quantity="money")
+    with pytest.raises(ValueError, match="the unit 'apples' is not known"):
+        read_carbon(written(tmp_path, "time,value,unit\n2026-11-01,40,apples\n"))
+
+
+@pytest.mark.parametrize("text", ["40,50", "1,040", "-35,20", "1,1 EUR/MWh"])
+def test_commas_in_numbers_are_refused_in_so_many_words(tmp_path: Path, text: str) -> None:
+    file = written(tmp_path, f"time;price (EUR/MWh)\n2026-11-01;{text}\n")
+    with pytest.raises(ValueError, match=f"'{text}' has a comma; write decimals and thousands as in 1234.5"):
+        read_carbon(file, quantity="money")

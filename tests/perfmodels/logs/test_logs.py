@@ -54,6 +54,12 @@ def table(folder: Path, rows: str) -> Path:
     return written(folder, rows, "jobs.csv")
 
 
+def repeated(samples: int, job: str = "17") -> str:
+    """Note on a row whose samples are all those of the row before."""
+    told = "are in an earlier row, too; their GPU hours count once"
+    return f"{samples:,} of {samples:,} samples of '{job}' {told}"
+
+
 def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:
     """Read a log and the table of its jobs."""
     return read_logged([written(folder, log, name)], table(folder, rows))
@@ -76,7 +82,7 @@ def test_watts_come_back_within_the_noise(tmp_path_factory, form, gpus, power_w,
     )
     m, found = logged(folder, log, "job,batch_size,step_time_s\n17,64,0.5\n17,64,0.5\n")
     run = found.runs[0]
-    assert (run.gpus, found.notes) == (gpus, ())
+    assert (run.gpus, found.notes) == (gpus, (repeated(run.samples),))
     assert run.read == gpus * (busy + sum(idle))
     assert run.samples == gpus * (busy - busy // 10)
     # Five standard deviations of the mean, and the digits that are written.
@@ -183,7 +189,8 @@ def test_logs_of_the_shared_cases(data_dir, case):
 def test_watts_far_above_the_limit_are_pointed_at(tmp_path):
     log = smi(readings(Job("17", 1, 500.0, power_limit_w=300.0)))
     _, found = logged(tmp_path, log, "job,batch_size,step_time_s\n17,8,1\n17,9,1\n")
-    assert found.notes == ("doubtful: '17' draws 500 W on average at a power limit of 300 W",)
+    doubtful = "doubtful: '17' draws 500 W on average at a power limit of 300 W"
+    assert found.notes == (doubtful, repeated(54))
 
 
 # Without counts that span nodes, of which logs of so few jobs tell nothing.
@@ -362,6 +369,35 @@ def test_power_limits_that_changed_need_a_row_each(tmp_path):
     np.testing.assert_allclose(m.power_w, [150, 240])
 
 
+def test_busy_gpus_of_unknown_watts_count_and_the_mean_of_the_others_stands_for_them(tmp_path):
+    reads = readings(Job("17", 2, 300.0))
+    log = smi(reads).splitlines()
+    log[1:] = [
+        line.replace("300.00 W", "[N/A]").replace("55.00 W", "[N/A]") if f", {gpu}, NVIDIA" in line else line
+        for line, gpu in zip(log[1:], [1] * len(reads), strict=True)
+    ]
+    rows = "job,batch_size,step_time_s\n17,8,1\n17,16,2\n"
+    m, found = logged(tmp_path, "\n".join(log) + "\n", rows)
+    assert (found.runs[0].gpus, found.runs[0].gpu_s) == (2, pytest.approx(108.0))
+    assert m.power_w == pytest.approx([300.0, 300.0])
+    told = "54 of 108 samples of '17' have unknown watts: the mean of the others"
+    assert found.notes == (f"assumed: {told}", repeated(108))
+    none = smi(readings(Job("18", 1, 300.0))).replace("300.00 W", "[N/A]")
+    with pytest.raises(ValueError, match="line 2: no sample tells the watts of '17'; give power_w"):
+        logged(tmp_path, none, rows)
+    given, _ = logged(tmp_path, none, "job,batch_size,step_time_s,power_w\n17,8,1,290\n17,16,2,310\n")
+    assert given.power_w.tolist() == [290.0, 310.0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gpu_hours_are_unknown_without_times_and_count_once(tmp_path, form):
+    log = FORMS[form](readings(Job("17", 2, 300.0)))
+    _, found = logged(tmp_path, log, "job,batch_size,step_time_s\n17,8,1\n17,16,2\n")
+    assert found.notes == (repeated(108),)
+    seconds, known = sum(run.gpu_s for run in found.runs), form.startswith(("nvidia-smi", "Prometheus"))
+    assert seconds == pytest.approx(108.0 if known else np.nan, nan_ok=True)
+
+
 def test_what_is_left_out_is_said(tmp_path):
     jobs = [("1", 200.0, 60), ("2", 300.0, 3), ("3", 90.0, 60)]
     reads = [
@@ -375,6 +411,7 @@ def test_what_is_left_out_is_said(tmp_path):
         "left out: '9', of which no log has a sample",
         "left out: '2', with fewer than 5 samples of busy GPUs",
         f"not used: '3' of the logs, which {tmp_path / 'jobs.csv'} does not name",
+        repeated(54, "1"),
     )
     report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
     assert report.notes == found.notes
@@ -394,7 +431,14 @@ BAD = {
     "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 1), "line 2: 6 cells, the header has 7 columns"),
     "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
     "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 1), "line 3: 3 values of the 4 columns"),
-    "broken series": (exporter(R).replace("} 55.000000", " 55", 1), "is no series of DCGM_FI_DEV_"),
+    "broken series": (
+        exporter(R).replace("} 55.000000", " 55", 1),
+        "DCGM_FI_DEV_POWER_USAGE: .* is no series",
+    ),
+    "milliwatts": (
+        exporter(R).replace("} 55.000000", "} 300000", 1),
+        "DCGM_FI_DEV_POWER_USAGE: 300000 must be between 0 and 100,000",
+    ),
     "parts of GPUs": (exporter(R).replace("device=", 'GPU_I_ID="7",device='), "parts of GPUs"),
     "a sum over GPUs": (
         '{"data": {"resultType": "matrix", "result": [{"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE"}, '
