@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean
@@ -66,8 +66,9 @@ class Recorded:
     gpu_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     entries: list[Entry] = field(default_factory=list)
     _runs: Counter[str] = field(default_factory=Counter)
+    _nodes: list[tuple[str, ...]] = field(default_factory=list)
 
-    def add(self, job: TraceJob, state: str, waited_s: float) -> None:
+    def add(self, job: TraceJob, state: str, waited_s: float, nodes: tuple[str, ...] = ()) -> None:
         """Put a run of a job into the trace, numbered, with names as long as files take them."""
         self.ended[state] += 1
         self._runs[job.name] += 1
@@ -79,11 +80,12 @@ class Recorded:
         kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
         self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
+        self._nodes.append(nodes)
         self.gpu_h[state] += gpu_hours([kept])
 
-    def leave_out(self, reason: str, gpus: int = 0, duration_s: float = 0.0) -> None:
-        """Count a job that is not in the trace, and the GPU hours that it held as far as they are known."""
-        self.left_out[reason] += 1
+    def leave_out(self, reason: str, gpus: int = 0, duration_s: float = 0.0, jobs: int = 1) -> None:
+        """Count jobs that are not in the trace, and the GPU hours that they held, where known."""
+        self.left_out[reason] += jobs
         self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
 
     def tell(self, treatment: str, what: str) -> None:
@@ -121,23 +123,42 @@ class Recorded:
         if self.cut:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
-        return [*rows, *sorted(self.entries, key=lambda one: one.treatment), *self._overfull()]
+        rows += sorted(self.entries, key=lambda one: (one.treatment == "doubtful", one.treatment))
+        return [*rows, *self._overfull()]
 
-    def _overfull(self) -> list[Entry]:
-        """Point at the moment at which jobs hold most GPUs, if the cluster has fewer."""
-        there = math.inf if self.cluster is None else sum(node.gpus for node in self.cluster.nodes)
-        gpus = np.array([job.gpus for job in self.jobs])
+    def _overfull(self) -> Iterator[Entry]:
+        """Point at the moments at which jobs hold more GPUs than there are in all, of a type or on a node."""
+        nodes = {} if self.cluster is None else {node.name: node for node in self.cluster.nodes}
+        kinds, typed = {node.gpu_type for node in nodes.values()}, all(job.gpu_type for job in self.jobs)
+        parts = {kind for kind in kinds if typed and part_named(kind).kind}  # are no GPUs
+        there, held = Counter[tuple[str, str]](), defaultdict[tuple[str, str | None], list[Any]](list)
+        for node in nodes.values():
+            there[" of type ", node.gpu_type] += node.gpus * (len(kinds) > 1)
+            there[" on node ", node.name] = node.gpus
+            there["", ""] += node.gpus * (node.gpu_type not in parts)
+        for place, (job, names) in enumerate(zip(self.jobs, self._nodes, strict=True)):
+            held[" of type ", job.gpu_type if len(kinds) > 1 else None].append((place, job.gpus))
+            held["", ""].append((place, job.gpus * (job.gpu_type not in parts)))
+            own = [name if name in nodes else f"{name}/{job.gpu_type}" for name in map(shortened, names)]
+            free = sum(nodes[name].gpus for name in own if name in nodes) - job.gpus
+            for name in own * (nodes.keys() >= set(own)):  # on which it has what its others have no room for
+                held[" on node ", name].append((place, max(0, nodes[name].gpus - free)))
         start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
         end_s = start_s + [job.duration_s for job in self.jobs]
-        time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
-        order = np.lexsort((change, time_s))
-        held, time_s = np.cumsum(change[order]), time_s[order]
-        if held.max() <= there:
-            return []
-        moment = datetime.fromtimestamp(time_s[held.argmax()], UTC).isoformat(sep=" ")[:-6]
-        beyond_h = float(np.maximum(held - there, 0)[:-1] @ np.diff(time_s)) / S_PER_H
-        told = f"jobs hold {held.max():,} GPUs on {moment} UTC, of {there:,} that there are"
-        return [Entry("doubtful", told, gpu_h=beyond_h)]
+        found = defaultdict[str, list[tuple[float, str]]](list)
+        for (level, name), most in there.items():
+            places, gpus = np.array(held[level, name] or [(0, 0)], int).T
+            time_s, change = np.round([*start_s[places], *end_s[places]], 3), np.append(gpus, -gpus)
+            order = np.lexsort((change, time_s))
+            taken, time_s = np.cumsum(change[order]), time_s[order]
+            if taken.max() > most:
+                moment = datetime.fromtimestamp(time_s[taken.argmax()], UTC).isoformat(sep=" ")[:-6]
+                told = f"{taken.max():,} GPUs{level}{name} on {moment} UTC, of {most:,} that there are"
+                beyond_s = float(np.maximum(taken - most, 0)[:-1] @ np.diff(time_s))
+                found[level].append((beyond_s / S_PER_H, told))
+        for some in found.values():
+            told = max(some)[1] + f", the worst of {len(some):,}" * (len(some) > 1)
+            yield Entry("doubtful", f"jobs hold {told}", gpu_h=sum(hours for hours, _ in some))
 
 
 def _size_told(machines: Sequence[Machine]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from wattsched.adapters.slurm.documents import (
@@ -22,8 +23,8 @@ from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, m
 from wattsched.reading.inputs import Cells, Row, echo, listed
 
 FIELDS = (
-    *("JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "Elapsed"),
-    *("Timelimit", "AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "JobName"),
+    *("JobID", "User", "Account", "State", "Submit", "Eligible", "Start", "End", "Elapsed", "Suspended"),
+    *("Timelimit", "AllocTRES", "ReqTRES", "ConsumedEnergyRaw", "NodeList", "Cluster", "JobName"),
 )
 """Fields that we ask for, names of jobs last, as these may hold the separator."""
 NEEDED = ("JobID", "State", "Submit", "Start")
@@ -44,6 +45,7 @@ _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
 _GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
 _OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
+_TASKS = re.compile(r"(?<=[\[,])(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?(?=[\],%])")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Accounted:
     start_s : float, optional
         None where it never started.
     elapsed_s : float
-        For how long it ran, until now where it still does.
+        For how long it ran, until now where it still does; not for how long it was suspended.
     gpus : int, optional
         None where Slurm does not know how many.
     gpu_types : frozenset of str
@@ -87,8 +89,36 @@ class Accounted:
     nodes: tuple[str, ...]
     time_limit_s: float | None = None
     other_gres: tuple[str, ...] = ()
+    end_s: float | None = None
+    suspended_s: float | None = None
+    cluster: str = ""
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
+
+    @property
+    def held_s(self) -> float:
+        """Seconds that it held its GPUs: from start to end, as a suspended job keeps them."""
+        told_s = self.elapsed_s + (0.0 if self.end_s else self.suspended_s or 0.0)
+        return max(told_s, (self.end_s or 0.0) - (self.start_s or inf))
+
+    @property
+    def remark(self) -> tuple[str, str] | None:
+        """Treatment of its times by the import, and why, unless they fit to a second."""
+        lasted_s = self.end_s - (self.start_s or 0.0) if self.end_s else self.held_s
+        rest_s = lasted_s - self.elapsed_s - (self.suspended_s or 0.0)
+        misfit = not -1 <= rest_s <= (inf if self.suspended_s is None else 1)
+        remarks = {
+            ("doubtful", "Start is before Submit or Eligible"): self.eligible_s > (self.start_s or inf) + 1,
+            ("doubtful", "Elapsed is not the time from Start to End; is --time-zone right?"): misfit,
+            ("assumed", "suspended for a time: GPUs are held until the end"): self.held_s > self.elapsed_s,
+        }
+        return next((remark for remark, holds in remarks.items() if holds), None)
+
+    @property
+    def tasks(self) -> int:
+        """Jobs that its record stands for: one, or the tasks of an array that wait, as in ``7_[4-9%2]``."""
+        parts = _TASKS.findall(self.id)
+        return sum(len(range(int(a), int(b or a) + 1, int(step or 1))) for a, b, step in parts) or 1
 
 
 def read_accounting(text: str, zone: tzinfo | None = None) -> list[Accounted]:
@@ -115,6 +145,7 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         id = f"{row.het_job}+{row.het_offset}"
     return Accounted(
         id=id,
+        cluster=row.cluster,
         user=row.user,
         account=row.account,
         # The last state is the newest: PENDING, RESIZING is a record that a change of size ended.
@@ -128,6 +159,8 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         nodes=tuple(row.nodes),
         time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
+        end_s=row.time.end or None,
+        suspended_s=row.time.suspended,
     )
 
 
@@ -220,13 +253,15 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     elapsed_s = read.optional("ElapsedRaw", Row.number)
     if elapsed_s is None:
         elapsed_s = read.optional("Elapsed", _elapsed_s)
+    suspended_s = read.optional("Suspended", _elapsed_s)
     told = {name: found for name in TIMES if (found := read.optional(name, partial(_readings, zone)))}
-    lasted_s = elapsed_s if {"Start", "End"} <= told.keys() else None
+    held_s = None if elapsed_s is None else elapsed_s + (suspended_s or 0.0)
+    lasted_s = held_s if {"Start", "End"} <= told.keys() else None
     fit, ambiguous = fitting([readings for readings, _ in told.values()], lasted_s)
     time_s = dict(zip(told, fit, strict=True))
     start_s, end_s = time_s.get("Start"), time_s.get("End")
     if elapsed_s is None:
-        elapsed_s = 0.0 if start_s is None or end_s is None else max(0.0, end_s - start_s)
+        elapsed_s = max(0.0, (end_s or 0.0) - (start_s or inf) - (suspended_s or 0.0))
     limit_min = read.optional("TimelimitRaw", Row.number)
     limit_s = 60 * limit_min if limit_min else read.optional("Timelimit", _elapsed_s)
     column = "AllocTRES" if cells.get("AllocTRES", "").strip() else "ReqTRES"
@@ -234,6 +269,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
     state = read("State", Row.text, "").partition(" ")[0].rstrip("+").upper()
     return Accounted(
         id=id,
+        cluster=cells.get("Cluster", "").strip(),
         user=cells.get("User", "").strip(),
         account=cells.get("Account", "").strip(),
         state=state,
@@ -246,6 +282,8 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
         time_limit_s=limit_s or None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
+        end_s=end_s,
+        suspended_s=suspended_s,
         local=any(form == LOCAL for _, form in told.values()),
         ambiguous=ambiguous,
     )

@@ -223,6 +223,8 @@ class _Times(Part):
     submission: Number
     start: Number
     eligible: Number = 0
+    end: Number = None
+    suspended: Number = None
     limit_min: Annotated[Number, Field(alias="limit")] = None
 
 
@@ -241,6 +243,7 @@ class AccountedRow(Part):
     state: _JobState
     time: _Times
     tres: _AllTres
+    cluster: Text = ""
     user: Text = ""
     account: Text = ""
     array_job: Annotated[Whole, at("array", "job_id")] = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from math import inf
 
@@ -20,8 +20,10 @@ from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import part_named
 from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
+from wattsched.report.imports import Entry
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
+from wattsched.topology.fields import shortened
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
 _OF_DOCUMENTS = {
@@ -154,6 +156,8 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     for text in said.accounting:
         with said.naming(text):
             jobs += read_accounting(text, zone)
+    if len({job.cluster for job in jobs} - {""}) > 1:
+        jobs = [replace(job, id=f"{job.cluster}/{job.id}".lstrip("/")) for job in jobs]
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
@@ -175,7 +179,7 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
     """Return the latest record of each run of a job, in the order of their starts, whatever that of files."""
     runs, last_s = dict[tuple[str, float | None], Accounted](), dict[str, float]()
     states = (WAITING, STILL_RUN)
-    for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.elapsed_s)):
+    for one in sorted(records, key=lambda one: (*(one.state not in some for some in states), one.held_s)):
         start_s = None if one.state in WAITING else one.start_s
         runs[one.id, start_s] = one
         last_s[one.id] = max(start_s or -inf, last_s.get(one.id, -inf))
@@ -187,11 +191,16 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
     strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
+    types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
+    idle_w = defaultdict[str, float](float)
+    for one in machines:  # of which several stand for a node with several types
+        idle_w[one.name.partition("/")[0]] += one.gpus * types[one.gpu_type].idle_power_w
     there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
+    told = defaultdict[tuple[str, str], list[TraceJob]](list)
     for job in jobs:
         others.update(job.other_gres)
         if reason := _why_not(job):
-            found.leave_out(reason, job.gpus or 0, job.elapsed_s)
+            found.leave_out(reason, job.gpus or 0, job.held_s, job.tasks)
             continue
         absent = [name for name in job.gpu_types if there and name.lower() not in there]
         if cut := [name for name in absent if part_named(name).kind]:
@@ -199,15 +208,16 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             continue
         strange.update(absent)
         ambiguous += job.ambiguous
-        power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
-        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes)):
+        power_w = None if job.energy_j is None else job.energy_j / job.held_s
+        least_w = sum(idle_w[shortened(name)] for name in job.nodes)
+        if power_w is not None and (why := _why_not_its_own(job, power_w, least_w, nodes)):
             power_w = None
             unused[why] += 1
         found.add(
             TraceJob(
                 name=job.id,
                 submitted_s=job.eligible_s,
-                duration_s=job.elapsed_s,
+                duration_s=job.held_s,
                 gpus=job.gpus or 0,
                 gpu_type=_gpu_type(job, nodes, there),
                 power_w=power_w,
@@ -217,7 +227,11 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             ),
             job.state.lower() or "unknown",
             (job.start_s or job.eligible_s) - job.eligible_s,
+            job.nodes,
         )
+        if job.remark:
+            told[job.remark].append(found.jobs[-1])
+    found.entries += [Entry.of(*alike, those) for alike, those in told.items()]
     if not found.jobs:
         text = "sacct tells of no job; without --starttime it tells of today's alone"
         text = counted(found.left_out) or text
@@ -248,15 +262,17 @@ def _why_not(job: Accounted) -> str:
         return "never started"
     if job.gpus is None:
         return "with an unknown number of GPUs"
-    return "" if job.elapsed_s > 0 else "ended at once"
+    return "" if job.held_s > 0 else "ended at once"
 
 
-def _why_not_its_own(job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode]) -> str:
+def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapping[str, SlurmNode]) -> str:
     """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
         return "is that of shared nodes"
+    if power_w < least_w:
+        return "means less than its boards draw when idle"
     return "means more than any GPUs draw" if power_w > MOST_W * (job.gpus or 0) else ""
 
 

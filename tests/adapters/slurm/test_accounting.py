@@ -66,10 +66,10 @@ def tres_of(job: Accounted) -> str:
 
 def cells_of(job: Accounted, name: str = "train") -> dict[str, str]:
     """A line of the table, the energy in its steps."""
-    cells = [job.id, job.user, job.account, "gpu", job.state, time_of(job.eligible_s - 50)]
-    cells += [time_of(job.eligible_s), time_of(job.start_s or 0), "Unknown", clock(job.elapsed_s)]
+    cells = [job.id, job.user, job.account, job.state, time_of(job.eligible_s - 50)]
+    cells += [time_of(job.eligible_s), time_of(job.start_s or 0), "Unknown", clock(job.elapsed_s), ""]
     cells += ["UNLIMITED" if job.time_limit_s is None else clock(job.time_limit_s)]
-    cells += [tres_of(job), tres_of(job), "", {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]), name]
+    cells += [tres_of(job), tres_of(job), "", {2: "a[1-2]"}.get(len(job.nodes), job.nodes[0]), "", name]
     return dict(zip(FIELDS, cells, strict=True))
 
 
@@ -156,8 +156,9 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
         assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
         alone, most_w = of.gpus >= 8 * len(of.nodes), 5000 * of.gpus
+        idle_w = len(of.nodes) * 8 * 50
         known_w = None if of.energy_j is None or not alone else of.energy_j / of.elapsed_s
-        assert job.power_w == (None if known_w is None or known_w > most_w else known_w)
+        assert job.power_w == (None if known_w is None or not idle_w <= known_w <= most_w else known_w)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +229,131 @@ def test_a_job_that_was_requeued_and_waits_again_is_told() -> None:
     assert found.left_out == {"still waiting": 1}
 
 
+CLUSTERS = ["east|7", "west|7", "west|8"]
+
+
+@pytest.mark.parametrize("form", ["table", *RELEASES])
+def test_jobs_of_two_clusters_are_named_by_these(form: str) -> None:
+    def said(clusters: list[str]) -> Said:
+        if form == "table":
+            head = "Cluster|JobID|State|Submit|Start|Elapsed|AllocTRES\n"
+            rows = [f"{one}|COMPLETED|100|200|00:01:00|gres/gpu=4\n" for one in clusters]
+            return Said([head + "".join(rows)])
+        tres = [{"type": "gres", "name": "gpu", "count": 4}]
+        time = {"submission": 100, "eligible": 100, "start": 200, "elapsed": 60, "limit": wrapped(None)}
+        named = [one.split("|") for one in clusters]
+        told = {"time": time, "tres": {"allocated": tres, "requested": tres}}
+        jobs = [accounted_row(form, int(id), "COMPLETED", cluster=name, **told) for name, id in named]
+        return Said([json.dumps({"meta": {}, "jobs": jobs})])
+
+    found = recorded(said(CLUSTERS))
+    assert [job.name for job in found.jobs] == ["east/7", "west/7", "west/8"]
+    assert [job.name for job in recorded(said(CLUSTERS[1:])).jobs] == ["7", "8"]
+
+
+SUSPENSION = [
+    ("COMPLETED|3800|3000|", 3600),
+    ("COMPLETED|3800|3000|00:10:00", 3600),
+    ("SUSPENDED|Unknown|3000|00:10:00", 3600),
+    ("RUNNING|Unknown|3000|", 3000),
+    ("COMPLETED|3800|3600|00:00:00", 3600),
+]
+"""State, end, elapsed and suspended of a job that started at 200, and for how long it held its GPUs."""
+
+
+@pytest.mark.parametrize(("cells", "held_s"), SUSPENSION)
+def test_a_job_keeps_its_gpus_while_it_is_suspended(cells: str, held_s: float) -> None:
+    state, end, elapsed, suspended = cells.split("|")
+    head = "JobID|State|Submit|Start|End|ElapsedRaw|Suspended|AllocTRES|ConsumedEnergyRaw|NodeList"
+    row = f"7|{state}|100|200|{end}|{elapsed}|{suspended}|gres/gpu=8|3600000|a1"
+    found = recorded(Said([f"{head}\n{row}\n"], [NODES]))
+    (job,) = found.jobs
+    assert (job.duration_s, job.power_w) == (held_s, 3_600_000 / held_s)
+    told = [(one.records, one.gpu_h) for one in found.table() if one.what.startswith("suspended for a time")]
+    assert told == ([(1, held_s / 450)] if held_s > int(elapsed) else [])
+    assert not [one for one in found.table() if one.treatment == "doubtful"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("end", "held_s"), [(3800, 3600), (0, 3600)])
+def test_documents_tell_suspension_and_ends(release: str, end: int, held_s: float) -> None:
+    time = {"submission": 100, "eligible": 100, "start": 200, "end": end, "elapsed": 3000, "suspended": 600}
+    told = {"allocated": [{"type": "gres", "name": "gpu", "count": 4}], "requested": []}
+    row = accounted_row(release, 7, "COMPLETED", time={**time, "limit": wrapped(None)}, tres=told)
+    (job,) = read_accounting(json.dumps({"meta": {}, "jobs": [row]}))
+    assert (job.held_s, job.elapsed_s, job.suspended_s) == (held_s, 3000, 600)
+
+
+@pytest.mark.parametrize(
+    ("cells", "elapsed_s", "told"),
+    [
+        ("100|200|800|1200|", 1200, "Elapsed is not the time from Start to End"),
+        ("100|200|150|600|", 600, "Elapsed is not the time from Start to End"),
+        ("100|200|1400|600|00:00:00", 1200, "Elapsed is not the time from Start to End"),
+        ("300|200|800|600|", 600, "Start is before Submit or Eligible"),
+        ("100|200|801|600|00:00:00", 601, ""),
+    ],
+)
+def test_times_that_contradict_each_other_are_doubtful(cells: str, elapsed_s: float, told: str) -> None:
+    head = "JobID|State|AllocTRES|Submit|Start|End|ElapsedRaw|Suspended"
+    found = recorded(Said([f"{head}\n7|COMPLETED|gres/gpu=6|{cells}\n"]))
+    assert [job.duration_s for job in found.jobs] == [elapsed_s]
+    doubtful = [one for one in found.table() if one.treatment == "doubtful"]
+    assert [(one.what.startswith(told), one.records, one.gpu_h) for one in doubtful] == (
+        [(True, 1, elapsed_s / 600)] if told else []
+    )
+
+
+def test_a_suspended_job_in_the_hour_that_comes_twice() -> None:
+    head = "JobID|State|Submit|Start|End|Elapsed|Suspended|AllocTRES"
+    times = "2027-10-31T01:00:00|2027-10-31T02:30:00|2027-10-31T03:30:00"
+    row = f"7|COMPLETED|{times}|00:30:00|01:30:00|gres/gpu=8"
+    found = recorded(Said([f"{head}\n{row}\n"]), BERLIN)
+    assert (found.jobs[0].waited_s, found.jobs[0].duration_s) == (5_400, 7_200)
+
+
+@pytest.mark.parametrize(
+    ("id", "tasks"),
+    [("910_[4-9%2]", 6), ("910_[1,3,7-9]", 5), ("9_[0-8:2%3]", 5), ("9_[3]", 1), ("910_4", 1), ("910", 1)],
+)
+def test_tasks_of_an_array_that_wait_are_counted(id: str, tasks: int) -> None:
+    rows = ["7|COMPLETED|100|200|60|gres/gpu=1", f"{id}|PENDING|100|None|0|gres/gpu=1"]
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|ReqTRES", *rows])
+    assert recorded(Said([text])).left_out == {"still waiting": tasks}
+
+
+MIXED = """NodeName=m1 Gres=gpu:a100:2,gpu:a100_1g.10gb:14 State=IDLE
+NodeName=h1 Gres=gpu:h100:8 State=IDLE
+NodeName=h[2-3] Gres=gpu:h100:8 State=IDLE
+"""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        ([("h100=8", "h1"), ("h100=8", "h2"), ("a100_1g.10gb=14", "m1")], []),
+        ([("h100=8", "h1"), ("h100=1", "h1")], [" 9 GPUs on node h1 on ", ", of 8 that"]),
+        ([("h100=17", "h[1-2]")], [" 9 GPUs on node h2 on ", ", of 8 that", ", the worst of 2"]),
+        ([("h100=12", "h[1-2]"), ("h100=8", "h1")], [" 12 GPUs on node h1 on ", ", of 8 that"]),
+        ([("a100=3", "m1")], [" 3 GPUs of type a100 on ", " 3 GPUs on node m1/a100 on "]),
+        ([("h100=25", "h9")], [" 25 GPUs of type h100 on ", ", of 24 that"]),
+        (
+            [("h100=24", "h[1-3]"), ("a100=3", "h9")],
+            [" 27 GPUs on ", ", of 26 that", " 3 GPUs of type a100 on "],
+        ),
+    ],
+)
+def test_more_gpus_than_a_node_or_a_type_has_are_doubtful(
+    jobs: list[tuple[str, str]], told: list[str]
+) -> None:
+    rows = [f"{n}|COMPLETED|100|200|60|gres/gpu:{tres}|{nodes}" for n, (tres, nodes) in enumerate(jobs)]
+    text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|NodeList", *rows])
+    found = recorded(Said([text], [MIXED]))
+    doubtful = " / ".join(one.what for one in found.table() if one.treatment == "doubtful")
+    assert [one for one in told if one not in doubtful] == []
+    assert bool(doubtful) == bool(told)
+
+
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
@@ -289,11 +415,13 @@ def test_numbers_that_mean_unknown(unknown: int) -> None:
 
 
 def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
-    rows = [f"{n}|COMPLETED|100|200|3600|gres/gpu=8|{joules}|a1" for n, joules in ((1, "9M"), (2, "900M"))]
+    energies = ((1, "9M"), (2, "900M"), (3, "18K"))
+    rows = [f"{n}|COMPLETED|100|200|3600|gres/gpu=8|{joules}|a1" for n, joules in energies]
     text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
     found = recorded(Said([text], [NODES]))
-    assert [job.power_w for job in found.jobs] == [2500, None]
-    assert Entry("noted", "energy of 1 job means more than any GPUs draw; it is left out") in found.entries
+    assert [job.power_w for job in found.jobs] == [2500, None, None]
+    for what in ("means less than its boards draw when idle", "means more than any GPUs draw"):
+        assert Entry("noted", f"energy of 1 job {what}; it is left out") in found.entries
 
 
 def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
