@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named
-from wattsched.instances.gpu_parts import boards_of, kinds_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import SEVERAL, boards_of, kinds_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
@@ -211,8 +211,9 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             assumed.append(f"GPU type '{kind}' {text}")
-    server_w = {server_power_w(one.kinds) for one in machines}
-    assumed += [f"a node without its GPUs draws {watts:g} W" for watts in sorted(server_w)]
+    servers = {SEVERAL.join(f"{n} {of}" for of, n in one.kinds.items()): one.kinds for one in machines}
+    server_w = {of: server_power_w(kinds) for of, kinds in sorted(servers.items())}
+    assumed += [f"a node of {of} without its GPUs draws {watts:g} W" for of, watts in server_w.items()]
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
         assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
     used = set[str]()
