@@ -102,14 +102,12 @@ class Recorded:
         self.left_out[reason] += 1
         self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
 
-    def note_gaps(self, running: Iterable[str]) -> None:
-        """Say how many jobs still run, being in such states, and of how many the GPU type is not clear."""
+    def note_gaps(self, running: Iterable[str], how: str = "what they have run is all of it") -> None:
+        """Say how many jobs still run, in such states, and of how many the GPU type is not clear."""
         states = [state for state in running if state in self.ended]
         if jobs := sum(self.ended[state] for state in states):
             hours = sum(self.gpu_h[state] for state in states)
-            self.entries.append(
-                Entry("assumed", "still running: what they have run is all of it", jobs, hours)
-            )
+            self.entries.append(Entry("assumed", f"still running: {how}", jobs, hours))
         if vague := [job for job in self.jobs if job.gpu_type is None]:
             self.entries.append(Entry.of("assumed", "GPU type not clear: left empty", vague))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -152,7 +151,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
     FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
-    workloads -A -o json. Where there are workloads, they are the jobs.
+    workloads -A -o json. Workloads and pods of no workload are the jobs.
     """
     from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
     from wattsched.instances.errors import sourced
@@ -162,10 +161,10 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
-        with named_input(file) as path, sourced(str(path)):
+        with refusing(), named_input(file) as path, sourced(str(path)):
             document = read_json(path)
-            moment_s = moment_of(document) or os.path.getmtime(path)
-            seen += [(moment_s, item) for item in items_of(document)]
+            items, moment_s = items_of(document), moment_of(document)
+            seen += [(moment_s, item) for item in items]
     seen.sort(key=itemgetter(0))
     with refusing():
         found = recorded([item for _, item in seen], [moment_s for moment_s, _ in seen], replaced)
