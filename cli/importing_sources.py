@@ -161,7 +161,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
-        with refusing(), named_input(file) as path, sourced(str(path)):
+        with named_input(file) as path, refusing(str(path)), sourced(str(path)):
             document = read_json(path)
             items, moment_s = items_of(document), moment_of(document)
             seen += [(moment_s, item) for item in items]
