@@ -167,6 +167,27 @@ class StatedOptions(Strict):
         idle_w = max(kind.idle_power_w for kind in types.values())
         return GpuType(idle_power_w=idle_w, max_power_w=max(map(self.max_power_w, types)))
 
+    def unknown(self, kinds: Mapping[str, str], of: str, stated: str) -> Iterator[tuple[list[str], str]]:
+        """Yield nodes that get no jobs or pods, as the watts of their GPUs are not known, and why.
+
+        Parameters
+        ----------
+        kinds : mapping of str to str
+            GPU type of each node.
+        of, stated : str
+            Jobs or pods, and where their watts or type can be stated.
+        """
+        for kind in dict.fromkeys(kinds.values()):
+            if self.knows(kind):
+                continue
+            names = [name for name, one in kinds.items() if one == kind]
+            idle_w, most_w = self.gpu_type(kind).idle_power_w, self.max_power_w(kind)
+            counted = f"Until then a GPU counts at {idle_w:g} W, or {most_w:g} W where a {of} has it"
+            why = f"the watts of '{kind}' are not known; state them as {stated}. {counted}"
+            if SEVERAL in kind:
+                why = f"has GPUs of several types ({kind}), and counts as its boards"
+            yield names, f"{some(names)} gets no {of}s: {why}"
+
     def server_w(self, kinds: Mapping[str, int]) -> float:
         """Draw of a node without its GPUs, of some types, and of what no slice has of their boards."""
         base_w = server_power_w(kinds) if self.base_power_w is None else self.base_power_w

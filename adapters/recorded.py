@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import fmean
@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named
-from wattsched.instances.gpu_parts import SEVERAL, boards_of, kinds_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import SEVERAL, boards_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
@@ -23,24 +23,14 @@ from wattsched.report.wording import count, duration, number
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
 
-MOST_NOTES = 8
-HOST = "host"
-"""Level of the group above the nodes that stand for one node with GPUs of several types."""
-
 
 @dataclass(frozen=True)
 class Machine:
-    """A node as a scheduler has it, with GPUs of one type or of several, `gpu_parts.joined`."""
+    """A node as a scheduler has it, with its GPUs by type."""
 
     name: str
-    gpu_type: str
-    gpus: int
+    kinds: dict[str, int]
     parent: str | None = None
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Its GPUs by type."""
-        return kinds_of(self.gpu_type, self.gpus)
 
 
 @dataclass
@@ -53,47 +43,41 @@ class Recorded:
         Times are seconds since 1970.
     cut : int
         Jobs of which a name was longer than files take it.
-    waited_s : list of float
-        From the arrival of each to its start.
+    machines : list of Machine
+        Its nodes; empty where nothing told them.
     cluster : Cluster, optional
-        None where nothing told its nodes.
+        Of these nodes.
     ended : Counter
         How the jobs ended, by the scheduler's word.
     left_out : Counter
         Jobs that are not in the trace, by reason.
     gpu_h : dict of str to float
         GPU hours, by how jobs ended, or by the reason why they are left out.
-    assumed : list of str
-        What neither the scheduler nor a measurement told.
-    notes : list of str
-        What else is worth knowing.
     entries : list of Entry
-        What is assumed of jobs that are counted.
+        What neither the scheduler nor a measurement told, and what else is worth knowing.
     """
 
     jobs: list[TraceJob] = field(default_factory=list)
     cut: int = 0
-    waited_s: list[float] = field(default_factory=list)
+    machines: list[Machine] = field(default_factory=list)
     cluster: Cluster | None = None
     ended: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     gpu_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    assumed: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     _runs: Counter[str] = field(default_factory=Counter)
 
     def add(self, job: TraceJob, state: str, waited_s: float) -> None:
         """Put a run of a job into the trace, numbered, with names as long as files take them."""
         self.ended[state] += 1
-        self.waited_s.append(max(0.0, waited_s))
         self._runs[job.name] += 1
         run = self._runs[job.name]
         kind = None if job.gpu_type is None else shortened(job.gpu_type)
         numbered = job.name if run == 1 else f"{job.name}#{run}"
         name, user, account = map(shortened, (numbered, job.user, job.account))
-        kept = replace(job, name=name, user=user, account=account, gpu_type=kind, waited_s=self.waited_s[-1])
-        self.cut += kept != replace(job, name=numbered, waited_s=kept.waited_s)
+        job = replace(job, waited_s=max(0.0, waited_s))
+        kept = replace(job, name=name, user=user, account=account, gpu_type=kind)
+        self.cut += kept != replace(job, name=numbered)
         self.jobs.append(kept)
         self.gpu_h[state] += gpu_hours([kept])
 
@@ -101,6 +85,10 @@ class Recorded:
         """Count a job that is not in the trace, and the GPU hours that it held as far as they are known."""
         self.left_out[reason] += 1
         self.gpu_h[reason] += gpus * max(0.0, duration_s) / S_PER_H if math.isfinite(duration_s) else 0.0
+
+    def tell(self, treatment: str, what: str) -> None:
+        """Put into the table what is assumed or noted."""
+        self.entries.append(Entry(treatment, what))
 
     def note_gaps(self, running: Iterable[str], how: str = "what they have run is all of it") -> None:
         """Say how many jobs still run, in such states, and of how many the GPU type is not clear."""
@@ -117,13 +105,11 @@ class Recorded:
         whose = [count(len(names), one) for names, one in ((users, "user"), (accounts, "account")) if names]
         of = f" of {' and '.join(whose)}" if whose else ""
         lines = [f"{count(len(self.jobs), 'job')}{of}, {number(gpu_hours(self.jobs))} GPU h"]
-        if self.cluster is not None:
-            lines.append(_size_told(self.cluster))
-        else:
-            lines.append("no nodes were told, and so there is no cluster")
-        waited_s = fmean(self.waited_s)
+        told = "no nodes were told, and so there is no cluster"
+        told = _size_told(self.machines) if self.machines else told
+        waited_s = fmean(job.waited_s or 0.0 for job in self.jobs)
         completion_s = waited_s + fmean(job.duration_s for job in self.jobs)
-        return [*lines, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
+        return [*lines, told, f"mean wait {duration(waited_s)}, mean completion {duration(completion_s)}"]
 
     def table(self) -> list[Entry]:
         """Return what was read, converted, left out and assumed, and what cannot be right."""
@@ -133,17 +119,13 @@ class Recorded:
         if self.cut:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]
-        rows += [*(Entry("assumed", text) for text in self.assumed), *self.entries]
-        rows += [Entry("noted", note) for note in self.notes[:MOST_NOTES]]
-        if (rest := len(self.notes) - MOST_NOTES) > 0:
-            rows.append(Entry("noted", f"{rest:,} notes more"))
-        return [*rows, *self._overfull()]
+        return [*rows, *sorted(self.entries, key=lambda one: one.treatment), *self._overfull()]
 
     def _overfull(self) -> list[Entry]:
         """Point at the moment at which jobs hold most GPUs, if the cluster has fewer."""
         there = math.inf if self.cluster is None else sum(node.gpus for node in self.cluster.nodes)
         gpus = np.array([job.gpus for job in self.jobs])
-        start_s = np.array([job.submitted_s for job in self.jobs]) + self.waited_s
+        start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
         end_s = start_s + [job.duration_s for job in self.jobs]
         time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
         order = np.lexsort((change, time_s))
@@ -156,20 +138,14 @@ class Recorded:
         return [Entry("doubtful", told, gpu_h=beyond_h)]
 
 
-def _size_told(cluster: Cluster) -> str:
-    """Nodes of a cluster with their whole GPUs, and slices with the boards that these are of."""
-    hosts = {group.name for group in cluster.groups if group.level == HOST}
-    whole, slices, by_host = 0, 0, defaultdict[str, Counter[str]](Counter)
-    for node in cluster.nodes:
-        kinds = by_host[node.parent if node.parent in hosts else node.name]
-        if part_named(node.gpu_type).kind:
-            kinds[node.gpu_type], slices = node.gpus, slices + node.gpus
-        else:
-            whole += node.gpus
-    boards = sum(sum(boards_of(kinds).values()) for kinds in by_host.values())
+def _size_told(machines: Sequence[Machine]) -> str:
+    """Nodes with their whole GPUs, and slices with the boards that these are of."""
+    parts = [{kind: n for kind, n in one.kinds.items() if part_named(kind).kind} for one in machines]
+    slices, boards = (sum(sum(counts.values()) for counts in some) for some in (parts, map(boards_of, parts)))
+    whole = sum(sum(one.kinds.values()) for one in machines) - slices
     told = [count(whole, "GPU")] if whole or not slices else []
     told += [f"{count(slices, 'slice')} of {count(boards, 'board')}"] if slices else []
-    return f"{count(len(by_host), 'node')} with {' and '.join(told)}"
+    return f"{count(len(machines), 'node')} with {' and '.join(told)}"
 
 
 def counted(counts: Counter[str]) -> str:
@@ -180,7 +156,7 @@ def counted(counts: Counter[str]) -> str:
 def cluster_of(
     machines: Iterable[Machine],
     name: str,
-    assumed: list[str],
+    entries: list[Entry],
     *,
     switches: Mapping[str, str | None] | None = None,
     stand_ins: Mapping[str, str] | None = None,
@@ -192,7 +168,7 @@ def cluster_of(
 
     Parameters
     ----------
-    assumed : list of str
+    entries : list of Entry
         Takes what is assumed of its watts.
     switches : mapping of str to str or None, optional
         Switch to the one above it; those without nodes below are left out.
@@ -208,12 +184,14 @@ def cluster_of(
     for kind in kinds:
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
-            assumed.append(f"GPU type '{kind}' {text}")
+            entries.append(Entry("assumed", f"GPU type '{kind}' {text}"))
     servers = {SEVERAL.join(f"{n} {of}" for of, n in one.kinds.items()): one.kinds for one in machines}
-    server_w = {of: server_power_w(kinds) for of, kinds in sorted(servers.items())}
-    assumed += [f"a node of {of} without its GPUs draws {watts:g} W" for of, watts in server_w.items()]
+    for of, kinds_there in sorted(servers.items()):
+        watts = server_power_w(kinds_there)
+        entries.append(Entry("assumed", f"a node of {of} without its GPUs draws {watts:g} W"))
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
-        assumed.append(f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server")
+        told = f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server"
+        entries.append(Entry("assumed", told))
     used = set[str]()
     for machine in machines:
         above, seen = machine.parent, set[str]()
@@ -229,7 +207,7 @@ def cluster_of(
     nodes = list[dict[str, Any]]()
     for one in machines:
         base_w, several = server_power_w(one.kinds) + unused_idle_w(one.kinds, known), len(one.kinds) > 1
-        groups += [{"name": shortened(one.name), "level": HOST} | _below(one.parent)] if several else []
+        groups += [{"name": shortened(one.name), "level": "host"} | _below(one.parent)] if several else []
         for kind, gpus in one.kinds.items():
             called, above = (f"{one.name}/{kind}", one.name) if several else (one.name, one.parent)
             row = {"name": shortened(called), "gpu_type": shortened(kind), "gpus": gpus}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,17 +156,17 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     from wattsched.instances.errors import sourced
     from wattsched.instances.io import read_json
 
-    replaced, seen = _stand_ins(stand_ins), list[tuple[float, dict[str, Any]]]()
+    replaced, items, moments = _stand_ins(stand_ins), list[dict[str, Any]](), list[float]()
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
         with named_input(file) as path, refusing(str(path)), sourced(str(path)):
             document = read_json(path)
-            items, moment_s = items_of(document), moment_of(document)
-            seen += [(moment_s, item) for item in items]
-    seen.sort(key=itemgetter(0))
+            found_items = items_of(document)
+            items += found_items
+            moments += [moment_of(document)] * len(found_items)
     with refusing():
-        found = recorded([item for _, item in seen], [moment_s for moment_s, _ in seen], replaced)
+        found = recorded(items, moments, replaced)
     _finish(found, output, "Kubernetes")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
@@ -136,7 +135,7 @@ def command(
         require_policy(baseline)
         limits_alone = f"{base_of(baseline)}+zeus"
         policies = [limits_alone] * (limits_alone not in (baseline, *policies)) + policies
-        options = {**asdict(source), **asdict(cluster)}
+        options = {**vars(source), **vars(cluster)}
         journal = None if output is None else Journal(output, checkpoint_s, resume, options)
         site, settings = site_of(cluster, settings)
     with counting() as show, spread(dask) as executor, refusing():

@@ -29,10 +29,6 @@ BOARD_POWER_W = {
     "MI325X": 1000.0,
     "MI350X": 1000.0,
     "MI355X": 1400.0,
-    "Flex 140": 75.0,
-    "Flex 170": 150.0,
-    "Max 1100": 300.0,
-    "Max 1550": 600.0,
 }
 """Board limits of the vendors' data sheets, of the variants with most power; none is measured here.
 
@@ -144,8 +140,7 @@ def common_name(name: str) -> str:
 
 
 def _known(words: list[str], types: dict[str, GpuType] | dict[str, float]) -> str | None:
-    text = f" {' '.join(words)} "
-    return next((name for name in types if f" {name.lower()} " in text), None)
+    return next((name for name in types if name.lower() in words), None)
 
 
 def _standing_in(known: str, name: str, memory_gib: float | None) -> GpuType:

@@ -27,8 +27,6 @@ _MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.I)
 
 MIG_SLICES, _QUARTERED = 7, ("a30",)
 """Compute slices of a board, and boards that have four."""
-_MEMORY_EIGHTHS = {3: 4, 4: 4, 7: 8}
-"""Eighths of a board's memory that a MIG slice takes at least, by its compute slices; others one for each."""
 _FRAME_BUFFER_GIB = {
     **{"t4": 16, "p100": 16, "v100": 16, "v100d": 32, "a10": 24, "a30": 24, "l4": 24, "a40": 48},
     **{"a100": 40, "a100d": 80, "h100": 80, "l40": 48, "l40s": 48},
@@ -50,8 +48,6 @@ class GpuPart:
         What tells it, such as ``1g.5gb`` or ``SHARED-4``; empty for a whole board.
     share : Fraction
         Of the board's compute.
-    room : Fraction
-        Of the board's memory that it takes at least, which a slice of 3g has more of than of the compute.
     memory_gib : float, optional
         None where the name does not tell it.
     """
@@ -59,7 +55,6 @@ class GpuPart:
     board: str
     kind: str = ""
     share: Fraction = Fraction(1)
-    room: Fraction = Fraction(1)
     memory_gib: float | None = None
 
     @property
@@ -80,7 +75,6 @@ def part_named(name: str) -> GpuPart:
         _without(part.board, *found.span()),
         "-".join(filter(None, [part.kind, f"SHARED-{replicas}"])),
         part.share / replicas,
-        part.room / replicas,
         None if part.memory_gib is None else part.memory_gib / replicas,
     )
 
@@ -91,13 +85,12 @@ def _slice_named(name: str) -> GpuPart:
         board, slices = _without(name, *found.span()), int(found[2] or found[3])
         of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
         share = min(Fraction(1), Fraction(slices, of))
-        room = share if of < MIG_SLICES else Fraction(_MEMORY_EIGHTHS.get(slices, slices), 8)
-        return GpuPart(board, found[1], share, room, float(found[4]))
+        return GpuPart(board, found[1], share, float(found[4]))
     if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
         slices, memory_gib = int(found[4] or 0), int(found[5])
         share = min(Fraction(1), Fraction(slices, MIG_SLICES) if slices else Fraction(memory_gib, whole_gib))
         kind = "-".join(filter(None, found.group(2, 3)))
-        return GpuPart(found[1], kind, share, share, float(memory_gib)) if share else GpuPart(name)
+        return GpuPart(found[1], kind, share, float(memory_gib)) if share else GpuPart(name)
     return GpuPart(name)
 
 
@@ -135,15 +128,13 @@ def joined(kinds: Mapping[str, int]) -> str:
 
 
 def boards_of(kinds: Mapping[str, int]) -> dict[str, int]:
-    """Fewest boards, by model, that have GPUs of some types; no fewer can."""
-    share, room = defaultdict[str, Fraction](Fraction), defaultdict[str, Fraction](Fraction)
-    alone = defaultdict[str, int](int)
+    """Boards, by model, that some GPUs take at least, by their compute and by what fits of each type."""
+    share, most = defaultdict[str, Fraction](Fraction), defaultdict[str, int](int)
     for kind, number in kinds.items():
         part = part_named(kind)
         share[part.model] += number * part.share
-        room[part.model] += number * part.room
-        alone[part.model] += number * (2 * part.share > 1)
-    return {model: max(ceil(share[model]), ceil(room[model]), alone[model]) for model in share}
+        most[part.model] = max(most[part.model], ceil(number / (1 // part.share)))
+    return {model: max(ceil(share[model]), most[model]) for model in share}
 
 
 def unused_idle_w(kinds: Mapping[str, int], types: Mapping[str, GpuType]) -> float:

@@ -28,7 +28,6 @@ SYNONYMS = {
     "step_time": "step_time_s",
     "sync_time": "sync_time_s",
     "frequency": "frequency_mhz",
-    "power_limit": "power_limit_w",
     "time_per_epoch": "time_per_epoch_s",
 }
 WATTS = {"power": "power_w", "average power": "power_w", "power limit": "power_limit_w"}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from wattsched.instances.units import S_PER_H
-from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.placement.curves import Curves
 from wattsched.report.html.chart import Series, chart
@@ -63,7 +62,7 @@ def _mean(found: Summaries, policy: str, figure: str) -> float:
 def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
     if not drawn:
         return []
-    watts = [_steps(one) for one in drawn]
+    watts = [_steps(o, o.meter.power.highest(o.begin_s, o.end_s, _POINTS), 1e-3) for o in drawn]
     if (cap_w := drawn[0].caps.site_w) is not None:
         last_h = max(one.end_s - one.begin_s for one in drawn) / S_PER_H
         watts.append(Series("the cap", [0.0, last_h], [1e-3 * cap_w] * 2))
@@ -74,8 +73,11 @@ def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
         ends_h = (np.stack([edges[:-1], edges[1:]], axis=1)[known] - begin_s) / S_PER_H
         evenly_kw = np.repeat(1e-3 * even_w[known], 2)
         watts.append(Series("the budget, spent evenly", ends_h.ravel().tolist(), evenly_kw.tolist()))
-    busy = [_series(one, one.meter.busy, 1.0) for one in drawn]
-    hours, note = "hours from the first arrival", "means of short times, on the first seed"
+    busy = [_steps(o, o.meter.busy.means(o.begin_s, o.end_s, _POINTS), 1.0) for o in drawn]
+    hours, note = (
+        "hours from the first arrival",
+        "on the first seed; of long replays means of short times",
+    )
     peaks = "from event to event, on the first seed; of long replays the highest of short times"
     return [
         Picture("Watts", chart(watts, hours, "kW of the whole cluster"), peaks),
@@ -83,19 +85,11 @@ def _pictures(drawn: Sequence[Outcome]) -> list[Part]:
     ]
 
 
-def _steps(outcome: Outcome) -> Series:
-    """Watts from event to event, so that no peak is hidden."""
-    edges, watts = outcome.meter.power.highest(outcome.begin_s, outcome.end_s, _POINTS)
+def _steps(outcome: Outcome, course: tuple[FloatArray, FloatArray], factor: float) -> Series:
+    """Line of what stays the same from each time to the next."""
+    edges, values = course
     ends_h = (np.stack([edges[:-1], edges[1:]], axis=1).ravel() - outcome.begin_s) / S_PER_H
-    return Series(outcome.policy, ends_h.tolist(), np.repeat(1e-3 * watts, 2).tolist())
-
-
-def _series(outcome: Outcome, log: StepLog, factor: float) -> Series:
-    """Means of a quantity over short times, from the first arrival to the last completion."""
-    width_s = (outcome.end_s - outcome.begin_s) / _POINTS
-    edges, means = log.means(outcome.begin_s, outcome.end_s, width_s)
-    middle_h = ((edges[:-1] + edges[1:]) / 2 - outcome.begin_s) / S_PER_H
-    return Series(outcome.policy, middle_h.tolist(), (factor * means).tolist())
+    return Series(outcome.policy, ends_h.tolist(), np.repeat(factor * values, 2).tolist())
 
 
 def placement_page(

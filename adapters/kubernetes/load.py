@@ -17,11 +17,9 @@ from wattsched.adapters.kubernetes.options import (
     pools_of_site,
     there,
 )
-from wattsched.adapters.kubernetes.reading import HOST_PORT, UNLABELLED, KubeNode, KubePod, Site, seated
-from wattsched.adapters.options import some
+from wattsched.adapters.kubernetes.reading import HOST_PORT, KubeNode, KubePod, Site, seated
 from wattsched.adapters.overdraw import Drawing, Stoppable, left_w, too_much
 from wattsched.adapters.rounds import start_text
-from wattsched.instances.gpu_parts import SEVERAL
 
 Ours = Callable[[KubePod], bool]
 """Rule that says of a pod whether it is ours, such as by its scheduler's name."""
@@ -281,31 +279,15 @@ def usable(site: Site, options: KubernetesOptions) -> Site:
 
     Nodes with GPUs whose watts are not known get no pods; they count as `KubernetesOptions.gpu_type` says.
     """
-    strange: dict[str, list[str]] = defaultdict(list)
-    nodes = dict[str, KubeNode]()
-    for name, node in site.nodes.items():
-        known = options.knows(options.type_of(node))
-        nodes[name] = node if known else replace(node, ready=False)
-        if not known:
-            strange[node.product].append(name)
-    pods, notes = seated(site)
-    notes += [_unknown_watts(product, names, options) for product, names in strange.items()]
+    nodes, (pods, notes) = dict(site.nodes), seated(site)
+    kinds = {name: options.type_of(node) for name, node in nodes.items()}
+    stated = f"gpu_types of the site's file, or its type as products, by the label {options.gpu_label}"
+    for names, why in options.unknown(kinds, "pod", stated):
+        nodes |= {name: replace(nodes[name], ready=False) for name in names}
+        notes.append(why)
     labels = " and ".join(options.rack_labels) or "rack_labels"
     notes += options.absent(there(site, options), f"value of {labels}")
     return replace(site, nodes=nodes, pods=pods, notes=[*site.notes, *notes])
-
-
-def _unknown_watts(product: str, names: list[str], options: KubernetesOptions) -> str:
-    kind = options.gpu_type_named(product)
-    label = f"no label {options.gpu_label}" if product == UNLABELLED else product
-    if SEVERAL in product:
-        return f"{some(names)} gets no pods: has GPUs of several kinds ({product}), and counts as its boards"
-    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
-    return (
-        f"{some(names)} ({label}) gets no pods: the watts of '{kind}' are not known; state them as "
-        "gpu_types of the site's file, or its type as products. Until then a GPU counts at "
-        f"{idle_w:g} W, or {most_w:g} W where a pod has it"
-    )
 
 
 def _foreign_each_w(pod: KubePod, node: KubeNode, options: KubernetesOptions) -> float:

@@ -380,10 +380,6 @@ def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:
     ]
 
 
-def _there(site: Site, options: KubernetesOptions) -> set[str]:
-    return set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))
-
-
 def there(site: Site, options: KubernetesOptions) -> set[str]:
     """Nodes of a cluster, and the groups that they stand in."""
     return set(site.nodes).union(*(groups_above(node, options) for node in site.nodes.values()))

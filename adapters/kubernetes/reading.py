@@ -24,8 +24,8 @@ from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_parts import joined
 
-GPU, INTEL = "nvidia.com/gpu", "gpu.intel.com/"
-_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu|gpu\.intel\.com/(?:i915|xe)")
+GPU = "nvidia.com/gpu"
+_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu")
 """Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
 
 _LABELS = {
@@ -33,16 +33,9 @@ _LABELS = {
         *(f"{GPU}.product", "cloud.google.com/gke-accelerator"),
         "karpenter.k8s.aws/instance-gpu-name",
     ),
-    "amd.com": ("amd.com/gpu.product-name", "amd.com/gpu.device-id"),
-    "gpu.intel.com": (f"{INTEL}product",),
+    "amd.com": ("amd.com/gpu.product-name",),
 }
 """Labels of nodes that name the product of a vendor's GPUs."""
-_BETA_LABEL = re.compile(r"beta\.(amd\.com/gpu\.[a-z-]+)(?:\.(.+))?")
-_AMD_DEVICES = {
-    **{"738c": "MI100", "7408": "MI250X", "740c": "MI250X", "740f": "MI210", "74a0": "MI300A"},
-    **{"74a1": "MI300X", "74a5": "MI325X", "75a0": "MI350X", "75a3": "MI355X"},
-}
-"""Products by PCI device ID."""
 
 PREFIX = "wattsched.io/"
 GANG, GANG_SIZE = f"{PREFIX}gang", f"{PREFIX}gang-size"
@@ -276,20 +269,16 @@ def gpus_asked(amounts: Mapping[str, float]) -> dict[str, int]:
 
 
 def _gpus(node: Node) -> dict[str, int]:
-    """GPUs of a node by resource, broken ones among them; not graphics of CPUs, which no label names."""
+    """GPUs of a node by resource, broken ones among them."""
     had, offered = gpus_asked(node.status.capacity), gpus_asked(node.status.allocatable)
-    found = {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
-    named = f"{INTEL}product" in node.metadata.labels
-    return {name: number for name, number in found.items() if named or INTEL not in name}
+    return {name: max(had.get(name, 0), offered.get(name, 0)) for name in {**had, **offered}}
 
 
 def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
-    """Return what labels of a node call its GPUs; AMD's older ones have the product in their own names."""
-    older = {one[1]: one[2] or labels[one[0]] for one in map(_BETA_LABEL.fullmatch, labels) if one}
-    named, vendor = {**older, **labels}, resource.partition("/")[0]
+    """Return what labels of a node call its GPUs."""
+    vendor = resource.partition("/")[0]
     stated = [gpu_label] if vendor in gpu_label or GPU not in gpu_label else []  # not NVIDIA's for others
-    known = [named[label] for label in (*stated, *_LABELS[vendor]) if named.get(label)]
-    return _AMD_DEVICES.get(known[0].lower(), known[0]) if known else UNLABELLED
+    return next((labels[name] for name in (*stated, *_LABELS[vendor]) if labels.get(name)), UNLABELLED)
 
 
 def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,11 +21,12 @@ from wattsched.adapters.kubernetes.objects import (
     Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import GANG, INTEL, KubeNode, KubePod, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import GANG, KubeNode, KubePod, read, read_node, read_pod
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
 from wattsched.instances.gpu_names import common_name
+from wattsched.instances.gpu_parts import kinds_of
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo, listed
@@ -57,8 +57,6 @@ GANG_PART = 0.99
 
 Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
 """
-_TIMES = re.compile(r'"(?:last\w+Time|startTime|startedAt|finishedAt|deletionTimestamp)": "([^"]+)"')
-_VERSION = re.compile(r"[1-9][0-9]{0,19}")
 _FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
@@ -119,9 +117,7 @@ class _Workload(Part):
     conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
     assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
     reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
-    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExecutionTimeSeconds")] = None
-    misspelt_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
-    """The same in the API before v1beta2."""
+    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
 
     @property
     def words(self) -> set[_Name]:
@@ -255,47 +251,38 @@ def recorded(
 def _newest(
     items: Sequence[Mapping[str, Any]], moments: Sequence[float]
 ) -> Iterable[tuple[Mapping[str, Any], float]]:
-    """Each object once, as it was last, though several lists have it; and when it was seen last."""
+    """Each object once, as it was last, though several lists have it; and when it was seen last.
+
+    The API server counts versions up; where they are not told, what has ended is newer than what has not.
+    """
     known: dict[object, tuple[Mapping[str, Any], float]] = {}
-    for item, seen_s in zip(items, moments, strict=True):
+    for item, seen_s in sorted(zip(items, moments, strict=True), key=_version):
         named = item["metadata"]
         # Of nodes there is one of a name at a time.
         uid = named.get("uid") if item["kind"] != "Node" else ""
         key = item["kind"], uid or (named.get("namespace"), named["name"])
-        other, other_s = known.get(key, (item, seen_s))
-        known[key] = other if _is_older(item, other) else item, max(seen_s, other_s)
+        known[key] = item, max(seen_s, known[key][1] if key in known else seen_s)
     return known.values()
 
 
-def _is_older(item: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
-    """True if a record of an object is older than one that comes before it in the lists.
-
-    The API server counts versions up. Where they are not told, the newest time in each record decides, and
-    of records of the same time one that has not ended is older.
-    """
-    versions = [str(one["metadata"].get("resourceVersion")) for one in (item, than)]
-    if all(map(_VERSION.fullmatch, versions)):
-        return int(versions[0]) < int(versions[1])
-    newest = [max(_TIMES.findall(json.dumps(one)), default="") for one in (item, than)]
-    return (newest[0], _has_ended(item)) < (newest[1], _has_ended(than))
-
-
-def _has_ended(item: Mapping[str, Any]) -> bool:
-    status = item.get("status") or {}
+def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
+    item, seen_s = seen
+    told, status = str(item["metadata"].get("resourceVersion")), item.get("status") or {}
     conditions = status.get("conditions") if item["kind"] == "Workload" else ()
-    finished = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
-    return finished or status.get("phase") in ("Succeeded", "Failed")
+    ended = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
+    ended |= status.get("phase") in ("Succeeded", "Failed")
+    return int(told) if re.fullmatch("[0-9]{1,20}", told) else 0, ended, seen_s
 
 
 def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[str, str] | None) -> Any:
-    options, switches, machines = KubernetesOptions(), dict[str, str | None](), []
+    options, switches, machines = KubernetesOptions(), dict[str, str | None](), found.machines
     for node in nodes.values():
         above = groups_above(node, options)
         switches |= dict(zip(above, [None, *above], strict=False))
-        machines.append(Machine(node.name, node.product, node.gpus, above[-1] if above else None))
+        machines.append(Machine(node.name, kinds_of(node.product, node.gpus), above[-1] if above else None))
     if closed := sum(not node.ready for node in nodes.values()):
-        found.notes.append(f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
-    return cluster_of(machines, "kubernetes", found.assumed, switches=switches, stand_ins=stand_ins)
+        found.tell("noted", f"cordoned or not ready now, but in the cluster: {count(closed, 'node')}")
+    return cluster_of(machines, "kubernetes", found.entries, switches=switches, stand_ins=stand_ins)
 
 
 def _of_pods(
@@ -308,9 +295,7 @@ def _of_pods(
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
-        # Of nodes that are no GPU nodes Intel's plugin offers the graphics of their CPUs.
-        kept = {name: n for name, n in pod.resources.items() if not nodes or INTEL not in name}
-        gpus = pod.gpus_on(node) if node else sum(kept.values())
+        gpus = pod.gpus_on(node) if node else pod.gpus
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -357,24 +342,18 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
 
 
 def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found: Recorded) -> Iterator[Run]:
-    """Yield what workloads ran: since they were admitted last, and before, of which Kueue keeps the time."""
-    told = Counter[str]()
+    """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
+    reclaimed = 0
     for document, seen_s in documents:
         row = validated(_Workload, document)
-        last, past_s = _last_run(row, nodes, seen_s), row.past_s or row.misspelt_s
-        if past_s:
-            told["earlier admissions are one, of as many GPUs as it has now"] += 1
-            left_s = min(last.start_s, _since(row, "Evicted" if last.start_s < inf else "Admitted", None))
-            begun_s = max(last.created_s, left_s - past_s) if left_s < inf else last.created_s
-            yield replace(last, state="evicted", start_s=begun_s, end_s=begun_s + past_s)
-            last = replace(last, created_s=begun_s + past_s)
-        elif (left_s := _since(row, "Evicted", None)) < inf and left_s <= last.start_s:
-            yield replace(last, start_s=inf, end_s=left_s)
-        if last.end_s == inf and row.reclaimable:
-            told["pods that have ended count as long as the others"] += 1
-        if not past_s or last.start_s < inf or last.end_s == inf:
-            yield last
-    found.assumed += [f"of {count(number, 'workload')}, {what}" for what, number in told.items()]
+        run, left_s, past_s = _last_run(row, nodes, seen_s), _since(row, "Evicted", None), row.past_s
+        if past_s is not None or (left_s < inf and left_s <= run.start_s):
+            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
+        reclaimed += run.end_s == inf and bool(row.reclaimable)
+        yield run
+    if reclaimed:
+        told = "pods that have ended count as long as the others"
+        found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
 
 
 def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
@@ -448,8 +427,8 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
     until = " to ".join(ends[:1] + ends[1:][-1:])
     found.note_gaps(["running"], f"counted until {until}, the newest time in the files")
     if len(used) > len(found.jobs):
-        found.notes.append(f"{count(len(used), 'run')} are {count(len(found.jobs), 'job')}: a gang is one")
-    found.notes.append("Kubernetes measures no energy; jobs have no watts")
+        found.tell("noted", f"{count(len(used), 'run')} are {count(len(found.jobs), 'job')}: a gang is one")
+    found.tell("noted", "Kubernetes measures no energy; jobs have no watts")
 
 
 def _why_not(run: Run) -> str:

@@ -18,8 +18,7 @@ from wattsched.adapters.slurm.documents import (
     names_in,
 )
 from wattsched.instances.errors import MOST_FAULTS, InputError
-from wattsched.instances.traces.job_lists import LOCAL, ZONED, clock_s, moment_s
-from wattsched.reading.clocks import fitting, moments_s
+from wattsched.reading.clocks import LOCAL, ZONED, clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import Cells, Row, echo, listed
 
 FIELDS = (
@@ -44,7 +43,6 @@ _SUFFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)")
 _GPU_COUNT = re.compile(r"(?:^|,)(gres/gpu(?::([^=,]*))?=([^,]*))")
 _OTHER_GRES = re.compile(r"(?:^|,)(gres/(?!gpu[:=])[^:=,]*)")
-_SHARDS = re.compile(r"(?:^|,)gres/shard(?::[^=,]*)?=(\d{1,6})(?=,|$)")
 _ENERGY = re.compile(r"(?:^|,)energy=([^,]+)")
 
 
@@ -72,8 +70,6 @@ class Accounted:
         None where it had no limit of its own.
     other_gres : tuple of str
         Generic resources that are no GPUs, such as ``gres/shard``.
-    shards : int
-        Shards of GPUs that it shares with others.
     local, ambiguous : bool
         True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
     """
@@ -91,7 +87,6 @@ class Accounted:
     nodes: tuple[str, ...]
     time_limit_s: float | None = None
     other_gres: tuple[str, ...] = ()
-    shards: int = 0
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
 
@@ -133,7 +128,6 @@ def _of_document(row: AccountedRow, place: str) -> Accounted:
         nodes=tuple(row.nodes),
         time_limit_s=60 * row.time.limit_min if row.time.limit_min else None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(tres))),
-        shards=_count_shards(tres),
     )
 
 
@@ -155,11 +149,6 @@ def _count_gpus(tres: str) -> tuple[int | None, frozenset[str]]:
     typed = {kind: count for kind, count in counts.items() if kind and count}
     total = counts.get("", None if unknown and not typed else sum(typed.values()))
     return total, frozenset(typed)
-
-
-def _count_shards(tres: str) -> int:
-    """Return the number of shards in a TRES text; an entry without a type is the total."""
-    return max(map(int, _SHARDS.findall(tres)), default=0)
 
 
 def _energy_in(tres: str) -> float | None:
@@ -257,7 +246,6 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         nodes=tuple(read.optional("NodeList", _in_cell(names_in)) or ()),
         time_limit_s=limit_s or None,
         other_gres=tuple(dict.fromkeys(_OTHER_GRES.findall(cells.get(column, "")))),
-        shards=_count_shards(cells.get(column, "")),
         local=any(form == LOCAL for _, form in told.values()),
         ambiguous=ambiguous,
     )

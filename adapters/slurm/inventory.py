@@ -45,8 +45,6 @@ class SlurmNode:
         Infinite where Slurm does not tell.
     free_cpus, free_memory_mib : float
         Of these, what no job has.
-    shards : int
-        Shards that its GPUs may be had in instead.
     """
 
     name: str
@@ -60,7 +58,6 @@ class SlurmNode:
     memory_mib: float = inf
     free_memory_mib: float = inf
     features: frozenset[str] = frozenset()
-    shards: int = 0
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -159,11 +156,8 @@ def gpus_in(text: str | None) -> list[tuple[str, int, list[int]]]:
 
 def held_in(text: str | None) -> list[int]:
     """Numbers of the GPUs that a GRES text says are used, those among them of which shards are."""
-    return [one for _, _, numbers in gpus_in(_as_gpus(text)) for one in numbers]
-
-
-def _as_gpus(text: str | None) -> str:
-    return (text or "").replace("shard:", "gpu:")
+    entries = gpus_in((text or "").replace("shard:", "gpu:"))
+    return [one for _, _, numbers in entries for one in numbers]
 
 
 def nodes_in(text: str) -> dict[str, SlurmNode]:
@@ -207,7 +201,6 @@ def _node(row: NodeRow) -> Iterator[SlurmNode]:
             memory_mib=memory_mib,
             free_memory_mib=memory_mib - (row.alloc_memory or 0),
             features=frozenset(row.active_features),
-            shards=sum(number for _, number, _ in gpus_in(_as_gpus(row.gres))) - kinds.total(),
         )
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from wattsched.adapters.options import some
 from wattsched.adapters.overdraw import Drawing, Stoppable
 from wattsched.adapters.plan import Kept
 from wattsched.adapters.rounds import start_text
 from wattsched.adapters.slurm.inventory import SlurmNode
 from wattsched.adapters.slurm.options import Launch, Ours, SiteOptions, launch_of
 from wattsched.adapters.slurm.reading import Site, SlurmJob, marked
-from wattsched.instances.gpu_parts import SEVERAL
 from wattsched.topology.cluster import PowerDomain
 
 
@@ -110,14 +107,11 @@ class Load(Drawing):
         """Watts of one idle GPU of a node."""
         return self.options.gpu_type(node.gpu_type).idle_power_w
 
-    def _most_w(self, node: SlurmNode) -> float:
-        return self.options.max_power_w(node.gpu_type)
-
     def _others_w(self, node: SlurmNode) -> float:
         """Watts of other people's jobs on a node: the most that its GPUs can draw, whichever they have."""
         idle_w = self.idle_w(node) * (node.gpus - (used := len(self.others.get(node.name, ()))))
         all_w = sum(number * self.options.max_power_w(kind) for kind, number in node.kinds.items())
-        return min(self._most_w(node) * used, all_w - idle_w) if used else 0.0
+        return min(self.options.max_power_w(node.gpu_type) * used, all_w - idle_w) if used else 0.0
 
     def reserved_w(self, node: SlurmNode) -> float:
         """Watts on a node that no decision changes: of other or leaving jobs, and of closed idle GPUs."""
@@ -260,14 +254,11 @@ def usable(site: Site, options: SiteOptions) -> Site:
     Nodes with GPUs whose watts are not known, or of several types, get no jobs; they count as
     `SiteOptions.gpu_type` says.
     """
-    strange: dict[str, list[str]] = defaultdict(list)
-    nodes = dict[str, SlurmNode]()
-    for name, node in site.nodes.items():
-        known = options.knows(node.gpu_type)
-        nodes[name] = node if known else replace(node, takes_jobs=False)
-        if not known:
-            strange[node.gpu_type].append(name)
-    notes = [_unknown(kind, names, options) for kind, names in strange.items()]
+    nodes, notes = dict(site.nodes), list[str]()
+    kinds = {name: node.gpu_type for name, node in nodes.items()}
+    for names, why in options.unknown(kinds, "job", "gpu_types of the site's file"):
+        nodes |= {name: replace(nodes[name], takes_jobs=False) for name in names}
+        notes.append(why)
     notes += options.absent({*site.nodes, *site.switches}, "switch")
     return replace(site, nodes=nodes, notes=[*site.notes, *notes])
 
@@ -276,18 +267,6 @@ def behind(site: Site, domain: PowerDomain) -> list[str]:
     """Nodes that draw through a power domain."""
     members = set(domain.members)
     return [node for node in site.nodes if {node, *site.switches_above(node)} & members]
-
-
-def _unknown(kind: str, names: list[str], options: SiteOptions) -> str:
-    idle_w, most_w = options.gpu_type(kind).idle_power_w, options.max_power_w(kind)
-    why = (
-        f"has GPUs of several types ({kind})"
-        if SEVERAL in kind
-        else f"the watts of '{kind}' are not known; state them as gpu_types of the site's file"
-    )
-    counted = f"a GPU counts at {idle_w:g} W, or {most_w:g} W where a job has it"
-    counted = "it counts as its boards" if SEVERAL in kind else counted
-    return f"{some(names)} gets no jobs: {why}. Until then {counted}"
 
 
 def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:

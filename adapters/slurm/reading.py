@@ -31,8 +31,7 @@ from wattsched.adapters.slurm.inventory import (
 )
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
-from wattsched.instances.traces.job_lists import clock_s
-from wattsched.reading.clocks import fitting, moments_s
+from wattsched.reading.clocks import clock_s, fitting, moments_s
 from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"

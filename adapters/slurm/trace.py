@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from math import inf
 
-from wattsched.adapters.recorded import Machine, Recorded, cluster_of
+from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
 from wattsched.adapters.slurm.inventory import SlurmNode, nodes_in, switches_in
 from wattsched.adapters.slurm.snapshot import SlurmError, ask
@@ -22,7 +22,6 @@ from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 from wattsched.topology.exchange import logical_lines
-from wattsched.topology.fields import shortened
 
 ACCOUNTING, NODES, TOPOLOGY = "accounting", "nodes", "topology"
 _OF_DOCUMENTS = {
@@ -31,8 +30,8 @@ _OF_DOCUMENTS = {
     "sinfo": (NODES, {"node", "nodes"}),
 }
 """Key of a document's rows -> what they tell, and fields of theirs that other documents do not have."""
-MOST_DRAW = 2.0
-"""Energy that means more than so many times the watts of a node and its boards is no measurement."""
+MOST_W = 5_000.0
+"""Energy that means more watts than this of each GPU, with its part of the server, is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
 
@@ -155,42 +154,21 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     for text in said.accounting:
         with said.naming(text):
             jobs += read_accounting(text, zone)
-    if any(job.shards for job in jobs):
-        jobs, nodes = _in_shards(jobs, nodes)
     if nodes:
         lines = (line for text in said.topology for _, line in logical_lines(text))
         switches, above = switches_in("\n".join(lines), nodes)
-        machines = [Machine(one.name, one.gpu_type, one.gpus, above.get(one.name)) for one in nodes.values()]
-        found.cluster = cluster_of(machines, "slurm", found.assumed, switches=switches, stand_ins=stand_ins)
+        machines = [Machine(one.name, one.kinds, above.get(one.name)) for one in nodes.values()]
+        found.machines = machines
+        found.cluster = cluster_of(machines, "slurm", found.entries, switches=switches, stand_ins=stand_ins)
         if closed := sum(not node.takes_jobs for node in nodes.values()):
-            found.notes.append(f"down or drained now, but in the cluster: {count(closed, 'node')}")
+            found.tell("noted", f"down or drained now, but in the cluster: {count(closed, 'node')}")
     elif said.nodes:
         raise InputError(["no node has GPUs"])
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
-        found.assumed.append(f"times without a zone are this machine's, {own}; --time-zone names another")
+        found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
     _take(found, _latest(jobs), nodes)
     return found
-
-
-def _in_shards(
-    jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]
-) -> tuple[list[Accounted], dict[str, SlurmNode]]:
-    """Jobs and nodes with shards as slices of GPUs, of which a job with whole ones has them all."""
-    cut = {name: node for name, node in nodes.items() if node.shards >= node.gpus and len(node.kinds) == 1}
-    found, each = list[Accounted](), {name: node.shards // node.gpus for name, node in cut.items()}
-    for name, node in cut.items():
-        cut[name] = replace(
-            node, gpu_type=f"{node.gpu_type}-SHARED-{each[name]}", gpus=each[name] * node.gpus
-        )
-    for job in jobs:
-        if job.nodes and cut.keys() >= set(job.nodes) and (job.gpus or job.shards):
-            slices = (job.gpus or 0) * each[job.nodes[0]] + job.shards
-            own = frozenset([cut[job.nodes[0]].gpu_type])
-            others = tuple(name for name in job.other_gres if name != "gres/shard")
-            job = replace(job, gpus=slices, gpu_types=own, other_gres=others)
-        found.append(job)
-    return found, {**nodes, **cut}
 
 
 def _latest(records: Iterable[Accounted]) -> list[Accounted]:
@@ -209,11 +187,6 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
 def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
     """Put jobs into the trace, or count why not."""
     strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
-    types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
-    most_w = defaultdict[str, float](float)
-    for one in machines:  # of which several stand for a node with several types
-        gpus_w = one.gpus * (types[one.gpu_type].max_power_w or inf)
-        most_w[one.name.partition("/")[0]] += one.base_power_w + gpus_w
     there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     for job in jobs:
         others.update(job.other_gres)
@@ -227,7 +200,7 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
         strange.update(absent)
         ambiguous += job.ambiguous
         power_w = None if job.energy_j is None else job.energy_j / job.elapsed_s
-        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes, most_w)):
+        if power_w is not None and (why := _why_not_its_own(job, power_w, nodes)):
             power_w = None
             unused[why] += 1
         found.add(
@@ -246,22 +219,23 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             (job.start_s or job.eligible_s) - job.eligible_s,
         )
     if not found.jobs:
-        text = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
-        text = text or "sacct tells of no job; without --starttime it tells of today's alone"
+        text = "sacct tells of no job; without --starttime it tells of today's alone"
+        text = counted(found.left_out) or text
         raise InputError([f"no job has used a GPU: {text}"])
     if strange:
         text = ", ".join(f"{echo(name)}, which {count(n, 'job')} used" for name, n in strange.most_common(4))
-        found.notes.append(f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
+        found.tell("noted", f"no node has GPUs of type {text}; nodes have {listed(there.values())}")
     if others:
         text = ", ".join(f"{echo(name)} of {count(n, 'job')}" for name, n in others.most_common(4))
-        found.notes.append(f"not counted as GPUs: {text}")
+        found.tell("noted", f"not counted as GPUs: {text}")
     if ambiguous:
         when = "the hour that comes twice, and nothing tells which: the first is taken"
-        found.assumed.append(f"of {count(ambiguous, 'job')} a time is in {when}")
+        found.tell("assumed", f"of {count(ambiguous, 'job')} a time is in {when}")
     found.note_gaps(state.lower() for state in STILL_RUN)
-    found.notes += [f"energy of {count(n, 'job')} {why}; it is left out" for why, n in unused.items()]
+    for why, n in unused.items():
+        found.tell("noted", f"energy of {count(n, 'job')} {why}; it is left out")
     if not (unused or any(job.power_w for job in found.jobs)):
-        found.notes.append("Slurm has measured no energy; jobs have no watts")
+        found.tell("noted", "Slurm has measured no energy; jobs have no watts")
 
 
 def _why_not(job: Accounted) -> str:
@@ -277,16 +251,13 @@ def _why_not(job: Accounted) -> str:
     return "" if job.elapsed_s > 0 else "ended at once"
 
 
-def _why_not_its_own(
-    job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode], most_w: Mapping[str, float]
-) -> str:
+def _why_not_its_own(job: Accounted, power_w: float, nodes: Mapping[str, SlurmNode]) -> str:
     """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
     if not nodes:
         return "may be that of shared nodes, which a file of nodes would tell"
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
         return "is that of shared nodes"
-    over = power_w > MOST_DRAW * sum(most_w[shortened(name)] for name in job.nodes)
-    return "means more than twice what its nodes and their boards draw" if over else ""
+    return "means more than any GPUs draw" if power_w > MOST_W * (job.gpus or 0) else ""
 
 
 def _gpu_type(job: Accounted, nodes: Mapping[str, SlurmNode], known: Mapping[str, str]) -> str | None:

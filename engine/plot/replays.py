@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,47 +20,18 @@ from wattsched.plot.style import (
     unit_of_time,
 )
 from wattsched.reading.arguments import require_types
-from wattsched.replay.jobs.accounts import StepLog
 from wattsched.replay.jobs.outcome import Outcome
+from wattsched.topology.arrays import FloatArray
 
 FIGURE_IN = (8.0, 9.0)
 MOST_STEPS = 300
-"""Changes that a line can show; beyond, means are drawn."""
-WIDTHS = {
-    "minute": 60.0, "5 minutes": 300.0, "15 minutes": 900.0, "hour": 3600.0, "3 hours": 10_800.0,
-    "6 hours": 21_600.0, "12 hours": 43_200.0, "day": 86_400.0, "week": 604_800.0, "30 days": 2_592_000.0,
-}  # fmt: skip
-"""Lengths of time over which means are taken."""
+"""Changes of the GPUs in use that a line can show; beyond, means are drawn."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Time axis of a plot: its unit, and the length of time over which means are taken."""
-
-    unit: str
-    unit_s: float
-    over: str
-    width_s: float
-
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Scale:
-        """Days for long traces, and means where lines would be too dense to read."""
-        lasts_s = max(outcome.end_s - outcome.begin_s for outcome in outcomes)
-        unit, unit_s = unit_of_time(lasts_s)
-        if max(len(outcome.meter.power.time_s) for outcome in outcomes) <= MOST_STEPS:
-            return cls(unit, unit_s, "", 0.0)
-        few = (item for item in WIDTHS.items() if lasts_s <= MOST_STEPS * item[1])
-        return cls(unit, unit_s, *next(few, list(WIDTHS.items())[-1]))
-
-    @property
-    def label(self) -> str:
-        """Label of the axis."""
-        return f"time from the first arrival, {self.unit}"
-
-    @property
-    def note(self) -> str:
-        """Says over what means are taken."""
-        return f"mean of each {self.over}" if self.over else ""
+def _time_axis(outcomes: Sequence[Outcome]) -> tuple[str, float]:
+    """Label of the time axis of a plot, in days for long traces, and the seconds of its unit."""
+    unit, unit_s = unit_of_time(max(outcome.end_s - outcome.begin_s for outcome in outcomes))
+    return f"time from the first arrival, {unit}", unit_s
 
 
 def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
@@ -134,18 +104,20 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
         require_range(0 < cap_w < math.inf, "cap_w", "above 0 and finite", cap_w)
     else:
         cap_w = outcomes[0].caps.site_w
-    axes, scale = axes_for(ax), replace(Scale.of(outcomes), over="", width_s=0.0)
+    axes, (label, unit_s) = axes_for(ax), _time_axis(outcomes)
     most_w = max(cap_w or 0.0, *(max(outcome.meter.power.values) for outcome in outcomes))
     unit, per = ("MW", 1e6) if most_w >= 3e6 else ("kW", 1e3) if most_w >= 3e3 else ("W", 1.0)
     for number, outcome in enumerate(outcomes):
-        _draw_course(axes, outcome, scale, outcome.meter.power, per, Look.of(number))
-    _draw_budget(axes, outcomes, scale, per)
+        log = outcome.meter.power
+        course = log.highest(outcome.begin_s, outcome.end_s, len(log.time_s) + 1)
+        _draw_course(axes, outcome, course, unit_s, per, Look.of(number))
+    _draw_budget(axes, outcomes, unit_s, per)
     if cap_w is not None:
         axes.axhline(
             cap_w / per, color=LIMIT, linewidth=1.5, linestyle="--", label=f"cap, {cap_w / per:g} {unit}"
         )
     axes.set_ylim(bottom=0)
-    return finished(axes, scale.label, f"power of the cluster, {unit}", scale.note, x=0.01)
+    return finished(axes, label, f"power of the cluster, {unit}", x=0.01)
 
 
 def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
@@ -172,12 +144,15 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
     """
     require_types(occupancy, locals())
     _require_some(outcomes)
-    axes, scale = axes_for(ax), Scale.of(outcomes)
+    axes, (label, unit_s), are_means = axes_for(ax), _time_axis(outcomes), False
     for number, outcome in enumerate(outcomes):
         gpus = int(outcome.trace.available.sum())
-        _draw_course(axes, outcome, scale, outcome.meter.busy, gpus / 100, Look.of(number))
+        course = outcome.meter.busy.means(outcome.begin_s, outcome.end_s, MOST_STEPS)
+        are_means |= len(course[1]) == MOST_STEPS
+        _draw_course(axes, outcome, course, unit_s, gpus / 100, Look.of(number))
     axes.set_ylim(0, 103)
-    return finished(axes, scale.label, "GPUs in use, %", scale.note, x=0.01)
+    note = "means of short times" if are_means else ""
+    return finished(axes, label, "GPUs in use, %", note, x=0.01)
 
 
 def replay_figure(outcomes: Sequence[Outcome]) -> Figure:
@@ -200,18 +175,25 @@ def _require_some(outcomes: Sequence[Outcome]) -> None:
         require_range(len(outcome.trace) > 0, "outcomes", "of a job at least", f"'{outcome.policy}' of none")
 
 
-def _draw_course(axes: Axes, outcome: Outcome, scale: Scale, log: StepLog, per: float, look: Look) -> None:
-    """Draw what stays the same from each time to the next, or its means."""
-    edges, means = log.means(outcome.begin_s, outcome.end_s, scale.width_s)
-    since = (edges - outcome.begin_s) / scale.unit_s
-    axes.stairs(means / per, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
+def _draw_course(
+    axes: Axes,
+    outcome: Outcome,
+    course: tuple[FloatArray, FloatArray],
+    unit_s: float,
+    per: float,
+    look: Look,
+) -> None:
+    """Draw what stays the same from each time to the next."""
+    edges, values = course
+    since = (edges - outcome.begin_s) / unit_s
+    axes.stairs(values / per, since, baseline=None, linewidth=1.3, label=outcome.policy, **look._asdict())
 
 
-def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], scale: Scale, per: float) -> None:
+def _draw_budget(axes: Axes, outcomes: Sequence[Outcome], unit_s: float, per: float) -> None:
     """Draw the constant power of each period that would spend its budget."""
     if outcomes[0].ledger is None:
         return
     begin_s, end_s = outcomes[0].begin_s, max(outcome.end_s for outcome in outcomes)
     edges, even_w = outcomes[0].ledger.budget.even_power_w(begin_s, end_s)
-    since = (edges - begin_s) / scale.unit_s
+    since = (edges - begin_s) / unit_s
     axes.stairs(even_w / per, since, baseline=None, color=LIMIT, linewidth=2.5, label="even budget", zorder=1)

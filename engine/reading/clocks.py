@@ -1,10 +1,55 @@
-"""Clock times without a zone: the moments that they may stand for, and which of these fit together."""
+"""Times as files write them, and of clock times without a zone the moments that they may stand for."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from itertools import pairwise, product
+
+from wattsched.reading.inputs import echo, number_in
+
+SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
+_CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
+
+
+def moment_s(text: str) -> tuple[float, str]:
+    """Convert a time to seconds; tell how it was written: seconds, or a date with or without a zone.
+
+    A date, also with slashes, counts from 1970 on, in its zone; one without a zone is read as UTC.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    try:
+        if math.isfinite(seconds := number_in(text)):
+            return seconds, SECONDS
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text.strip().replace("/", "-") if text.isascii() else "")
+        zone, form = (UTC, LOCAL) if found.tzinfo is None else (found.tzinfo, ZONED)
+        return found.replace(tzinfo=zone).timestamp(), form
+    except (ValueError, OverflowError):
+        expected = "a number of seconds nor a date like 2026-11-03 08:30:00"
+        raise ValueError(f"{echo(text)} is neither {expected}") from None
+
+
+def in_zone_s(local_s: float, zone: tzinfo) -> float:
+    """Return the first moment at which the clocks of a zone show a date that was read as UTC."""
+    return datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zone).timestamp()
+
+
+def clock_s(text: str) -> float | None:
+    """Seconds of ``[D-]HH:MM:SS``; None for another text."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = found.groups(default="0")
+    return ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + float(seconds)
 
 
 def moments_s(clock: datetime, zone: tzinfo | None) -> list[float]:

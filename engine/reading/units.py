@@ -35,7 +35,7 @@ _COINS = {"¢": "USD", "pence": "GBP", "p": "GBP"}
 _PER = r"(?P<prefix>[kmg]?)(?P<base>wh|j)[\s_-]*e?l?(?![a-z])"
 _CURRENCY = rf"(?:{'|'.join([*_CURRENCIES.split(), *map(re.escape, _SIGNS)])})s?"
 _COIN = r"(?:¢|pence|p|ct|cents?|c)"
-_MONEY = rf"(?P<coin>{_COIN})(?:\s*(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"
+_MONEY = rf"(?P<coin>{_COIN})(?:\s+(?P<of>{_CURRENCY}))?|(?P<currency>{_CURRENCY})\s*(?P<part>{_COIN})?"
 _METRIC = r"(?<![A-Za-z/])(?P<prefix>(?i:milli|kilo|mega)?|[mkKMgG])(?P<base>{})(?![A-Za-z/])"
 _FORMS: dict[Quantity, str] = {
     "power": _METRIC.format("[Ww]|[Ww]atts?"),

@@ -15,37 +15,40 @@ from wattsched.replay.jobs.accounts import PerKwh
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.job_sources import LIST, JobSource
-from wattsched.report.saved import IDLE, NOBODY, Recorded
+from wattsched.report.saved import IDLE, NOBODY, Group, Recorded
 from wattsched.report.wording import energy, percent
 from wattsched.topology.arrays import FloatArray
 
 By = Literal["account", "month"]
-Groups = dict[str, tuple[float, float, float]]
-"""Joules, grams and money of the cluster by ``MONTH|ACCOUNT``, empty where it is not split by one of them."""
 
 FAR = 2.0
 """Factor between the energy of the baseline and of the record from which on it is pointed at."""
 
 
-def record_of(trace: Trace, idle_w: float) -> Recorded | None:
+def record_of(traces: Sequence[Trace], idle_w: float) -> Recorded | None:
     """Estimate what a cluster drew while it ran the jobs as recorded; None where no durations are known.
 
-    A job draws its measured watts or, without these, those of its model as it was asked for; all other GPUs
-    and the nodes are idle from the first arrival to the last end. Without waits jobs start as they arrive.
+    A job draws its measured watts or, without these, those of its model as it was asked for, the mean over
+    traces that draw models by seed; all other GPUs and the nodes are idle from the first arrival to the last
+    end. Without waits jobs start as they arrive.
     """
+    trace = traces[0]
     if not trace.records:
         return None
-    rows, lasts_s = trace.configurations, np.array([one.duration_s for one in trace.records])
+    lasts_s = np.array([one.duration_s for one in trace.records])
     waits_s = np.array([np.nan if one.waited_s is None else one.waited_s for one in trace.records])
-    rate = np.append(rows.rate, np.nan)[trace.request]
-    off = np.nan_to_num(np.abs(trace.work[:, None] / rate - lasts_s[:, None]), nan=np.inf)
-    row = trace.request[np.arange(len(trace)), off.argmin(axis=1)]
     watts = np.array([np.nan if one.power_w is None else one.power_w for one in trace.records])
-    busy_w = np.where(np.isnan(watts), rows.power_w[row], watts) - trace.idle_w[row]
     gpu_s = np.array([one.gpus for one in trace.records]) * lasts_s
     seconds = float((trace.arrival_s + np.nan_to_num(waits_s) + lasts_s).max() - trace.arrival_s[0])
+    jobs_j = list[float]()
+    for drawn in traces:
+        rate = np.append(drawn.configurations.rate, np.nan)[drawn.request]
+        off = np.nan_to_num(np.abs(drawn.work[:, None] / rate - lasts_s[:, None]), nan=np.inf)
+        row = drawn.request[np.arange(len(drawn)), off.argmin(axis=1)]
+        busy_w = np.where(np.isnan(watts), drawn.configurations.power_w[row], watts) - drawn.idle_w[row]
+        jobs_j.append(float(busy_w @ lasts_s))
     return Recorded(
-        energy_j=idle_w * seconds + float(busy_w @ lasts_s),
+        energy_j=idle_w * seconds + float(np.mean(jobs_j)),
         completion_s=None if np.isnan(waits_s).any() else float((waits_s + lasts_s).mean()),
         utilisation=float(gpu_s.sum() / (trace.available.sum() * seconds)),
         measured=float(gpu_s[~np.isnan(watts)].sum() / gpu_s.sum()),
@@ -83,42 +86,40 @@ def clock_of(source: JobSource, trace: Trace, start: str | None) -> float:
     return found
 
 
-def groups_of(outcome: Outcome, by: Sequence[By], clock_s: float, until_s: float, idle_w: float) -> Groups:
-    """Split what the cluster draws until a time, idle from the last completion on, by month and account.
+def groups_of(outcomes: Sequence[Outcome], by: Sequence[By], clock_s: float) -> list[Group]:
+    """Split what the cluster draws by month and account, the mean over replays of the same jobs.
 
     Jobs stand for what their GPUs draw; idle GPUs and nodes are nobody's.
     """
-    log, power, of_job = outcome.segments, outcome.meter.power, np.array(outcome.segments.job, dtype=np.int64)
-    starts, works, ends, low_w, high_w = (
-        np.array(values) for values in (log.start_s, log.works_s, log.end_s, log.idle_w, log.power_w)
-    )
-    owners = [one.account for one in outcome.trace.records] if "account" in by else [""] * len(outcome.trace)
-    names, owner = np.unique(owners, return_inverse=True)
-    times = np.append(np.clip(power.time_s, None, outcome.end_s), [outcome.end_s, until_s])
-    of_cluster = np.append(power.values, idle_w)
-
-    def drawn(
-        begin_s: FloatArray, end_s: FloatArray, watts: FloatArray, within: tuple[float, float]
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Joules, grams and money of constant draws within two times."""
-        begin_s, end_s = np.clip(begin_s, *within), np.clip(end_s, *within)
-        price = PerKwh.constant(0.0) if outcome.meter.tariff is None else outcome.meter.tariff
-        grams, money = (one.per_watt(begin_s, end_s) for one in (outcome.meter.carbon, price))
-        return watts * (end_s - begin_s), watts * grams, watts * money
-
-    found: Groups = {}
-    edges = _months(outcome.begin_s, until_s, clock_s) if "month" in by else {"": outcome.begin_s}
-    for (month, begin_s), (_, end_s) in pairwise([*edges.items(), ("", until_s)]):
-        within = (begin_s, end_s)
-        total = [float(part.sum()) for part in drawn(times[:-1], times[1:], of_cluster, within)]
-        if "account" in by:
-            parts = zip(drawn(starts, works, low_w, within), drawn(works, ends, high_w, within), strict=True)
-            by_owner = np.array([np.bincount(owner[of_job], low + high, len(names)) for low, high in parts])
-            for name, (joules, grams, money) in zip(names.tolist(), by_owner.T.tolist(), strict=True):
-                found[f"{month}|{name or NOBODY}"] = joules, grams, money
-            total = (total - by_owner.sum(axis=1)).tolist()
-        found[f"{month}|{IDLE}" if "account" in by else f"{month}|"] = total[0], total[1], total[2]
-    return found
+    found: dict[tuple[str, str], FloatArray] = {}
+    jobs = slice(None) if "account" in by else slice(0)
+    for outcome in outcomes if by else ():
+        log, power, meter = outcome.segments, outcome.meter.power, outcome.meter
+        accounts, account = np.unique(
+            [one.account or NOBODY for one in outcome.trace.records], return_inverse=True
+        )
+        names, of_job = (
+            [IDLE if "account" in by else "", *accounts[jobs].tolist()],
+            1 + account[log.job[jobs]],
+        )
+        owner = np.concatenate([np.zeros(len(power.time_s), dtype=np.int64), of_job, of_job])
+        begins_s = np.concatenate([power.time_s, log.start_s[jobs], log.works_s[jobs]])
+        ends_s = np.concatenate([power.time_s[1:], [outcome.end_s], log.works_s[jobs], log.end_s[jobs]])
+        watts = np.concatenate([power.values, log.idle_w[jobs], log.power_w[jobs]])
+        tariff = meter.tariff or PerKwh.constant(0.0)
+        edges = _months(outcome.begin_s, outcome.end_s, clock_s) if "month" in by else {"": outcome.begin_s}
+        for (month, begin_s), (_, end_s) in pairwise([*edges.items(), ("", outcome.end_s)]):
+            since_s, until_s = (np.clip(times, begin_s, end_s) for times in (begins_s, ends_s))
+            costs = (until_s - since_s, *(one.per_watt(since_s, until_s) for one in (meter.carbon, tariff)))
+            amounts = np.array([np.bincount(owner, watts * cost, len(names)) for cost in costs])
+            amounts[:, 0] -= amounts[:, 1:].sum(axis=1)
+            for name, part in zip(names, amounts.T / len(outcomes), strict=True):
+                found[month, name] = found.get((month, name), 0.0) + part
+    priced = any(outcome.meter.tariff is not None for outcome in outcomes)
+    return [
+        Group(*names, energy_j, carbon_g, money if priced else None)
+        for names, (energy_j, carbon_g, money) in sorted((key, sums.tolist()) for key, sums in found.items())
+    ]
 
 
 def _months(begin_s: float, until_s: float, clock_s: float) -> dict[str, float]:

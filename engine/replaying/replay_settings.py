@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from datetime import datetime
 from numbers import Real
 from pathlib import Path
+from typing import Literal
 
 from wattsched.instances.errors import naming, require_range
-from wattsched.instances.traces.carbon import CarbonTrace, read_carbon, utc_time
+from wattsched.instances.traces.carbon import read_carbon, utc_time
 from wattsched.instances.units import S_PER_DAY
 from wattsched.reading.arguments import require_types
 from wattsched.replay.jobs.accounts import Carbon, PerKwh, Sleep
@@ -121,25 +121,14 @@ class ReplaySettings:
         if quantity == "money" and self.tariff is None:
             raise ValueError("budget: money needs `tariff`, what a kWh costs")
 
-    def _start(self, trace: CarbonTrace) -> datetime | None:
-        """Time of the first arrival in a file, where it is told."""
-        return None if self.start is None else trace.moment(self.start)
-
-    def carbon_from(self, begin_s: float) -> Carbon:
-        """Return what a kWh emits from the first arrival on; a number is the same all the time."""
-        if not isinstance(self.carbon, str | Path):
-            return Carbon.constant(float(self.carbon))
-        with naming(self.carbon):
-            trace = read_carbon(self.carbon, self.zone)
-            return Carbon.of(trace, begin_s, self._start(trace))
-
-    def tariff_from(self, begin_s: float) -> PerKwh | None:
-        """Return what a kWh costs from the first arrival on, where that is told."""
-        if not isinstance(self.tariff, str | Path):
-            return None if self.tariff is None else PerKwh.constant(float(self.tariff))
-        with naming(self.tariff):
-            trace = read_carbon(self.tariff, quantity="money")
-            return PerKwh.of(trace, begin_s, self._start(trace))
+    def over_time(self, quantity: Literal["carbon", "money"], begin_s: float) -> PerKwh | None:
+        """Return what a kWh emits or costs from the first arrival on, where that is told."""
+        given, kind = (self.carbon, Carbon) if quantity == "carbon" else (self.tariff, PerKwh)
+        if not isinstance(given, str | Path):
+            return None if given is None else kind.constant(float(given))
+        with naming(given):
+            trace = read_carbon(given, self.zone if quantity == "carbon" else None, quantity)
+            return kind.of(trace, begin_s, None if self.start is None else trace.moment(self.start))
 
 
 @dataclass(frozen=True)
@@ -163,7 +152,8 @@ class Scene:
     def of(cls, trace: Trace, settings: ReplaySettings) -> Scene:
         """Read what settings name for a trace."""
         begin_s, nap_s = float(trace.arrival_s[0]), settings.sleep_after_s
-        carbon, tariff = settings.carbon_from(begin_s), settings.tariff_from(begin_s)
+        carbon, tariff = (settings.over_time(what, begin_s) for what in ("carbon", "money"))
+        assert isinstance(carbon, Carbon)
         context = PolicyContext(
             trace,
             Restarts(settings.process_restart_s, settings.pod_restart_s),

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -25,17 +25,15 @@ from wattsched.replay.jobs.caps import CapError
 from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
-from wattsched.replaying.accounting import By, Groups, clock_of, doubts, groups_of, record_of
+from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
 from wattsched.replaying.job_sources import File, JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
     LATE,
-    Group,
     Interval,
     Point,
     PolicySavings,
-    Recorded,
     Savings,
     Sensitivity,
     at_completion,
@@ -60,9 +58,6 @@ HEAVY = 0.05
 
 SEVERAL = 5
 """Users of fewer jobs are not told of: with so few it is chance who waits."""
-
-
-_SAVED = ("saved_j", "saved_g", "saved_money")
 
 
 @dataclass(frozen=True)
@@ -204,7 +199,7 @@ def savings(
     for name in by:
         require_known("by", name, get_args(By))
     if journal is not None:
-        given = {"baseline": baseline, "levels": [*ordered], "spent": pacing, "elsewhere": settings.start}
+        given = {"baseline": baseline, "levels": [*ordered], "spent": pacing}
         journal = replace(journal, options={**journal.options, **given})
         journal.open(settings)
     drawn = SEEDS if source.draws else SEEDS[:1]
@@ -213,7 +208,7 @@ def savings(
     if "account" in by and not any(one.account for one in one_trace.records):
         raise ValueError("by: the trace names no account")
     clock_s = clock_of(source, one_trace, settings.start) if "month" in by else 0.0
-    study = _Study(baseline, ordered, settings, pacing, executor, progress, journal, by, clock_s)
+    study = _Study(baseline, ordered, settings, pacing, executor, progress, journal)
     tested = INPUTS if inputs is None else inputs
     further = PER_INPUT * (1 + 2 * len(tested)) if tested else 0
     planned(len(traces) * (1 + len(policies) * len(ordered)), further)
@@ -228,7 +223,7 @@ def savings(
     def part(changed: Cluster, changed_settings: ReplaySettings, folder: str = "input") -> float | None:
         """Return the part of the energy that the last policy saves on the first seed."""
         kept = journal and journal.within(folder)
-        other = replace(study, settings=changed_settings, journal=kept, by=())
+        other = replace(study, settings=changed_settings, journal=kept)
         try:
             return other.part(source.traces(changed, [*traces][:1]), policies[-1], near)
         except CapError:  # With other watts the cluster may exceed its cap when idle.
@@ -236,7 +231,7 @@ def savings(
 
     one = next(iter(base.values()))
     energy_j = Interval.of([known.energy_j for known in base.values()])
-    record = Recorded.mean([record_of(known.outcome.trace, known.idle_w) for known in base.values()])
+    record = record_of([known.outcome.trace for known in base.values()], one.idle_w)
     return Savings(
         baseline=baseline,
         jobs=len(one.outcome.trace),
@@ -263,7 +258,7 @@ def savings(
         assumptions=[*source.comments, *_assumptions(source, settings, pacing)],
         record=record,
         doubts=[*doubts(baseline, energy_j.mean, record)],
-        groups=study.groups(base, found),
+        groups=groups_of([known.outcome for known in base.values()], by, clock_s),
     )
 
 
@@ -303,8 +298,6 @@ class _Study:
     executor: Executor | None
     progress: Progress
     journal: Journal | None = None
-    by: Sequence[By] = ()
-    clock_s: float = 0.0
 
     def baseline_of(self, traces: Mapping[int, Trace]) -> dict[int, _Base]:
         """Replays of the baseline by seed."""
@@ -334,47 +327,7 @@ class _Study:
     ) -> list[Point]:
         """Points of a policy within a budget, by seed."""
         joules = self.power_w(base, level) * self.settings.period_s if math.isfinite(level) else None
-        points = list[Point]()
-        for seed, run in self._runs(traces, policy, joules, level):
-            saved: dict[str, Any] = self._saved_by_group(base[seed], run) if self.by else {}
-            points.append(replace(_point(base[seed], run), **saved))
-        return points
-
-    def groups(self, base: Mapping[int, _Base], found: Sequence[PolicySavings]) -> list[Group]:
-        """Means over seeds of what the baseline takes by group, and of what policies save of it."""
-        split: dict[str, list[tuple[float, float, float]]] = {}
-        for known in base.values() if self.by else ():
-            for key, amounts in self._split(known, known.outcome, known.outcome.end_s).items():
-                split.setdefault(key, []).append(amounts)
-        priced = self.settings.tariff is not None
-
-        def amounts_of(joules: float, grams: float, money: float) -> dict[str, float]:
-            return {"energy_j": joules, "carbon_g": grams} | ({"money": money} if priced else {})
-
-        groups = []
-        for key, of_seeds in sorted(split.items()):
-            (month, _, account), means = key.partition("|"), np.sum(of_seeds, axis=0) / len(base)
-            saved = {
-                one.policy: amounts_of(*(getattr(one.losers, name).get(key, 0.0) for name in _SAVED))
-                for one in found
-                if one.losers is not None
-            }
-            of_base: dict[str, Any] = {"money": None, **amounts_of(*means.tolist())}
-            groups.append(Group(month, account, **of_base, saved=saved))
-        return groups
-
-    def _split(self, base: _Base, outcome: Outcome, until_s: float) -> Groups:
-        return groups_of(outcome, self.by, self.clock_s, until_s, base.idle_w)
-
-    def _saved_by_group(self, base: _Base, outcome: Outcome) -> dict[str, dict[str, float]]:
-        """Joules, grams and money that a replay saves by group, counted to the same end as the baseline."""
-        until_s, none = max(base.outcome.end_s, outcome.end_s), (0.0, 0.0, 0.0)
-        before, after = (self._split(base, run, until_s) for run in (base.outcome, outcome))
-        keys = dict.fromkeys([*before, *after])
-        return {
-            name: {key: before.get(key, none)[n] - after.get(key, none)[n] for key in keys}
-            for n, name in enumerate(_SAVED)
-        }
+        return [_point(base[seed], run) for seed, run in self._runs(traces, policy, joules, level)]
 
     def _runs(
         self, traces: Mapping[int, Trace], policy: str, joules: float | None = None, level: float = math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -40,18 +40,10 @@ class Recorded:
     utilisation: float
     measured: float
 
-    @classmethod
-    def mean(cls, records: Sequence[Recorded | None]) -> Recorded | None:
-        """Mean of records of the same jobs, whose models differ; None where there are none."""
-        known = [record for record in records if record is not None]
-        if not known:
-            return None
-        return replace(known[0], energy_j=float(np.mean([record.energy_j for record in known])))
-
 
 @dataclass(frozen=True)
 class Group:
-    """What the baseline takes for an account, in a month, or both; and what policies save of it.
+    """What the baseline takes for an account, in a month, or both.
 
     Attributes
     ----------
@@ -60,8 +52,6 @@ class Group:
     energy_j, carbon_g : float
     money : float, optional
         None without a price.
-    saved : dict of str to dict of str to float
-        The same three by policy, where `energy` of `PolicySavings` is saved.
     """
 
     month: str
@@ -69,7 +59,6 @@ class Group:
     energy_j: float
     carbon_g: float
     money: float | None
-    saved: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -87,8 +76,6 @@ class Point:
         Part of the jobs that complete more than a tenth later than under the baseline.
     users : dict of str to float
         Mean completion of each user of several jobs, over the baseline's; empty where nobody is named.
-    saved_j, saved_g, saved_money : dict of str to float
-        Joules, grams and money saved by group, called ``MONTH|ACCOUNT``; empty where nothing is split.
     """
 
     energy: float
@@ -97,23 +84,15 @@ class Point:
     heavy: float
     late: float
     users: dict[str, float] = field(default_factory=dict)
-    saved_j: dict[str, float] = field(default_factory=dict)
-    saved_g: dict[str, float] = field(default_factory=dict)
-    saved_money: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, points: Sequence[Point], weights: Sequence[float] | None = None) -> Point:
-        """Mean of points, figure by figure, user by user, group by group."""
-        means: dict[str, Any] = {}
-        for name in (one.name for one in fields(cls)):
-            values = [getattr(point, name) for point in points]
-            if isinstance(values[0], dict):
-                keys = dict.fromkeys(key for value in values for key in value)
-                rows = {key: [value.get(key, 0.0) for value in values] for key in keys}
-                means[name] = {key: float(np.average(row, 0, weights)) for key, row in rows.items()}
-            else:
-                means[name] = float(np.average(values, 0, weights))
-        return cls(**means)
+        """Mean of points, figure by figure, user by user."""
+        names = [one.name for one in fields(cls) if one.name != "users"]
+        rows = [[*(getattr(point, name) for name in names), *point.users.values()] for point in points]
+        means = np.average(rows, 0, weights).tolist()
+        users = dict(zip(points[0].users, means[len(names) :], strict=True))
+        return cls(**dict(zip(names, means, strict=False)), users=users)
 
 
 @dataclass(frozen=True)
@@ -222,7 +201,7 @@ class Savings:
     levels: list[float | None]
     power_w: list[float | None]
     policies: list[PolicySavings]
-    currency: str
+    currency: str = ""
     as_it_is: float | None = None
     inputs: list[Sensitivity] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wattsched.report.saved import Interval, PolicySavings, Savings
 
 
-NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "money"}
+NAMES = {"energy_j": "energy", "carbon_g": "CO2", "money": "cost"}
 
 
 def best_of(found: Savings) -> PolicySavings:
@@ -92,17 +92,11 @@ def split(found: Savings) -> Told:
     if any(one.money is not None for one in found.groups):
         amounts["money"] = partial(money, currency=found.currency)
     columns = [*keys, *(f">{NAMES[name]}" for name in amounts)]
-    policies = [*found.groups[0].saved] if found.groups else []
-    columns += [f">{policy} saves" for policy in policies]
-    rows = []
-    for one in found.groups:
-        cells = [words(getattr(one, name)) for name, words in amounts.items()]
-        parts = [
-            ", ".join(words(one.saved[policy][name]) for name, words in list(amounts.items())[-2:])
-            for policy in policies
-        ]
-        rows.append([*(getattr(one, key) for key in keys), *cells, *parts])
-    return f"By {' and '.join(keys)}", f"under {found.baseline}, and what policies save of it", columns, rows
+    rows = [
+        [*(getattr(one, key) for key in keys), *(told(getattr(one, name)) for name, told in amounts.items())]
+        for one in found.groups
+    ]
+    return f"By {' and '.join(keys)}", f"under {found.baseline}", columns, rows
 
 
 def frontier(found: Savings) -> Told:

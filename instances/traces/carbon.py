@@ -9,7 +9,6 @@ Units that headers or values state are converted (`reading.units`).
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,12 +19,15 @@ from typing import Any
 import numpy as np
 
 from wattsched.instances.errors import NoticeWarning
+from wattsched.reading.clocks import LOCAL, SECONDS, moment_s
 from wattsched.reading.inputs import MOST_COLUMNS as MOST
 from wattsched.reading.inputs import Row, echo, listed, meant, rows_of
 from wattsched.reading.units import Numbers, Quantity, unit_in
 from wattsched.topology.arrays import FloatArray
 
 MOST_PER_KWH = 1_000_000.0
+EPOCH_S = (1e8, 1e11)
+"""Numbers that are taken for seconds since 1970."""
 TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
 INTENSITY_COLUMNS = (
     "avg_ci_g_per_kwh",
@@ -75,11 +77,11 @@ class CarbonTrace:
 
     def moment(self, text: str) -> datetime:
         """Time that is looked up in the file, with a notice where it or the file alone has a zone."""
-        begin = utc_time(text)
-        if (zoned := _moment(text).tzinfo is not None) != self.zoned:
+        begin_s, zoned = _utc_s(text)
+        if zoned != self.zoned:
             told = "its times have no zone and are UTC" if zoned else f"{echo(text)} has no zone and is UTC"
             warnings.warn(f"{self.source}: assumed: {told}", NoticeWarning, stacklevel=2)
-        return begin
+        return datetime.fromtimestamp(begin_s, UTC)
 
     def slots(self, begin: datetime, slots: int, slot_s: float) -> list[float]:
         """Averages over the slots of a horizon.
@@ -151,8 +153,9 @@ def read_carbon(path: str | Path, column: str | None = None, quantity: Quantity 
     read = Numbers(value_column if named else "", quantity, f"{path}, line 1")
     zones: set[bool] = set()
     for row in chain(begun, rows):
-        times.append(_seconds(row, time_column))
-        zones.add("utc" in time_column.lower() or _moment(row.cells[time_column]).tzinfo is not None)
+        time_s, zoned = _seconds(row, time_column)
+        times.append(time_s)
+        zones.add("utc" in time_column.lower() or zoned)
         if len(zones) > 1:
             raise row.fault(time_column, "times with and without a zone are mixed")
         values.append(_value(row, value_column, read))
@@ -176,19 +179,15 @@ def utc_time(text: str) -> datetime:
     ValueError
         If it is none.
     """
-    moment = _moment(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return datetime.fromtimestamp(_utc_s(text)[0], UTC)
 
 
-def _moment(text: str) -> datetime:
-    text = text.strip()
-    try:
-        if re.fullmatch(r"[0-9]{9,}(\.[0-9]*)?", text):
-            return datetime.fromtimestamp(float(text), tz=UTC)
-        return datetime.fromisoformat(text)
-    except (ValueError, OverflowError, OSError):
-        example = "2022-07-01T00:00 or 2022-07-01 02:00+02:00"
-        raise ValueError(f"{echo(text)} is no time, expected such as {example}") from None
+def _utc_s(text: str) -> tuple[float, bool]:
+    """Seconds since 1970, and True if the text tells their zone."""
+    found_s, form = moment_s(text)
+    if form == SECONDS and not EPOCH_S[0] <= found_s <= EPOCH_S[1]:
+        raise ValueError(f"{echo(text)} is neither seconds since 1970 nor a date like 2022-07-01 02:00+02:00")
+    return found_s, form != LOCAL
 
 
 def _is_time(text: str) -> bool:
@@ -222,10 +221,10 @@ def _value_column(path: str | Path, others: list[str], asked: str | None, quanti
     raise ValueError(f"{path}, line 1: {told}")
 
 
-def _seconds(row: Row, column: str) -> float:
+def _seconds(row: Row, column: str) -> tuple[float, bool]:
     text = row.text(column)
     try:
-        return utc_time(text).timestamp()
+        return _utc_s(text)
     except ValueError as error:
         raise row.fault(column, str(error)) from None
 

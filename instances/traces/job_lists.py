@@ -4,17 +4,15 @@ ITP: Microsoft's traces of 2021 (ElasticFlow, ASPLOS 2023), ``raw/*.csv`` and ``
 Philly: Microsoft's clusters in 2017, as Pollux used them, ``philly_jobs.csv.gz``. PAI: Alibaba's clusters in
 2020, as GAIA sampled them (ASPLOS 2024), ``pai_*.csv``.
 
-A plain list is what a user can write by hand, and what imports write. Its columns, in any order; others are
-not looked at. Lines that begin with ``# `` may stand before them, and are repeated by who reads the list:
-
-==============  ===================================================================================
+A plain list is what a user can write by hand, and what imports write. `COLUMNS` and `OPTIONAL` are in any
+order; others are not looked at. Lines that begin with ``# `` may stand before them, and are repeated by who
+reads the list.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -27,7 +25,8 @@ from wattsched.instances.io import csv_text_cell
 from wattsched.instances.traces.recorded import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.perfmodels.profiles import CATALOGUE, Profiles
-from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, number_in, printable, rows_of
+from wattsched.reading.clocks import SECONDS, clock_s, moment_s
+from wattsched.reading.inputs import Cells, Row, comments_of, echo, listed, printable, rows_of
 from wattsched.reading.units import Numbers, without_unit
 from wattsched.topology.buddy import block_size
 from wattsched.topology.cluster import MOST_GPUS
@@ -196,9 +195,6 @@ LONGEST_S = 100 * 366 * 86_400.0
 COLUMNS = ("job", "arrival", "duration", "gpus")
 OPTIONAL = ("gpu_type", "watts", "wait", "user", "account", "model", "time_limit")
 
-SECONDS, LOCAL, ZONED = "seconds", "a date", "a date with a time zone"
-_CLOCK = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,9})?)")
-
 
 def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     """Jobs of a list; times in seconds on its clock, of dates from the first one.
@@ -283,31 +279,6 @@ def _job(read: Cells, known: Profiles, column: str, watts: Numbers) -> tuple[Tra
     return job, form
 
 
-def moment_s(text: str) -> tuple[float, str]:
-    """Convert an arrival to seconds; tell how it was written: seconds, or a date with or without a zone.
-
-    A date counts from 1970 on, in its zone; one without a zone is read as UTC.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
-    try:
-        return number_in(text), SECONDS
-    except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text) if text.isascii() else None
-    except ValueError:
-        found = None
-    if found is None:
-        raise ValueError(f"{echo(text)} is neither a number of seconds nor a date like 2026-11-03 08:30:00")
-    if found.tzinfo is None:
-        return found.replace(tzinfo=UTC).timestamp(), LOCAL
-    return found.timestamp(), ZONED
-
-
 def _arrival(row: Row, column: str) -> tuple[float, str]:
     text = row.text(column)
     try:
@@ -315,15 +286,6 @@ def _arrival(row: Row, column: str) -> tuple[float, str]:
     except ValueError as error:
         raise row.fault(column, str(error)) from None
     return (row.number(column), form) if form == SECONDS else (found, form)
-
-
-def clock_s(text: str) -> float | None:
-    """Seconds of ``[D-]HH:MM:SS``; None for another text."""
-    found = _CLOCK.fullmatch(text)
-    if found is None:
-        return None
-    days, hours, minutes, seconds = found.groups(default="0")
-    return ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + float(seconds)
 
 
 def _duration_s(row: Row, column: str) -> float:

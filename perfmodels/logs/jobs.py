@@ -10,16 +10,14 @@ time: a sample stands until the next one of its GPU, but no longer than `LONGEST
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from fnmatch import fnmatchcase
-from itertools import pairwise
-from operator import itemgetter
 
 import numpy as np
 
-from wattsched.perfmodels.logs.samples import MOST_W, UUID, Samples, Texts, reading, seconds_of
+from wattsched.perfmodels.logs.samples import MOST_W, Samples, Texts, reading, seconds_of
 from wattsched.reading.inputs import MOST_NAMED, echo, listed
 from wattsched.topology.arrays import BoolArray, FloatArray
 
@@ -106,8 +104,8 @@ def completed(
     Raises
     ------
     ValueError
-        If the table lacks the column ``job``, no job is in a log, a row and its samples do not go together,
-        or logs of different jobs show a GPU at work at the same time.
+        If the table lacks the column ``job``, no job is in a log, or a row and its samples do not go
+        together.
     """
     if rows and "job" not in rows[0][1]:
         raise ValueError(f"{table} lacks the column 'job', which names the jobs of the logs")
@@ -115,13 +113,11 @@ def completed(
     missing: list[str] = []
     idle: list[str] = []
     with_runs: list[tuple[int, Row, LoggedRun]] = []
-    at_work: list[tuple[str, float, float, str, set[tuple[str, str]]]] = []
     for line, row in rows:
         place = f"{table}, line {line}"
         chosen = _chosen(row, samples, place, time_zone)
         used |= chosen
         runs = _runs(row, samples.take(chosen), place)
-        at_work += _spans(row["job"], samples.take(chosen))
         if not runs:
             (idle if chosen.any() else missing).append(row["job"])
         if len(runs) > 1 and not row.get("steps"):
@@ -130,12 +126,6 @@ def completed(
             each = "a row, with its power_limit_w and step time, or of windows of Zeus steps"
             raise ValueError(f"{place}: {several}; give each {each}")
         with_runs += [(line, row, run) for run in runs]
-    for (gpu, _, end_s, job, logs), (same, begin_s, _, other, others) in pairwise(
-        sorted(at_work, key=itemgetter(0, 1))
-    ):
-        if same == gpu and begin_s <= end_s and logs.isdisjoint(others):
-            told = f"the GPU {gpu} is at work for {listed((job, other))} at the same time"
-            raise ValueError(f"{table}: {told}; log each job's own GPUs (nvidia-smi -i)")
     notes = _notes(missing, idle, samples.take(~used), table)
     notes += _assumptions(samples.take(used), [run for _, _, run in with_runs])
     if not with_runs:
@@ -147,14 +137,6 @@ def completed(
         for (line, row, run), setting in zip(with_runs, settings, strict=True)
     ]
     return LoggedJobs(completed_rows, tuple(run for _, _, run in with_runs), notes)
-
-
-def _spans(job: str, samples: Samples) -> Iterator[tuple[str, float, float, str, set[tuple[str, str]]]]:
-    """Yield the GPUs with UUIDs at work for a job alone: from when to when, the job, and what tells it."""
-    samples = samples.take((_counted_s(samples) > 0) & (samples.jobs == 1))
-    for gpu in filter(lambda name: name.startswith(UUID), np.unique(samples.gpu)):
-        one = samples.take(samples.gpu == gpu)
-        yield gpu, one.time_s.min(), one.time_s.max(), job, {*zip(one.log, one.job, strict=True)}
 
 
 def _assumptions(used: Samples, runs: Sequence[LoggedRun]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wattsched.reading.clocks import LOCAL, in_zone_s, moment_s
 from wattsched.reading.inputs import ROWS_PER_MB, TooLargeError, echo, most_mb, number_in
 from wattsched.topology.arrays import FloatArray, Table
 
@@ -95,8 +96,7 @@ class Samples(Table):
                 raise TooLargeError(f"{path} has more than {most:,} samples")
             values = sample._asdict()
             if time_zone is not None and not sample.zoned:
-                moment = datetime.fromtimestamp(sample.time_s, UTC).replace(tzinfo=time_zone)
-                values |= {"time_s": moment.timestamp(), "zoned": 1.0}
+                values |= {"time_s": in_zone_s(sample.time_s, time_zone), "zoned": 1.0}
             for name, cells in texts.items():
                 cells.append(once.setdefault(values[name], values[name]))
             for name, column in numbers.items():
@@ -182,15 +182,9 @@ def seconds_of(text: str, place: str, time_zone: tzinfo | None = None) -> tuple[
     the place.
     """
     try:
-        seconds = number_in(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text.strip().replace("/", "-"))
-            zone = moment.tzinfo or time_zone
-            return moment.replace(tzinfo=zone or UTC).timestamp(), zone is not None
-        except (ValueError, OverflowError):
-            told = "is no time, expected such as 2026/11/03 08:30:00.125 or seconds since 1970"
-            raise ValueError(f"{place}: {echo(text)} {told}") from None
-    if not math.isfinite(seconds):
-        raise ValueError(f"{place}: {echo(text)} is no time")
-    return seconds, True
+        found_s, form = moment_s(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
+    if form == LOCAL and time_zone is not None:
+        return in_zone_s(found_s, time_zone), True
+    return found_s, form != LOCAL

@@ -238,25 +238,19 @@ class StepLog:
 
     def highest(self, begin_s: float, end_s: float, most: int) -> tuple[FloatArray, FloatArray]:
         """Edges of the steps, and values; of more than `most` steps the highest of equally long times."""
-        edges = np.unique([*np.clip(self.time_s, begin_s, end_s), begin_s, end_s])
-        if len(edges) > most + 1:
-            edges = np.linspace(begin_s, end_s, most + 1)
+        edges = self._edges(begin_s, end_s, most)
         times = np.unique([*np.clip(self.time_s, begin_s, end_s), *edges])
         return edges, np.maximum.reduceat(self.steps.at(times), np.searchsorted(times, edges[:-1]))
 
-    def means(self, begin_s: float, end_s: float, width_s: float) -> tuple[FloatArray, FloatArray]:
-        """Edges of lengths of `width_s` (0: as recorded), the last perhaps shorter, and the means over them.
-
-        Before the first recorded time the quantity is 0.
-        """
-        time_s, values = np.array(self.time_s), np.array(self.values)
-        if not width_s:
-            return np.append(time_s, max(end_s, time_s[-1])), values
-        edges = np.append(np.arange(begin_s, end_s, width_s), end_s)
-        if len(edges) == 1:
-            return np.array([begin_s, end_s]), values[-1:]
-        until = self.steps.integral(np.maximum(edges, time_s[0]))
+    def means(self, begin_s: float, end_s: float, most: int) -> tuple[FloatArray, FloatArray]:
+        """Edges of the steps, and values; of more than `most` steps the means over equally long times."""
+        edges = self._edges(begin_s, end_s, most)
+        until = self.steps.integral(np.maximum(edges, self.time_s[0]))
         return edges, np.diff(until) / np.diff(edges)
+
+    def _edges(self, begin_s: float, end_s: float, most: int) -> FloatArray:
+        edges = np.unique([*np.clip(self.time_s, begin_s, end_s), begin_s, end_s])
+        return edges if len(edges) <= most + 1 else np.linspace(begin_s, end_s, most + 1)
 
 
 class Flows(NamedTuple):

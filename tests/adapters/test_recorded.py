@@ -20,6 +20,7 @@ from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.roster import Roster
 from wattsched.perfmodels.profile import models
 from wattsched.replay.jobs.trace import trace_of_durations
+from wattsched.report.imports import Entry
 from wattsched.topology.pools import pools_of
 
 
@@ -63,7 +64,7 @@ def test_types_that_are_not_measured_draw_their_board_limit(name: str) -> None:
     "name", ["H100", "gpu", "nvidia_a100-sxm4-40gb", "L40S", "H800", "AMD_Instinct_MI300X_OAM"]
 )
 def test_jobs_run_on_clusters_of_any_type_as_long_as_recorded(name: str) -> None:
-    cluster = cluster_of([Machine(f"n{i}", name, 8) for i in range(2)], "site", [])
+    cluster = cluster_of([Machine(f"n{i}", {name: 8}) for i in range(2)], "site", [])
     jobs = [TraceJob(f"j{i}", 0, 600, 1 << i % 5, gpu_type=name) for i in range(40)]
     trace = trace_of_durations(cluster, jobs)
     np.testing.assert_allclose(trace.work / trace.requested_rate, 600)
@@ -73,18 +74,18 @@ def test_jobs_run_on_clusters_of_any_type_as_long_as_recorded(name: str) -> None
 
 
 def test_a_stand_in_replaces_what_a_name_says() -> None:
-    assumed: list[str] = []
-    cluster = cluster_of([Machine("n", "A100", 4)], "site", assumed, stand_ins={"A100": "T4"})
+    entries: list[Entry] = []
+    cluster = cluster_of([Machine("n", {"A100": 4})], "site", entries, stand_ins={"A100": "T4"})
     assert (cluster.gpu_types["A100"].profile, cluster.gpu_types["A100"].max_power_w) == ("T4", 70)
-    assert assumed[0] == "GPU type 'A100' counts as T4, as you say"
+    assert entries[0] == Entry("assumed", "GPU type 'A100' counts as T4, as you say")
 
 
 def test_only_switches_above_nodes_are_kept_and_circles_are_refused() -> None:
     above = {"rack": "top", "top": None, "other": "top"}
-    cluster = cluster_of([Machine("n", "A100", 4, "rack")], "site", [], switches=above)
+    cluster = cluster_of([Machine("n", {"A100": 4}, "rack")], "site", [], switches=above)
     assert {group.name: group.parent for group in cluster.groups} == {"rack": "top", "top": None}
     with pytest.raises(InputError, match="the groups form a cycle: a -> b -> a"):
-        cluster_of([Machine("n", "A100", 4, "a")], "site", [], switches={"a": "b", "b": "a"})
+        cluster_of([Machine("n", {"A100": 4}, "a")], "site", [], switches={"a": "b", "b": "a"})
 
 
 RUNS = st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 20), st.integers(1, 8))
@@ -95,7 +96,7 @@ RUNS = st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 20), st.i
 def test_the_table_has_every_gpu_hour_and_points_at_more_gpus_than_there_are(
     kept: list[tuple[int, ...]], others: list[tuple[int, ...]], there: int
 ) -> None:
-    found = Recorded(cluster=cluster_of([Machine("n", "A100", there)], "site", []))
+    found = Recorded(cluster=cluster_of([Machine("n", {"A100": there})], "site", []))
     for number, (arrival, wait, duration, gpus) in enumerate(kept):
         found.add(TraceJob(f"j{number}", arrival, duration, gpus), f"state {number % 2}", wait)
     for _, _, duration, gpus in others:

@@ -260,7 +260,7 @@ def test_pods_on_parts_are_jobs_on_slices(node: dict[str, Any], kind: str, told:
     found = kubernetes_recorded(items_of({"items": [node, *kubernetes_pods(node, random.Random(1))]}), 1.8e9)
     assert [job.gpu_type for job in found.jobs] == [kind]
     assert told in found.lines()
-    assert any("in watts and speed, by its" in line for line in found.assumed)
+    assert any("in watts and speed, by its" in one.what for one in found.entries)
 
 
 def test_a_job_on_a_slice_that_no_node_has_is_left_out_and_told() -> None:
@@ -272,26 +272,6 @@ def test_a_job_on_a_slice_that_no_node_has_is_left_out_and_told() -> None:
     found = slurm_recorded(Said([lines], ["NodeName=n0 Gres=gpu:a100:8 State=IDLE"]), UTC)
     assert [job.gpu_type for job in found.jobs] == ["a100"]
     assert found.left_out == {"on slices 'a100_1g.5gb', which no node has": 1}
-
-
-def test_jobs_with_shards_have_slices_of_gpus() -> None:
-    asked = ("gres/shard=3", "gres/gpu=1", "gres/gpu:a100=2,gres/gpu=2", "gres/shard:a100=1,gres/shard=1")
-    rows = [
-        JOB.format("2026-11-02T08:00:00")
-        .partition("\n")[2]
-        .replace("1|", f"{number}|", 1)
-        .replace("gres/gpu=1", one)
-        for number, one in enumerate(asked, start=1)
-    ]
-    lines = "".join([JOB.partition("\n")[0], "\n", *rows])
-    found = slurm_recorded(Said([lines], ["NodeName=n0 Gres=gpu:a100:2,shard:a100:8 State=IDLE"]), UTC)
-    assert [(job.gpu_type, job.gpus) for job in found.jobs] == [("a100-SHARED-4", n) for n in (3, 4, 8, 1)]
-    assert "1 node with 8 slices of 2 boards" in found.lines()
-    # Where no job has shards the GPUs are whole.
-    whole = slurm_recorded(
-        Said([JOB.format("2026-11-02T08:00:00")], ["NodeName=n0 Gres=gpu:a100:2,shard:8 State=IDLE"]), UTC
-    )
-    assert "1 node with 2 GPUs" in whole.lines()
 
 
 def test_gpus_of_which_shards_are_used_go_to_nobody() -> None:

@@ -74,7 +74,7 @@ def test_the_first_job_arrives_at_its_time_in_a_file_of_carbon(replay, write):
         assert grams(replay, *carbon) == pytest.approx(grams(replay, 300))
     late = replay("--carbon", days, "--start", "2023-01-01")
     refused(late, "no value at 2023-01-01 00:00; it reaches from 2022-01-01 00:00 to 2022-05-02 00:00")
-    refused(replay("--carbon", days, "--start", "July"), "--start: 'July' is no time, expected such as 2022-")
+    refused(replay("--carbon", days, "--start", "July"), "--start: 'July' is neither a number")
 
 
 def test_the_cost_is_told_in_the_currency_of_a_file_of_prices(replay, write):

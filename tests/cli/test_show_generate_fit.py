@@ -123,7 +123,7 @@ def test_fit_reads_logs_and_says_what_it_left_out_and_what_is_not_known(run, wri
     assert result.stdout.startswith("jobs on GPU: 2 measurements\n")
     # Two jobs have the samples of the one log: 40 s less a tenth, to the last sample, on two GPUs.
     assert "  read                 2   0.04  144 samples of 200\n" in result.stdout
-    assert "  left out                      'other', of which no log has a sample\n" in result.stdout
+    assert "  left out                       'other', of which no log has a sample\n" in result.stdout
     assert "too few measurements (2) for an error on unseen data, 8 are enough" in result.stdout
     assert "watts of other configurations count as known to ±15 % (assumed)" in result.stdout
     (job,) = {line for line in result.stdout.splitlines() if line.startswith("  run")}

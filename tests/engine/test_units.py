@@ -134,6 +134,7 @@ def test_an_energy_in_any_unit_is_the_same_joules(unit: str, value: float) -> No
         ("money", "price", ["1", "2 EUR/MWh"], "'2 EUR/MWh' has a unit, others of its column have none"),
         ("money", "price [XYZ/MWh]", ["1"], "the unit 'XYZ/MWh' is not known"),
         ("money", "A$/MWh", ["1"], "the unit 'A$/MWh' is not known"),
+        ("money", "C$/MWh", ["1"], "the unit 'C$/MWh' is not known"),
         ("money", "cost per hour", ["1"], "the unit 'cost per hour' is not known"),
     ],
 )

@@ -76,7 +76,7 @@ def test_where_a_time_or_the_file_alone_has_a_zone_it_is_told(tmp_path: Path) ->
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 01:00Z,6\n", None, "line 3, column 'time': times with and"),
         ("time,g\n2022-01-01 00:00,5\n2022-01-01 00:00,6\n", None, "line 3: the times do not ascend"),
         ("time,g\n2022-01-01 00:00,-5\n", None, "line 2, column 'g': must be at least 0"),
-        ("time,g\nyesterday,5\n", None, "'yesterday' is no time"),
+        ("time,g\nyesterday,5\n", None, "'yesterday' is neither"),
         ("time,g\n2022-01-01 00:00,much\n", None, "'much' is not a number"),
         ("time,g\n2022-01-01 00:00,1e300\n", None, "column 'g': must be at most 1,000,000, got 1e300"),
         ("time,g,g\n2022-01-01 00:00,1,2\n", None, "line 1: the column 'g' occurs twice"),

@@ -72,7 +72,7 @@ def test_a_slice_of_nobody_knows_what_is_told_and_may_be_said() -> None:
     [
         ({"A100-1g.5gb": 7}, 1, 0),
         ({"A100-3g.20gb": 2}, 1, 50 / 7),
-        ({"A100-3g.20gb": 2, "A100-1g.5gb": 1}, 2, 50),  # a 3g has half of the memory
+        ({"A100-3g.20gb": 16}, 8, 50 * 8 / 7),
         ({"A100-4g.20gb": 3}, 3, 3 * 50 * 3 / 7),
         ({"A100": 2, "A100-2g.10gb": 3}, 3, 50 / 7),
         ({"T4-SHARED-4": 8}, 2, 0),

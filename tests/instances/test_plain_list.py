@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from wattsched.instances.clusters import GPU_TYPES, homogeneous_cluster
 from wattsched.instances.errors import InputError, NoticeWarning
 from wattsched.instances.traces import TraceJob, round_at
-from wattsched.instances.traces.job_lists import clock_s, csv_of, read_plain
+from wattsched.instances.traces.job_lists import csv_of, read_plain
 from wattsched.perfmodels.profile import models
+from wattsched.reading.clocks import clock_s
 from wattsched.reading.inputs import comments_of, printable
 from wattsched.replay.jobs.trace import trace_of_durations
 from wattsched.topology.cluster import Cluster, Node

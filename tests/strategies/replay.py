@@ -50,7 +50,8 @@ def linear(most: int) -> dict[int, float]:
 
 def trace_by_hand(cluster: Cluster, *jobs: tuple[float, float, int, dict[int, float]]) -> Trace:
     """Trace of jobs ``a``, ``b``, ...: arrival, work, GPUs asked for and rates of each."""
-    rows = [job_of(chr(ord("a") + i), work, rates) for i, (_, work, _, rates) in enumerate(jobs)]
+    names = [chr(ord("a") + i) if i < 26 else f"job{i}" for i in range(len(jobs))]
+    rows = [job_of(name, work, rates) for name, (_, work, _, rates) in zip(names, jobs, strict=True)]
     return trace_of(cluster, rows, [job[0] for job in jobs], [job[2] for job in jobs])
 
 

@@ -354,7 +354,7 @@ def test_gpus_whose_watts_are_not_known_stop_nobody_and_count_at_a_bound(
     # Those of ours draw what they were started with; the most of known types is 150 W idle, 1,000 W in use.
     assert load.power_w == 4 * 200 + 3_200 + (3 * 1_000 + 5 * 150) + 16 * 50
     (note,) = load.site.notes
-    assert all(word in note for word in ("'gpu-1', 'gpu-3'", product or "no label", "gpu_types", "1000 W"))
+    assert all(word in note for word in ("'gpu-1', 'gpu-3'", product or "'gpu'", "gpu_types", "1000 W"))
     round, decision = decided(site, cap_w)
     if not decision.solved:
         assert cap_w < load.power_w

@@ -94,7 +94,7 @@ def test_what_a_pod_states_for_all_of_its_containers_counts_instead() -> None:
 
 def test_nodes_of_several_vendors_count_and_each_pod_has_gpus_of_its_own() -> None:
     def node(name: str, resource: str, **labels: str) -> dict[str, Any]:
-        has = {resource: "8", "gpu.intel.com/i915": "1"}
+        has = {resource: "8"}
         told = {"capacity": has, "allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]}
         named = {label.replace("_", "/"): text for label, text in labels.items()}
         return {"metadata": {"name": name, "labels": named}, "status": told}

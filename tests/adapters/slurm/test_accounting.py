@@ -20,6 +20,7 @@ from tests.adapters.slurm.test_documents import RELEASES, accounted_row, wrapped
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, amount, read_accounting
 from wattsched.adapters.slurm.trace import Said, kind_of, recorded
 from wattsched.instances.errors import InputError
+from wattsched.report.imports import Entry
 
 SITE = Path(__file__).resolve().parents[3] / "examples" / "site"
 STATES = ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 1003", "OUT_OF_MEMORY", "RUNNING", "NODE_FAIL"]
@@ -149,12 +150,12 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
     assert len(found.jobs) + found.left_out.total() == len(jobs)
     assert found.ended == Counter(job.state.lower() for job in ended(jobs) if job.gpus and job.elapsed_s)
     known = {job.id: job for job in jobs}
-    for job, waited_s in zip(found.jobs, found.waited_s, strict=True):
+    for job in found.jobs:
         of = known[job.name]
-        assert of.eligible_s + waited_s == of.start_s
+        assert of.eligible_s + job.waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
         assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
-        alone, most_w = of.gpus >= 8 * len(of.nodes), len(of.nodes) * 2 * (200 + 8 * 400)
+        alone, most_w = of.gpus >= 8 * len(of.nodes), 5000 * of.gpus
         known_w = None if of.energy_j is None or not alone else of.energy_j / of.elapsed_s
         assert job.power_w == (None if known_w is None or known_w > most_w else known_w)
 
@@ -249,8 +250,8 @@ def test_times_in_the_hour_that_comes_twice(
     text = "JobID|State|Submit|Start|End|Elapsed|AllocTRES\n" + "|".join(row) + "\n"
     found = recorded(Said([text]), BERLIN)
     (job,) = found.jobs
-    assert (found.waited_s, job.duration_s) == ([waited_s], ran_s)
-    assert sum("the hour that comes twice" in line for line in found.assumed) == ambiguous
+    assert (job.waited_s, job.duration_s) == (waited_s, ran_s)
+    assert sum("the hour that comes twice" in one.what for one in found.entries) == ambiguous
 
 
 def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told() -> None:
@@ -263,8 +264,8 @@ def test_a_time_that_clocks_skip_is_refused_and_the_zone_of_this_machine_is_told
         recorded(Said([skipped]), BERLIN)
     told = [
         sum(
-            "without a zone are this machine's" in line
-            for line in recorded(Said([head + row.format(time)])).assumed
+            "without a zone are this machine's" in one.what
+            for one in recorded(Said([head + row.format(time)])).entries
         )
         for time in ("2027-03-28T12:00:00", "2027-03-28T12:00:00+02:00", "1774785600")
     ]
@@ -292,10 +293,7 @@ def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
     text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
     found = recorded(Said([text], [NODES]))
     assert [job.power_w for job in found.jobs] == [2500, None]
-    assert (
-        "energy of 1 job means more than twice what its nodes and their boards draw; it is left out"
-        in found.notes
-    )
+    assert Entry("noted", "energy of 1 job means more than any GPUs draw; it is left out") in found.entries
 
 
 def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
@@ -308,7 +306,7 @@ def test_only_gpus_are_gpus_and_other_resources_are_told() -> None:
     found = recorded(Said([text]))
     assert [(job.name, job.gpus) for job in found.jobs] == [("1", 8)]
     assert found.left_out == {"without GPUs": 1}
-    assert next(line for line in found.notes if line.startswith("not counted as GPUs")) == (
+    assert next(one.what for one in found.entries if one.what.startswith("not counted as GPUs")) == (
         "not counted as GPUs: 'gres/vgpu' of 2 jobs, 'gres/gpumem' of 2 jobs, 'gres/gpuutil' of 2 jobs, "
         "'gres/shard' of 2 jobs"
     )
@@ -401,7 +399,7 @@ def test_the_example() -> None:
         "a1": "rack1", "a2": "rack1", "a3": "rack2", "a4": "rack2", "v1": "rack3", "v2": "rack3",
     }  # fmt: skip
     assert {group.name: group.parent for group in found.cluster.groups}["rack1"] == "spine"
-    assert "down or drained now, but in the cluster: 1 node" in found.notes
+    assert Entry("noted", "down or drained now, but in the cluster: 1 node") in found.entries
 
 
 @given(st.data())
