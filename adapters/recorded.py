@@ -186,9 +186,8 @@ def cluster_of(
         if text:
             entries.append(Entry("assumed", f"GPU type '{kind}' {text}"))
     servers = {SEVERAL.join(f"{n} {of}" for of, n in one.kinds.items()): one.kinds for one in machines}
-    for of, kinds_there in sorted(servers.items()):
-        watts = server_power_w(kinds_there)
-        entries.append(Entry("assumed", f"a node of {of} without its GPUs draws {watts:g} W"))
+    for of, own in sorted(servers.items()):
+        entries.append(Entry("assumed", f"a node of {of} without its GPUs draws {server_power_w(own):g} W"))
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
         told = f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server"
         entries.append(Entry("assumed", told))

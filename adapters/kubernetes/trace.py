@@ -32,7 +32,7 @@ from wattsched.instances.traces.job_lists import LONGEST_S
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 
-QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE, QUEUE, POD_GROUP = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"
 GROUPS = (
     GANG,
     "training.kubeflow.org/job-name",
@@ -48,7 +48,6 @@ JOBS = GROUPS[-2:]
 KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
 """Objects that are read; workloads of this other API are none of Kueue."""
 _Name = tuple[str, str]  # with its namespace first
-KUEUE, POD_GROUP = "kueue.x-k8s.io/", "kueue.x-k8s.io/pod-group-name"
 _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
 """Times of objects, of their events and of who wrote them, that are never in the future."""
 
