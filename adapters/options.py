@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from wattsched.adapters.allowed import Allow, JobOptions
 from wattsched.adapters.quarantine import Clock
-from wattsched.instances.clusters import BASE_POWER_W, GPU_TYPES
+from wattsched.instances.clusters import GPU_TYPES, server_power_w
 from wattsched.instances.errors import InputError, validated
 from wattsched.instances.gpu_names import common_name, recognised_gpu_type
 from wattsched.instances.gpu_parts import SEVERAL, kinds_of, part_named, part_of, unused_idle_w
@@ -82,7 +82,7 @@ class StatedOptions(Strict):
         GPU types as clusters have them; those of `GPU_TYPES` are known. ``max_power_w`` counts for GPUs that
         plain jobs and other people's jobs use.
     base_power_w : float
-        Draw of a node without its GPUs; what no slice has of a board, idle, comes on top.
+        Draw of a node without its GPUs, by default `server_power_w`; what no slice has of a board is added.
     power_domains : list
         Caps of parts of the site; members are groups and nodes.
     foreign : Foreign
@@ -102,7 +102,7 @@ class StatedOptions(Strict):
     """
 
     gpu_types: dict[Name, GpuType] = Field(default_factory=dict)
-    base_power_w: Standing = BASE_POWER_W
+    base_power_w: Standing | None = None
     power_domains: list[PowerDomain] = Field(default_factory=list)
     foreign: Foreign = Field(default_factory=Foreign)
     fail_safe_w: Positive | None = None
@@ -190,7 +190,8 @@ class StatedOptions(Strict):
 
     def server_w(self, kinds: Mapping[str, int]) -> float:
         """Draw of a node without its GPUs, of some types, and of what no slice has of their boards."""
-        return self.base_power_w + unused_idle_w(kinds, {kind: self.gpu_type(kind) for kind in kinds})
+        base_w = server_power_w(kinds) if self.base_power_w is None else self.base_power_w
+        return base_w + unused_idle_w(kinds, {kind: self.gpu_type(kind) for kind in kinds})
 
     def max_power_w(self, name: str) -> float:
         """Most that one GPU of a type draws."""

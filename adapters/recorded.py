@@ -15,7 +15,7 @@ import numpy as np
 from wattsched.instances.clusters import server_power_w
 from wattsched.instances.errors import validated
 from wattsched.instances.gpu_names import gpu_type_named
-from wattsched.instances.gpu_parts import boards_of, part_named, unused_idle_w
+from wattsched.instances.gpu_parts import SEVERAL, boards_of, part_named, unused_idle_w
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
@@ -92,14 +92,12 @@ class Recorded:
         """Put into the table what is assumed or noted."""
         self.entries.append(Entry(treatment, what))
 
-    def note_gaps(self, running: Iterable[str]) -> None:
-        """Say how many jobs still run, being in such states, and of how many the GPU type is not clear."""
+    def note_gaps(self, running: Iterable[str], how: str = "what they have run is all of it") -> None:
+        """Say how many jobs still run, in such states, and of how many the GPU type is not clear."""
         states = [state for state in running if state in self.ended]
         if jobs := sum(self.ended[state] for state in states):
             hours = sum(self.gpu_h[state] for state in states)
-            self.entries.append(
-                Entry("assumed", "still running: what they have run is all of it", jobs, hours)
-            )
+            self.entries.append(Entry("assumed", f"still running: {how}", jobs, hours))
         if vague := [job for job in self.jobs if job.gpu_type is None]:
             self.entries.append(Entry.of("assumed", "GPU type not clear: left empty", vague))
 
@@ -208,8 +206,9 @@ def cluster_of(
         known[kind], text = gpu_type_named(kind, stand_ins.get(kind))
         if text:
             entries.append(Entry("assumed", f"GPU type '{kind}' {text}"))
-    server_w = {server_power_w(one.kinds) for one in machines}
-    entries += [Entry("assumed", f"a node without its GPUs draws {watts:g} W") for watts in sorted(server_w)]
+    servers = {SEVERAL.join(f"{n} {of}" for of, n in one.kinds.items()): one.kinds for one in machines}
+    for of, own in sorted(servers.items()):
+        entries.append(Entry("assumed", f"a node of {of} without its GPUs draws {server_power_w(own):g} W"))
     if unused_w := sum(unused_idle_w(one.kinds, known) for one in machines):
         told = f"what no slice has of its board idles, at {unused_w:.4g} W in all, with its server"
         entries.append(Entry("assumed", told))

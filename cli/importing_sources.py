@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,7 +150,7 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     """Import pods that used GPUs, or Kueue's workloads, and the nodes of a Kubernetes cluster.
 
     FILES, in any order, hold what kubectl get nodes,pods,jobs -A -o json prints, and with Kueue kubectl get
-    workloads -A -o json. Where there are workloads, they are the jobs.
+    workloads -A -o json. Workloads and pods of no workload are the jobs.
     """
     from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
     from wattsched.instances.errors import sourced
@@ -161,11 +160,11 @@ def kubernetes(files: tuple[str, ...], output: str, stand_ins: tuple[str, ...]) 
     with refusing():
         require_once(list(map(shown, files)))
     for file in files:
-        with named_input(file) as path, sourced(str(path)):
+        with named_input(file) as path, refusing(str(path)), sourced(str(path)):
             document = read_json(path)
             found_items = items_of(document)
             items += found_items
-            moments += [moment_of(document) or os.path.getmtime(path)] * len(found_items)
+            moments += [moment_of(document)] * len(found_items)
     with refusing():
         found = recorded(items, moments, replaced)
     _finish(found, output, "Kubernetes")

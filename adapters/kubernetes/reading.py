@@ -109,6 +109,8 @@ class KubePod:
         Those of ours.
     odd : str
         Why it cannot be placed whatever it says; or empty.
+    others : tuple of str
+        What else it asks for that may be devices: resources with a domain, and claims of resources.
     legible : bool
         False where the API's object cannot be read; on a node it may have all GPUs then.
     """
@@ -133,6 +135,7 @@ class KubePod:
     limit_s: float
     odd: str
     resources: dict[str, int]
+    others: tuple[str, ...] = ()
     legible: bool = True
 
     @property
@@ -319,6 +322,7 @@ def _pod(row: Pod) -> KubePod:
     asked = gpus_asked(needs)
     needs = {name: amount for name, amount in needs.items() if not _GPU.fullmatch(name)}
     constraints = constraints_of(spec.selector, spec.affinity, spec.tolerations)
+    devices = [what for what in needs if "/" in what and not what.startswith(HOST_PORT)]
     odd = constraints.odd
     if spec.gates:
         odd = "has scheduling gates"
@@ -360,6 +364,7 @@ def _pod(row: Pod) -> KubePod:
         deletion_s=inf if metadata.deletion_s is None else metadata.deletion_s,
         limit_s=spec.limit_s if spec.limit_s is not None and spec.limit_s > 0 else inf,
         odd=odd,
+        others=(*devices, *(["resourceClaims"] if spec.claims else [])),
     )
 
 

@@ -23,11 +23,12 @@ _GONE = 410
 _KEPT = {
     "metadata": (
         *("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp"),
+        "ownerReferences",
     ),
     "spec": (
         *("nodeName", "schedulerName", "nodeSelector", "affinity", "tolerations", "schedulingGates"),
         *("topologySpreadConstraints", "overhead", "activeDeadlineSeconds", "unschedulable", "taints"),
-        "resources",
+        *("resources", "resourceClaims"),
     ),
     "status": ("phase", "startTime", "allocatable", "capacity"),
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import inf
 from typing import Annotated, Any
 
@@ -27,10 +29,10 @@ from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import kinds_of
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
-from wattsched.reading.inputs import echo
+from wattsched.reading.inputs import echo, listed
 from wattsched.report.wording import count
 
-QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE, QUEUE, POD_GROUP = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"
 GROUPS = (
     GANG,
     "training.kubeflow.org/job-name",
@@ -45,6 +47,9 @@ GROUPS = (
 JOBS = GROUPS[-2:]
 KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
 """Objects that are read; workloads of this other API are none of Kueue."""
+_Name = tuple[str, str]  # with its namespace first
+_PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
+"""Times of objects, of their events and of who wrote them, that are never in the future."""
 
 GANG_PART = 0.99
 """Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
@@ -75,6 +80,22 @@ class _PodStatus(PodStatus):
     conditions: Several[_Condition] = []
 
 
+class _Owner(Part):
+    name: str = ""
+    uid: str = ""
+
+
+class _Owned(Metadata):
+    owners: Annotated[Several[_Owner], Field(alias="ownerReferences")] = []
+
+    @property
+    def words(self) -> set[_Name]:
+        """Names and UIDs, with the namespace, by which a workload and its pods are known to each other."""
+        found = {self.uid, *(word for one in self.owners for word in (one.name, one.uid))}
+        found |= {self.labels.get(label, "") for label in (POD_GROUP, *GROUPS)}
+        return {(self.namespace, word) for word in found if word}
+
+
 class _PodSet(Part):
     name: str = "main"
     count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
@@ -88,7 +109,7 @@ class _Assigned(Part):
 
 
 class _Workload(Part):
-    metadata: Metadata
+    metadata: _Owned
     sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
     queue: Annotated[str | None, at("spec", "queueName")] = ""
     limit_s: Annotated[_Seconds | None, at("spec", "maximumExecutionTimeSeconds")] = None
@@ -97,9 +118,15 @@ class _Workload(Part):
     reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
     past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
 
+    @property
+    def words(self) -> set[_Name]:
+        """Those of its metadata, its name, and the job's in it: of ``job-train-1a2b3`` also ``train``."""
+        names = self.metadata.name, re.sub("^[a-z]+-(.+)-[0-9a-f]{5}$", r"\1", self.metadata.name)
+        return self.metadata.words | {(self.metadata.namespace, name) for name in names}
+
 
 class _Status(Part):
-    metadata: Metadata
+    metadata: _Owned
     status: _PodStatus = _PodStatus()
 
 
@@ -124,6 +151,8 @@ class Run:
         When it was asked for last.
     gpu_type : str
         As nodes have it; empty where that is not clear.
+    excluded : str
+        Why it is not in the trace, though it ran; or empty.
     """
 
     group: str
@@ -137,6 +166,7 @@ class Run:
     seen_s: float
     gpus: int
     gpu_type: str
+    excluded: str = ""
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
@@ -187,21 +217,24 @@ def recorded(
 ) -> Recorded:
     """Trace and cluster of objects of the API.
 
-    Where there are workloads of Kueue, they are the jobs; otherwise pods are.
+    Workloads of Kueue are jobs, and so are pods that belong to none of them.
 
     Parameters
     ----------
     items : sequence of mapping
         Of `items_of`.
     now_s : float or sequence of float
-        When the objects were asked for, all or each of them: what runs then counts until then.
+        When the objects were asked for, all or each of them: what runs then counts until then. What the
+        last list of its kind has counts until the last of these moments.
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
     """
     moments = [now_s] * len(items) if isinstance(now_s, int | float) else now_s
     by_kind: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    last_s = dict(sorted(zip((one["kind"] for one in items), moments, strict=True)))
     for item, seen_s in _newest(items, moments):
-        by_kind[item["kind"]].append((item, seen_s))
+        until_s = max(last_s.values()) if seen_s == last_s[item["kind"]] else seen_s
+        by_kind[item["kind"]].append((item, until_s))
     nodes = read({"time": 0.0, "nodes": [node for node, _ in by_kind["Node"]], "pods": []}).nodes
     found = Recorded()
     if nodes:
@@ -209,7 +242,8 @@ def recorded(
     jobs = [validated(_Job, job) for job, _ in by_kind["Job"]]
     limits = {(job.metadata.namespace, job.metadata.name): job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
-    _take(found, _of_workloads(workloads, nodes, found) if workloads else _of_pods(pods, nodes, limits))
+    words = {word for document, _ in workloads for word in validated(_Workload, document).words}
+    _take(found, [*_of_workloads(workloads, nodes, found), *_of_pods(pods, nodes, limits, words)])
     return found
 
 
@@ -251,15 +285,16 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 
 
 def _of_pods(
-    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[tuple[str, str], float]
+    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], words: Set[_Name]
 ) -> Iterator[Run]:
     for document, seen_s in documents:
-        pod, status = read_pod(document), validated(_Status, document).status
-        labels, node = pod.labels, nodes.get(pod.node)
+        pod, row = read_pod(document), validated(_Status, document)
+        labels, node, status = pod.labels, nodes.get(pod.node), row.status
         group = next((labels[name] for name in GROUPS if labels.get(name)), "")
         job = next((labels[name] for name in JOBS if labels.get(name)), "")
         bound = [one.moment_s for one in status.conditions if (one.type, one.status) == _BOUND]
         start_s = next((one_s for one_s in (*bound, status.start_s) if pod.node and one_s is not None), inf)
+        gpus = pod.gpus_on(node) if node else pod.gpus
         yield Run(
             group=f"{pod.namespace}/{group or pod.name}",
             namespace=pod.namespace,
@@ -270,9 +305,23 @@ def _of_pods(
             end_s=_end_s(pod, status, start_s) if pod.ended else inf,
             limit_s=min(pod.limit_s, limits.get((pod.namespace, job), inf)),
             seen_s=seen_s,
-            gpus=pod.gpus_on(node) if node else pod.gpus,
+            gpus=gpus,
             gpu_type=_product(pod.resources, node) if node else "",
+            excluded=_counted_as(row.metadata, words) if gpus else _unread(pod.others),
         )
+
+
+def _counted_as(metadata: _Owned, workloads: Set[_Name]) -> str:
+    """Return why a pod is no job of its own: it is of a workload; empty where it is one."""
+    if not workloads.isdisjoint(metadata.words):
+        return "pods of workloads, which are counted instead"
+    kueue = workloads and any(label.startswith(KUEUE) for label in metadata.labels)
+    return "pods with labels of Kueue, but of no workload that is given" if kueue else ""
+
+
+def _unread(others: Sequence[str]) -> str:
+    """Return why something has no GPUs that are read, though it asks for other devices; empty where not."""
+    return f"without GPUs that are read, but with {listed(sorted(set(others)), '')}" if others else ""
 
 
 def _product(resources: Iterable[str], node: KubeNode) -> str:
@@ -331,8 +380,9 @@ def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> R
         end_s=_since(row, "Finished"),
         limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods)]),
         seen_s=seen_s,
-        gpus=sum(number * pod.gpus for pod, number in pods),
+        gpus=(gpus := sum(number * pod.gpus for pod, number in pods)),
         gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
+        excluded="" if gpus else _unread([name for pod, number in pods if number for name in pod.others]),
     )
 
 
@@ -348,10 +398,12 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
     """Put runs into the trace, those of a gang as one job."""
     used: list[Run] = []
     for run in runs:
-        if reason := _why_not(run):
-            found.leave_out(reason, run.gpus, run.end_s - run.start_s)
-            continue
-        used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
+        if (reason := _why_not(run)) and run.excluded and not run.gpus:
+            found.left_out[reason] += 1  # nothing tells its GPU hours
+        elif reason:
+            found.leave_out(reason, run.gpus, min(run.end_s, run.seen_s) - run.start_s)
+        else:
+            used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
     for job in _together(used):
         found.add(
             TraceJob(
@@ -369,20 +421,23 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
         )
     if not found.jobs:
         raise InputError([f"nothing has used a GPU: {counted(found.left_out) or 'there are no pods'}"])
-    found.note_gaps(["running"])
+    ends_s = sorted({run.end_s for run in used if run.state == "running"})
+    ends = [f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d %H:%M:%S} UTC" for one in ends_s]
+    until = " to ".join(ends[:1] + ends[1:][-1:])
+    found.note_gaps(["running"], f"counted until {until}, the newest time in the files")
     if len(used) > len(found.jobs):
-        found.tell("noted", f"{count(len(used), 'pod')} are {count(len(found.jobs), 'job')}: a gang is one")
+        found.tell("noted", f"{count(len(used), 'run')} are {count(len(found.jobs), 'job')}: a gang is one")
     found.tell("noted", "Kubernetes measures no energy; jobs have no watts")
 
 
 def _why_not(run: Run) -> str:
     """Return why a run is not in the trace; empty where it is."""
-    if not run.gpus:
-        return "without GPUs"
+    if run.excluded or not run.gpus:
+        return run.excluded or "without GPUs"
     if run.start_s == inf:
         return "ended without a start" if run.end_s < inf else "still waiting"
     if run.end_s == inf and run.seen_s <= run.start_s:
-        return "begun after the objects were asked for"
+        return "still running, but no later time is told"
     return "" if run.end_s > run.start_s else "ended at once, or nobody knows when"
 
 
@@ -424,11 +479,11 @@ def _joined(runs: list[Run]) -> list[Run]:
     ]
 
 
-def moment_of(document: Any) -> float | None:
-    """Seconds since 1970 that a saved snapshot tells; None for what kubectl prints."""
-    time_s = document.get("time") if isinstance(document, dict) else None
-    if time_s is None:
-        return None
+def moment_of(document: Mapping[str, Any]) -> float:
+    """Seconds since 1970 that a saved snapshot tells; of kubectl's lists, the newest time of the objects."""
+    if (time_s := document.get("time")) is None:
+        newest = max(_PAST.findall(json.dumps(document)), default="1970-01-01T00:00:00Z")
+        return datetime.fromisoformat(newest).timestamp()
     if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s < 1e12:
         raise InputError([f"time: must be seconds since 1970, got {shown(time_s)}"])
     return float(time_s)

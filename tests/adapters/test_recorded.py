@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattsched.adapters.kubernetes.options import KubernetesOptions
+from wattsched.adapters.options import StatedOptions
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of
-from wattsched.instances.clusters import GPU_TYPES
+from wattsched.adapters.slurm.options import SiteOptions
+from wattsched.instances.clusters import GPU_TYPES, server_power_w
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_names import BOARD_POWER_W, IDLE_PART, common_name, gpu_type_named
 from wattsched.instances.traces import TraceJob
@@ -119,3 +122,12 @@ def test_the_table_has_every_gpu_hour_and_points_at_more_gpus_than_there_are(
         )
         assert one.gpu_h is not None
         assert one.gpu_h * 3600 == pytest.approx(sum(max(0, gpus - there) for gpus in held))
+
+
+@pytest.mark.parametrize("form", [SiteOptions, KubernetesOptions])
+def test_rounds_count_the_same_watts_of_a_server_as_imports_unless_the_site_states_them(
+    form: type[StatedOptions],
+) -> None:
+    for kinds in ({"NVIDIA-H100-80GB-HBM3": 8}, {"h100": 4}, {"A100": 8}, {"T4": 4, "H100": 2}):
+        assert form().server_w(kinds) == server_power_w(kinds)
+        assert form(base_power_w=200).server_w(kinds) == 200

@@ -152,8 +152,8 @@ def test_slurm() -> None:
             load.others[name] = used
         for number, host in enumerate(layout):
             name = f"n{number}"
-            assert idle_w[name] <= SERVER_W + host.idle_w + 1e-6
-            assert idle_w[name] - 1e-6 <= load.node_w[name] <= SERVER_W + host.most_w + 1e-6
+            assert idle_w[name] <= host.server_w + host.idle_w + 1e-6
+            assert idle_w[name] - 1e-6 <= load.node_w[name] <= host.server_w + host.most_w + 1e-6
             if len(load.others[name]) == nodes[name].gpus:
                 assert (
                     load.node_w[name] >= SERVER_W + host.most_w * host.sevenths / 7 / len(host.boards) - 1e-6
@@ -215,8 +215,8 @@ def test_kubernetes() -> None:
         )
         for number, host in enumerate(layout):
             name = f"n{number}"
-            assert idle_w[name] <= SERVER_W + host.idle_w + 1e-6
-            assert idle_w[name] - 1e-6 <= most_w[name] <= SERVER_W + host.most_w + 1e-6
+            assert idle_w[name] <= host.server_w + host.idle_w + 1e-6
+            assert idle_w[name] - 1e-6 <= most_w[name] <= host.server_w + host.most_w + 1e-6
 
 
 def shared(node: str, resource: str, count: int, **labels: str) -> dict[str, Any]:

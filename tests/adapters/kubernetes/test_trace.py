@@ -59,6 +59,11 @@ def pod(
     return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
+def owned(document: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    owner = {"kind": kind, "name": name, "uid": f"{kind}-{name}", "controller": True}
+    return {**document, "metadata": {**document["metadata"], "ownerReferences": [owner]}}
+
+
 def condition(kind: str, offset_s: int, reason: str = "") -> dict[str, Any]:
     return {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": time_of(offset_s)}
 
@@ -146,7 +151,7 @@ def test_pods_of_a_gang_are_one_job_and_retries_are_others() -> None:
         ("team/train#2", 8, 100),
     ]
     assert [job.waited_s for job in found.jobs] == [10, 3100]
-    assert Entry("noted", "3 pods are 2 jobs: a gang is one") in found.entries
+    assert Entry("noted", "3 runs are 2 jobs: a gang is one") in found.entries
     assert found.cluster is not None
     assert found.cluster.nodes[0].parent == "r1"
 
@@ -291,12 +296,15 @@ def test_workloads_of_kueue_are_the_jobs() -> None:
         for name, status in (("done", admitted), ("waits", {}))
     ]
     nodes = [node("n1", "NVIDIA-H100-80GB-HBM3"), node("n2", "NVIDIA-A100-SXM4-80GB")]
-    found = recorded([*nodes, *workloads, pod("p", 4, 100, 400)], NOW_S)
+    mine = owned(pod("p", 4, 100, 400), "Job", "done")
+    found = recorded(
+        [*nodes, *(owned(one, "Job", one["metadata"]["name"]) for one in workloads), mine], NOW_S
+    )
     (job,) = found.jobs
     assert (job.name, job.gpus, job.submitted_s, job.duration_s) == ("team/done", 16, BEGIN_S, 300)
     assert (job.gpu_type, job.user, job.account) == ("NVIDIA-H100-80GB-HBM3", "lq", "team")
     assert found.ended == {"succeeded": 1}
-    assert found.left_out == {"still waiting": 1}
+    assert found.left_out == {"still waiting": 1, "pods of workloads, which are counted instead": 1}
     assert found.cluster is not None
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "H100"
     assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
@@ -348,15 +356,119 @@ def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told() -> Non
     assert found.gpu_h["before an eviction"] == 2 * 8 * 900 / 3600
 
 
+def test_pods_of_no_workload_are_jobs_beside_the_workloads() -> None:
+    def labelled(name: str, **labels: str) -> dict[str, Any]:
+        made = pod(name, 1, 100, 3700)
+        made["metadata"]["labels"] = {
+            f"kueue.x-k8s.io/{label.replace('_', '-')}": of for label, of in labels.items()
+        }
+        return made
+
+    done = [condition("Admitted", 100), condition("Finished", 3700)]
+    names = ("job-train-0a1b2", "jobset-sweep-1a2b3", "group", "pod-own-2a3b4")
+    workloads = [workload(name, [("main", 2, 1)], done) for name in names]
+    sweep = owned(pod("sweep-0", 1, 100, 3700), "Job", "sweep-workers-0")
+    sweep["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "sweep"}
+    own = pod("own", 1, 100, 3700)
+    own["metadata"]["uid"] = "Pod-own"
+    elsewhere = owned(pod("elsewhere", 3, 100, 3700), "Job", "train")
+    elsewhere["metadata"]["namespace"] = "other"
+    pods = [
+        owned(pod("train-0", 1, 100, 3700), "Job", "train"),
+        sweep,
+        labelled("member", pod_group_name="group"),
+        own,
+        labelled("lost", queue_name="lq"),
+        owned(pod("alone", 4, 100, 3700), "Job", "alone"),
+        pod("train", 2, 100, 3700),
+        elsewhere,
+    ]
+    workloads[1], workloads[3] = owned(workloads[1], "JobSet", "sweep"), owned(workloads[3], "Pod", "own")
+    found = recorded([node("n1", "A100", 16), *workloads, *pods], NOW_S)
+    counts = {job.name: job.gpus for job in found.jobs}
+    assert counts == dict.fromkeys((f"team/{name}" for name in names), 2) | {
+        "team/alone": 4,
+        "team/train": 2,
+        "other/elsewhere": 3,
+    }
+    assert Entry("left out", "pods of workloads, which are counted instead", 4, 4.0) in found.table()
+    assert (
+        Entry("left out", "pods with labels of Kueue, but of no workload that is given", 1, 1.0)
+        in found.table()
+    )
+
+
+def test_pods_with_devices_that_are_not_read_are_told_by_these() -> None:
+    gaudi, claims, rdma = pod("gaudi", 0, 10, 50), pod("claims", 0, 10, 50), pod("rdma", 2, 10, 50)
+    for one, name in ((gaudi, "habana.ai/gaudi"), (rdma, "rdma/hca")):
+        one["spec"]["containers"][0]["resources"] = {"limits": {name: "8", "cpu": "4"}}
+    rdma["spec"]["containers"].append(container(2))
+    claims["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    web = pod("web", 0, 10, 50)
+    web["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    sets = workload("w", [("main", 1, 0)], [condition("Admitted", 0), condition("Finished", 9)])
+    sets["spec"]["podSets"][0]["template"]["spec"] = gaudi["spec"]
+    found = recorded([node("n1", "A100"), gaudi, claims, rdma, web, sets], NOW_S)
+    assert [job.name for job in found.jobs] == ["team/rdma"]
+    assert [one for one in found.table() if one.treatment == "left out"] == [
+        Entry("left out", "without GPUs that are read, but with habana.ai/gaudi", 2),
+        Entry("left out", "without GPUs that are read, but with resourceClaims", 1),
+        Entry("left out", "without GPUs", 1, 0.0),
+    ]
+
+
+def test_what_runs_counts_until_the_newest_time_that_the_files_tell() -> None:
+    busy = node("n1", "A100")
+    busy["status"]["conditions"][0] |= {"lastHeartbeatTime": time_of(7210), "lastTransitionTime": time_of(0)}
+    leaving = pod("p", 4, 10, None)
+    leaving["metadata"] |= {"deletionTimestamp": time_of(90_000), "managedFields": [{"time": time_of(40)}]}
+    lists = [{"items": [leaving]}, {"items": [busy]}]
+    moments = [moment_of(one) for one in lists]
+    assert moments == [BEGIN_S + 40, BEGIN_S + 7210]
+    assert moment_of({"items": []}) == 0
+    # What the last list of pods has runs until the newest time of all lists.
+    found = recorded([leaving, busy], moments)
+    told = (
+        f"{datetime.fromtimestamp(BEGIN_S + 7210, UTC):%Y-%m-%d %H:%M:%S} UTC, the newest time in the files"
+    )
+    assert Entry("assumed", f"still running: counted until {told}", 1, 8.0) in found.table()
+    gone = pod("gone", 4, 10, None)
+    found = recorded([gone, leaving, busy], [BEGIN_S + 30, *moments])
+    first = f"{datetime.fromtimestamp(BEGIN_S + 30, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    assert f"still running: counted until {first} to {told}" in [one.what for one in found.table()]
+    assert {job.name: job.duration_s for job in found.jobs} == {"team/gone": 20, "team/p": 7200}
+
+
+def test_each_type_of_node_has_the_watts_of_its_server_told() -> None:
+    nodes = [
+        node("n1", "NVIDIA-H100-80GB-HBM3"),
+        node("n2", "NVIDIA-H100-80GB-HBM3", 4),
+        node("n3", "Tesla-T4"),
+    ]
+    found = recorded([*nodes, nodes[0], pod("p", 4, 10, 50)], NOW_S)
+    assert [one.what for one in found.entries if one.what.startswith("a node")] == [
+        "a node of 4 NVIDIA-H100-80GB-HBM3 without its GPUs draws 750 W",
+        "a node of 8 NVIDIA-H100-80GB-HBM3 without its GPUs draws 1500 W",
+        "a node of 8 Tesla-T4 without its GPUs draws 200 W",
+    ]
+
+
 def test_a_saved_snapshot_is_imported_like_what_kubectl_prints(tmp_path: Path) -> None:
     items = [node("n1", "A100"), pod("p", 4, 10, None), pod("ended", 4, 10, None)]
     items[2]["status"] |= {"phase": "Succeeded"}
     items[2]["status"]["conditions"] = [{**condition("Ready", 50), "status": "False"}]
+    items += [owned(pod("member", 2, 10, 50), "Job", "train"), pod("claims", 0, 10, 50)]
+    items[-1]["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    jobs = [
+        workload("job-train-0a1b2", [("main", 1, 2)], [condition("Admitted", 9), condition("Finished", 50)])
+    ]
     save(tmp_path / "s.json", {"time": BEGIN_S + 100.0, "nodes": items[:1], "pods": items[1:]})
     document = json.loads((tmp_path / "s.json").read_text())
-    found = recorded(items_of(document), moment_of(document) or 0.0)
-    assert found.jobs == recorded(items, BEGIN_S + 100).jobs
-    assert {job.duration_s for job in found.jobs} == {90, 40}
+    found = recorded([*items_of(document), *jobs], moment_of(document))
+    assert found.jobs == recorded([*items, *jobs], BEGIN_S + 100).jobs
+    assert {job.duration_s for job in found.jobs} == {90, 40, 41}
+    assert found.left_out.total() == 2
+    assert "without GPUs that are read, but with resourceClaims" in found.left_out
 
 
 CASES = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
@@ -385,7 +497,7 @@ def test_reported_inputs(name: str, peak: dict[str, int], gpu_h: dict[str, float
 
 
 def test_the_recorded_cluster() -> None:
-    found = recorded(items_of(RECORDED), moment_of(RECORDED) or 0.0)
+    found = recorded(items_of(RECORDED), moment_of(RECORDED))
     assert {job.name: job.gpus for job in found.jobs} == {"default/old": 8, "default/theirs": 3}
     assert found.left_out == {"still waiting": 7}
 

@@ -380,5 +380,5 @@ def test_what_we_launched_is_ours_whatever_its_user_makes_of_the_comment(comment
 
 def test_a_job_has_no_more_gpus_of_a_node_than_there_are() -> None:
     load = load_of(changed(theirs={"gres_detail": ["gpu:A100:900(IDX:0-899)"]}), TRUSTING, Ours())
-    node_w = {name: load.options.base_power_w + 400.0 * node.gpus for name, node in load.site.nodes.items()}
+    node_w = {name: 200.0 + 400.0 * node.gpus for name, node in load.site.nodes.items()}
     assert load.power_w <= sum(node_w.values())
