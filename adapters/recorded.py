@@ -20,8 +20,12 @@ from wattsched.instances.traces import TraceJob
 from wattsched.instances.units import S_PER_H
 from wattsched.report.imports import Entry, gpu_hours
 from wattsched.report.wording import count, duration, number
+from wattsched.topology.arrays import FloatArray, IntArray
 from wattsched.topology.cluster import Cluster
 from wattsched.topology.fields import LONGEST_NAME, shortened
+
+Held = list[tuple[int, int]]
+"""Jobs by number, and GPUs that each holds."""
 
 
 @dataclass(frozen=True)
@@ -126,37 +130,59 @@ class Recorded:
 
     def _overfull(self) -> Iterator[Entry]:
         """Point at the moments at which jobs hold more GPUs than there are in all, of a type or on a node."""
-        nodes = {} if self.cluster is None else {node.name: node for node in self.cluster.nodes}
-        kinds, typed = {node.gpu_type for node in nodes.values()}, all(job.gpu_type for job in self.jobs)
-        parts = {kind for kind in kinds if typed and part_named(kind).kind}  # are no GPUs
-        there, held = Counter[tuple[str, str]](), defaultdict[tuple[str, str | None], list[Any]](list)
-        for node in nodes.values():
-            there[" of type ", node.gpu_type] += node.gpus * (len(kinds) > 1)
-            there[" on node ", node.name] = node.gpus
-            there["", ""] += node.gpus * (node.gpu_type not in parts)
-        for place, (job, names) in enumerate(zip(self.jobs, self._nodes, strict=True)):
-            held[" of type ", job.gpu_type if len(kinds) > 1 else None].append((place, job.gpus))
-            held["", ""].append((place, job.gpus * (job.gpu_type not in parts)))
-            own = [name if name in nodes else f"{name}/{job.gpu_type}" for name in map(shortened, names)]
-            free = sum(nodes[name].gpus for name in own if name in nodes) - job.gpus
-            for name in own * (nodes.keys() >= set(own)):  # on which it has what its others have no room for
-                held[" on node ", name].append((place, max(0, nodes[name].gpus - free)))
         start_s = np.array([job.submitted_s + (job.waited_s or 0.0) for job in self.jobs])
         end_s = start_s + [job.duration_s for job in self.jobs]
         found = defaultdict[str, list[tuple[float, str]]](list)
-        for (level, name), most in there.items():
-            places, gpus = np.array(held[level, name] or [(0, 0)], int).T
-            time_s, change = np.round([*start_s[places], *end_s[places]], 3), np.append(gpus, -gpus)
-            order = np.lexsort((change, time_s))
-            taken, time_s = np.cumsum(change[order]), time_s[order]
-            if taken.max() > most:
-                moment = datetime.fromtimestamp(time_s[taken.argmax()], UTC).isoformat(sep=" ")[:-6]
-                told = f"{taken.max():,} GPUs{level}{name} on {moment} UTC, of {most:,} that there are"
-                beyond_s = float(np.maximum(taken - most, 0)[:-1] @ np.diff(time_s))
-                found[level].append((beyond_s / S_PER_H, told))
+        for place, there, held in self._held() if self.cluster is not None else ():
+            jobs, gpus = np.array(held, dtype=np.int64).T
+            most, at_s, beyond_h = _most_held(start_s[jobs], end_s[jobs], gpus, there)
+            if most > there:
+                moment = datetime.fromtimestamp(at_s, UTC).isoformat(sep=" ")[:-6]
+                where = f" {place[0]} {place[1]}" if place[0] else ""
+                told = f"jobs hold {most:,} GPUs{where} on {moment} UTC, of {there:,} that there are"
+                found[place[0]].append((beyond_h, told))
         for some in found.values():
-            told = max(some)[1] + f", the worst of {len(some):,}" * (len(some) > 1)
-            yield Entry("doubtful", f"jobs hold {told}", gpu_h=sum(hours for hours, _ in some))
+            others = f", the worst of {len(some):,}" if len(some) > 1 else ""
+            yield Entry("doubtful", f"{max(some)[1]}{others}", gpu_h=sum(hours for hours, _ in some))
+
+    def _held(self) -> Iterator[tuple[tuple[str, str], int, Held]]:
+        """Yield what is counted (a type, a node, all), its GPUs, and those that jobs hold of it.
+
+        Slices are no GPUs. A record does not tell how many GPUs a job has on each of its nodes: on each count
+        those for which the others have no room.
+        """
+        assert self.cluster is not None
+        nodes = {node.name: node.gpus for node in self.cluster.nodes}
+        of_type = Counter[str]()
+        for node in self.cluster.nodes:
+            of_type[node.gpu_type] += node.gpus
+        typed = all(job.gpu_type for job in self.jobs)
+        slices = {kind for kind in of_type if typed and part_named(kind).kind}
+        on = defaultdict[tuple[str, str], Held](list)
+        for j, (job, names) in enumerate(zip(self.jobs, self._nodes, strict=True)):
+            if job.gpu_type is not None and len(of_type) > 1 and job.gpu_type in of_type:
+                on["of type", job.gpu_type].append((j, job.gpus))
+            own = [name if name in nodes else f"{name}/{job.gpu_type}" for name in map(shortened, names)]
+            if all(name in nodes for name in own):
+                free = sum(nodes[name] for name in own) - job.gpus
+                for name in own:
+                    on["on node", name].append((j, max(0, nodes[name] - free)))
+        for place, held in on.items():
+            yield place, (of_type if place[0] == "of type" else nodes)[place[1]], held
+        whole: Held = [(j, job.gpus) for j, job in enumerate(self.jobs) if job.gpu_type not in slices]
+        if whole:
+            yield ("", ""), sum(n for kind, n in of_type.items() if kind not in slices), whole
+
+
+def _most_held(
+    start_s: FloatArray, end_s: FloatArray, gpus: IntArray, there: int
+) -> tuple[int, float, float]:
+    """Return the most GPUs that jobs hold at once, when, and the GPU hours that they hold beyond `there`."""
+    time_s, change = np.round([*start_s, *end_s], 3), np.append(gpus, -gpus)
+    order = np.lexsort((change, time_s))
+    held, time_s = np.cumsum(change[order]), time_s[order]
+    beyond_s = float(np.maximum(held - there, 0)[:-1] @ np.diff(time_s))
+    return int(held.max()), float(time_s[held.argmax()]), beyond_s / S_PER_H
 
 
 def _size_told(machines: Sequence[Machine]) -> str:
