@@ -243,7 +243,7 @@ def recorded(
     limits = {(job.metadata.namespace, job.metadata.name): job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
     words = {word for document, _ in workloads for word in validated(_Workload, document).words}
-    _take(found, [*_of_workloads(workloads, nodes, found), *_of_pods(pods, nodes, limits, words)])
+    _take(found, [*_of_workloads(workloads, nodes, limits, found), *_of_pods(pods, nodes, limits, words)])
     return found
 
 
@@ -340,12 +340,14 @@ def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
     return pod.deletion_s if end_s <= start_s and pod.leaving else end_s
 
 
-def _of_workloads(documents: Iterable[Any], nodes: Mapping[str, KubeNode], found: Recorded) -> Iterator[Run]:
+def _of_workloads(
+    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], found: Recorded
+) -> Iterator[Run]:
     """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
     reclaimed = 0
     for document, seen_s in documents:
         row = validated(_Workload, document)
-        run, left_s, past_s = _last_run(row, nodes, seen_s), _since(row, "Evicted", None), row.past_s
+        run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
         if past_s is not None or (left_s < inf and left_s <= run.start_s):
             found.leave_out("before an eviction", run.gpus, past_s or 0.0)
         reclaimed += run.end_s == inf and bool(row.reclaimable)
@@ -361,7 +363,9 @@ def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
     return next((moment_s for moment_s in held if moment_s is not None), inf)
 
 
-def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> Run:
+def _last_run(
+    row: _Workload, nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], seen_s: float
+) -> Run:
     """A workload since it was admitted last, with the pods that were admitted."""
     pods = _pods_of(row)
     asked = {name for pod, number in pods if number for name in pod.resources}
@@ -369,6 +373,7 @@ def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> R
     flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
     named = {common_name(flavor) for flavor in flavors}
     kinds = {kind for kind in products if named == {common_name(kind)}} or products
+    of_owners_s = [limits.get((row.metadata.namespace, one.name), inf) for one in row.metadata.owners]
     finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == _FINISHED]
     return Run(
         group=f"{row.metadata.namespace}/{row.metadata.name}",
@@ -378,7 +383,7 @@ def _last_run(row: _Workload, nodes: Mapping[str, KubeNode], seen_s: float) -> R
         created_s=row.metadata.creation_s or 0.0,
         start_s=_since(row, "Admitted"),
         end_s=_since(row, "Finished"),
-        limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods)]),
+        limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
         seen_s=seen_s,
         gpus=(gpus := sum(number * pod.gpus for pod, number in pods)),
         gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",

@@ -74,6 +74,8 @@ class Accounted:
         Generic resources that are no GPUs, such as ``gres/shard``.
     local, ambiguous : bool
         True if a time has no zone; and if it may be either of two in the hour that comes twice in autumn.
+    eligible_told : bool
+        False if it started, and the records do not say when it was eligible.
     """
 
     id: str
@@ -94,6 +96,7 @@ class Accounted:
     cluster: str = ""
     local: bool = field(default=False, compare=False)
     ambiguous: bool = field(default=False, compare=False)
+    eligible_told: bool = field(default=True, compare=False)
 
     @property
     def held_s(self) -> float:
@@ -111,6 +114,7 @@ class Accounted:
             ("doubtful", "Start is before Submit or Eligible"): self.eligible_s > (self.start_s or inf) + 1,
             ("doubtful", "Elapsed is not the time from Start to End; is --time-zone right?"): misfit,
             ("assumed", "suspended for a time: GPUs are held until the end"): self.held_s > self.elapsed_s,
+            ("assumed", "Eligible is not told: waits count from Submit"): not self.eligible_told,
         }
         return next((remark for remark, holds in remarks.items() if holds), None)
 
@@ -286,6 +290,7 @@ def _of_row(read: Cells, id: str, zone: tzinfo | None) -> Accounted:
         suspended_s=suspended_s,
         local=any(form == LOCAL for _, form in told.values()),
         ambiguous=ambiguous,
+        eligible_told="Eligible" in told or not start_s,
     )
 
 

@@ -237,6 +237,8 @@ def test_time_limits_of_pods_of_their_jobs_and_of_workloads_are_kept() -> None:
     limited = workload("w", [("main", 1, 4)], [condition("Admitted", 0), condition("Finished", 9)])
     limited["spec"]["maximumExecutionTimeSeconds"] = 3600
     assert [one.time_limit_s for one in recorded([limited], NOW_S).jobs] == [3600]
+    of_job = owned(limited, "Job", "train")
+    assert [one.time_limit_s for one in recorded([of_job, job], NOW_S).jobs] == [600]
     assert [line.rpartition(",")[2] for line in csv_of(found.jobs).split()] == [
         "time_limit",
         "300",

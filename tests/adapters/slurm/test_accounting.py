@@ -304,6 +304,15 @@ def test_times_that_contradict_each_other_are_doubtful(cells: str, elapsed_s: fl
     )
 
 
+@pytest.mark.parametrize(("eligible", "told"), [("", 1), ("|Eligible", 0)])
+def test_waits_from_submission_are_told(eligible: str, told: int) -> None:
+    head, row = f"JobID|State|Submit{eligible}|Start|Elapsed|AllocTRES", "200|01:00:00|gres/gpu=2"
+    row = f"7|COMPLETED|100{'|150' if eligible else ''}|{row}"
+    found = recorded(Said([f"{head}\n{row}\n"]))
+    rows = [one for one in found.table() if one.what == "Eligible is not told: waits count from Submit"]
+    assert [(one.treatment, one.records) for one in rows] == [("assumed", 1)] * told
+
+
 def test_a_suspended_job_in_the_hour_that_comes_twice() -> None:
     head = "JobID|State|Submit|Start|End|Elapsed|Suspended|AllocTRES"
     times = "2027-10-31T01:00:00|2027-10-31T02:30:00|2027-10-31T03:30:00"
