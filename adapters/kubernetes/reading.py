@@ -24,13 +24,13 @@ from wattsched.adapters.options import first_of
 from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_parts import joined
 
-GPU = "nvidia.com/gpu"
+GPU, _GKE = "nvidia.com/gpu", "cloud.google.com/gke"
 _GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu")
 """Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
 
 _LABELS = {
     "nvidia.com": (
-        *(f"{GPU}.product", "cloud.google.com/gke-accelerator"),
+        *(f"{GPU}.product", f"{_GKE}-accelerator"),
         "karpenter.k8s.aws/instance-gpu-name",
     ),
     "amd.com": ("amd.com/gpu.product-name",),
@@ -287,7 +287,10 @@ def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str
     if (found := _GPU.fullmatch(resource)) and found[1]:
         whole = re.sub("-SHARED$", "", product)
         product = labels.get(f"{name}.product") or f"{whole}-{found[1].removesuffix('.shared')}"
+    elif name == GPU and (size := labels.get(f"{_GKE}-gpu-partition-size")):
+        product = f"{product}-mig-{size}"
     replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))
+    replicas = replicas or labels.get(f"{_GKE}-max-shared-clients-per-gpu", "")
     each = int(replicas) if re.fullmatch(r"\d{1,4}", replicas) else 1
     is_shared = product.endswith("-SHARED") or resource.endswith(".shared")
     if each < 2 and is_shared:  # no label tells how many there are of a board

@@ -219,7 +219,12 @@ def test_kubernetes() -> None:
             assert idle_w[name] - 1e-6 <= most_w[name] <= host.server_w + host.most_w + 1e-6
 
 
-def shared(node: str, resource: str, count: int, **labels: str) -> dict[str, Any]:
+GKE = "cloud.google.com/gke"
+
+
+def shared(
+    node: str, resource: str, count: int, gke: dict[str, str] | None = None, **labels: str
+) -> dict[str, Any]:
     """A node that offers GPUs as a resource."""
     offered = {resource: str(count)}
     status = {
@@ -228,6 +233,7 @@ def shared(node: str, resource: str, count: int, **labels: str) -> dict[str, Any
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     of_gpus = {f"nvidia.com/{name.replace('__', '.')}": value for name, value in labels.items()}
+    of_gpus |= gke or {}
     return {"kind": "Node", "metadata": {"name": node, "labels": of_gpus}, "status": status}
 
 
@@ -248,6 +254,22 @@ def shared(node: str, resource: str, count: int, **labels: str) -> dict[str, Any
             shared("n", "nvidia.com/mig-2g.10gb", 3, gpu__product="NVIDIA-A100-SXM4-40GB"),
             "NVIDIA-A100-SXM4-40GB-mig-2g.10gb",
             "1 node with 3 slices of 1 board",
+        ),
+        (
+            shared(
+                *("n", "nvidia.com/gpu", 8),
+                {f"{GKE}-accelerator": "nvidia-tesla-t4", f"{GKE}-max-shared-clients-per-gpu": "4"},
+            ),
+            "nvidia-tesla-t4-SHARED-4",
+            "1 node with 8 slices of 2 boards",
+        ),
+        (
+            shared(
+                *("n", "nvidia.com/gpu", 7),
+                {f"{GKE}-accelerator": "nvidia-tesla-a100", f"{GKE}-gpu-partition-size": "1g.5gb"},
+            ),
+            "nvidia-tesla-a100-mig-1g.5gb",
+            "1 node with 7 slices of 1 board",
         ),
         (
             shared("n", "nvidia.com/gpu", 4, gpu__product="GRID-T4-4C"),
