@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 
 import wattsched
@@ -67,6 +68,11 @@ def _import(form: str, **options: str) -> Callable[[Path, Path], object]:
 
 def _fit_log(file: Path, valid: Path) -> object:
     return wattsched.fit_profile(file, "m", "G", jobs=valid / "logged.csv")
+
+
+def _fit_log_of_zone(file: Path, valid: Path) -> object:
+    """Read a log whose times are seconds since 1970, beside jobs with times of a zone."""
+    return wattsched.fit_profile(file, "m", "G", jobs=valid / "logged.csv", time_zone=UTC)
 
 
 def _read_throughputs(file: Path, valid: Path) -> object:
@@ -178,8 +184,8 @@ READERS = (
     ),
     Reader("measured.csv", lambda file, _: wattsched.fit_profile(file, "m", "G"), ("fit @",)),
     Reader("smi.csv", _fit_log, ("fit @ --jobs logged.csv",)),
-    Reader("zeus.csv", _fit_log, ("fit @ --jobs logged.csv",)),
-    Reader("query.json", _fit_log, ("fit @ --jobs logged.csv",)),
+    Reader("zeus.csv", _fit_log_of_zone, ("fit @ --jobs logged.csv --time-zone UTC",)),
+    Reader("query.json", _fit_log_of_zone, ("fit @ --jobs logged.csv --time-zone UTC",)),
     Reader(
         "logged.csv",
         lambda file, valid: wattsched.fit_profile(valid / "smi.csv", "m", "G", jobs=file),

@@ -216,17 +216,17 @@ Optimal
 Feasible
 Objective 0.1131018518519
 # Columns 11
-pattern_0_ 0
-pattern_1_ 1
-pattern_2_ 1
-placement_0_ 0
-placement_1_ 1
-placement_2_ 1
-placement_3_ 0
-placement_4_ 1
-waiting_0_ 0
-waiting_1_ 0
-waiting_2_ 0
+x0_pattern_0_ 0
+x1_pattern_1_ 1
+x2_pattern_2_ 1
+x3_placement_0_ 0
+x4_placement_1_ 1
+x5_placement_2_ 1
+x6_placement_3_ 0
+x7_placement_4_ 1
+x8_waiting_0_ 0
+x9_waiting_1_ 0
+x10_waiting_2_ 0
 # Rows 8
 """
 SMI = "timestamp, index, power.draw [W], clocks.current.sm [MHz], power.limit [W], utilization.gpu [%]\n"

@@ -84,7 +84,7 @@ def test_names_fit_and_stay_apart(name: str, times: int) -> None:
     long = name * times
     names = [long, long + "a", long + "b", "a" + long]
     kept = [shortened(one) for one in names]
-    assert len(set(kept)) == len(names)
+    assert len(set(kept)) == len(set(names))
     for one, short in zip(names, kept, strict=True):
         assert (short == one) == (len(one) <= LONGEST_NAME and not re.search("[\x00-\x1f\x7f-\x9f]", one))
         assert TypeAdapter(Name).validate_python(short) == short
