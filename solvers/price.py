@@ -59,7 +59,7 @@ Step = Literal["glance", "grow", "finish"]
 SMALL = 1_000
 """Up to this many columns HiGHS alone is faster than prices."""
 LINKED = 20_000
-"""The same where choices are linked, as by sets, or columns of no group are integer, as in placement."""
+"""That limit where choices are linked, as by sets, or integer columns are in no group, as in placement."""
 KERNELS = (300, 3_000, 10_000, 30_000)
 """Columns besides each group's cheapest in the kernels, one after the other."""
 FEW_COLUMNS = 2_000

@@ -49,6 +49,15 @@ def data_dir() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def cases_dir(data_dir: Path) -> Path:
+    """Folder of inputs in the shape of what users reported, beside the data; tests are skipped likewise."""
+    path = data_dir.parent / "cases"
+    if not path.is_dir():
+        pytest.skip(f"the reported inputs are not at {path}, beside WATTSCHED_DATA")
+    return path
+
+
 @pytest.fixture
 def browser() -> Iterator[Browser]:
     """Debian's chromium; tests that need it are skipped where it is absent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from typing import Annotated, Any
@@ -13,55 +13,43 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from wattsched.adapters.kubernetes.objects import (
-    Condition,
     Metadata,
     Moment,
     PodStatus,
     Several,
-    Texts,
 )
 from wattsched.adapters.kubernetes.options import KubernetesOptions, groups_above
-from wattsched.adapters.kubernetes.reading import GANG, KubeNode, KubePod, read, read_node, read_pod
+from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read, read_node, read_pod
+from wattsched.adapters.kubernetes.runs import (
+    GROUPS,
+    Name,
+    Owned,
+    Run,
+    Seconds,
+    TimedCondition,
+    together,
+    unread_devices,
+)
+from wattsched.adapters.kubernetes.workloads import FINISHED, Workload, pods_of, runs_of_workloads
 from wattsched.adapters.parts import Part, at
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.instances.errors import MOST_FAULTS, InputError, shown, validated
-from wattsched.instances.gpu_names import common_name
 from wattsched.instances.gpu_parts import kinds_of
 from wattsched.instances.traces import TraceJob
 from wattsched.instances.traces.job_lists import LONGEST_S
-from wattsched.reading.inputs import echo, listed
+from wattsched.reading.inputs import echo
 from wattsched.report.wording import count
 
-KUEUE, QUEUE, POD_GROUP = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"
-GROUPS = (
-    GANG,
-    "training.kubeflow.org/job-name",
-    "jobset.sigs.k8s.io/jobset-name",
-    "ray.io/cluster",
-    "volcano.sh/job-name",
-    "scheduling.x-k8s.io/pod-group",
-    "batch.kubernetes.io/job-name",
-    "job-name",
-)
-"""Labels of pods that run together, the widest first."""
+KUEUE, QUEUE = "kueue.x-k8s.io/", "kueue.x-k8s.io/queue-name"
 JOBS = GROUPS[-2:]
 KINDS, NOT_KUEUE = ("Node", "Pod", "Job", "Workload"), "scheduling.k8s.io/"
 """Objects that are read; workloads of this other API are none of Kueue."""
-_Name = tuple[str, str]  # with its namespace first
 _PAST = re.compile(r'"(?!deletion)(?:\w*[tT]ime|\w+stamp|\w+edAt)": "(\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"')
 """Times of objects, of their events and of who wrote them, that are never in the future."""
 
-GANG_PART = 0.99
-"""Pods of a group are one job if all of them hold their GPUs in this part of their GPU time at least.
-
-Starts and ends of a gang are seconds apart; so far a moment of the trace may differ from the record.
-"""
-_FINISHED, _BOUND = ("Finished", "True"), ("PodScheduled", "True")
+_BOUND = ("PodScheduled", "True")
 _ENDS = {("Ready", "False"), ("DisruptionTarget", "True")}
 """Conditions that a pod has from its end on, where it has no times of its containers."""
-
-
-_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Container(Part):
@@ -69,104 +57,20 @@ class _Container(Part):
     waiting: Annotated[Any, at("state", "waiting")] = None
 
 
-class _Condition(Condition):
-    reason: str | None = ""
-    moment_s: Annotated[Moment, Field(alias="lastTransitionTime")] = None
-
-
 class _PodStatus(PodStatus):
     first: Annotated[Several[_Container], Field(alias="initContainerStatuses")] = []
     containers: Annotated[Several[_Container], Field(alias="containerStatuses")] = []
-    conditions: Several[_Condition] = []
-
-
-class _Owner(Part):
-    name: str = ""
-    uid: str = ""
-
-
-class _Owned(Metadata):
-    owners: Annotated[Several[_Owner], Field(alias="ownerReferences")] = []
-
-    @property
-    def words(self) -> set[_Name]:
-        """Names and UIDs, with the namespace, by which a workload and its pods are known to each other."""
-        found = {self.uid, *(word for one in self.owners for word in (one.name, one.uid))}
-        found |= {self.labels.get(label, "") for label in (POD_GROUP, *GROUPS)}
-        return {(self.namespace, word) for word in found if word}
-
-
-class _PodSet(Part):
-    name: str = "main"
-    count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    spec: Annotated[dict[str, Any], at("template", "spec")] = {}
-
-
-class _Assigned(Part):
-    name: str = "main"
-    count: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
-    flavors: Texts = {}
-
-
-class _Workload(Part):
-    metadata: _Owned
-    sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
-    queue: Annotated[str | None, at("spec", "queueName")] = ""
-    limit_s: Annotated[_Seconds | None, at("spec", "maximumExecutionTimeSeconds")] = None
-    conditions: Annotated[Several[_Condition], at("status", "conditions")] = []
-    assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
-    reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
-    past_s: Annotated[_Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
-
-    @property
-    def words(self) -> set[_Name]:
-        """Those of its metadata, its name, and the job's in it: of ``job-train-1a2b3`` also ``train``."""
-        names = self.metadata.name, re.sub("^[a-z]+-(.+)-[0-9a-f]{5}$", r"\1", self.metadata.name)
-        return self.metadata.words | {(self.metadata.namespace, name) for name in names}
+    conditions: Several[TimedCondition] = []
 
 
 class _Status(Part):
-    metadata: _Owned
+    metadata: Owned
     status: _PodStatus = _PodStatus()
 
 
 class _Job(Part):
     metadata: Metadata
-    limit_s: Annotated[_Seconds | None, at("spec", "activeDeadlineSeconds")] = None
-
-
-@dataclass(frozen=True)
-class Run:
-    """GPUs that something held for a time.
-
-    Attributes
-    ----------
-    group : str
-        What it ran together with; its own name for a pod on its own.
-    start_s, end_s : float
-        Infinite where it never started, or has not ended.
-    limit_s : float
-        Longest time that it may run.
-    seen_s : float
-        When it was asked for last.
-    gpu_type : str
-        As nodes have it; empty where that is not clear.
-    excluded : str
-        Why it is not in the trace, though it ran; or empty.
-    """
-
-    group: str
-    namespace: str
-    user: str
-    state: str
-    created_s: float
-    start_s: float
-    end_s: float
-    limit_s: float
-    seen_s: float
-    gpus: int
-    gpu_type: str
-    excluded: str = ""
+    limit_s: Annotated[Seconds | None, at("spec", "activeDeadlineSeconds")] = None
 
 
 def items_of(document: Any) -> list[dict[str, Any]]:
@@ -207,7 +111,7 @@ def _require_readable(item: Mapping[str, Any]) -> None:
     elif item["kind"] == "Job":
         validated(_Job, item)
     else:
-        _pods_of(validated(_Workload, item))
+        pods_of(validated(Workload, item))
 
 
 def recorded(
@@ -242,8 +146,8 @@ def recorded(
     jobs = [validated(_Job, job) for job, _ in by_kind["Job"]]
     limits = {(job.metadata.namespace, job.metadata.name): job.limit_s or inf for job in jobs}
     workloads, pods = by_kind["Workload"], by_kind["Pod"]
-    words = {word for document, _ in workloads for word in validated(_Workload, document).words}
-    _take(found, [*_of_workloads(workloads, nodes, limits, found), *_of_pods(pods, nodes, limits, words)])
+    words = {word for document, _ in workloads for word in validated(Workload, document).words}
+    _take(found, [*runs_of_workloads(workloads, nodes, limits, found), *_of_pods(pods, nodes, limits, words)])
     return found
 
 
@@ -268,7 +172,7 @@ def _version(seen: tuple[Mapping[str, Any], float]) -> tuple[int, bool, float]:
     item, seen_s = seen
     told, status = str(item["metadata"].get("resourceVersion")), item.get("status") or {}
     conditions = status.get("conditions") if item["kind"] == "Workload" else ()
-    ended = any((one["type"], one["status"]) == _FINISHED for one in conditions or ())
+    ended = any((one["type"], one["status"]) == FINISHED for one in conditions or ())
     ended |= status.get("phase") in ("Succeeded", "Failed")
     return int(told) if re.fullmatch("[0-9]{1,20}", told) else 0, ended, seen_s
 
@@ -285,7 +189,7 @@ def _cluster(nodes: Mapping[str, KubeNode], found: Recorded, stand_ins: Mapping[
 
 
 def _of_pods(
-    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], words: Set[_Name]
+    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], words: Set[Name]
 ) -> Iterator[Run]:
     for document, seen_s in documents:
         pod, row = read_pod(document), validated(_Status, document)
@@ -307,21 +211,16 @@ def _of_pods(
             seen_s=seen_s,
             gpus=gpus,
             gpu_type=_product(pod.resources, node) if node else "",
-            excluded=_counted_as(row.metadata, words) if gpus else _unread(pod.others),
+            excluded=_counted_as(row.metadata, words) if gpus else unread_devices(pod.others),
         )
 
 
-def _counted_as(metadata: _Owned, workloads: Set[_Name]) -> str:
+def _counted_as(metadata: Owned, workloads: Set[Name]) -> str:
     """Return why a pod is no job of its own: it is of a workload; empty where it is one."""
     if not workloads.isdisjoint(metadata.words):
         return "pods of workloads, which are counted instead"
     kueue = workloads and any(label.startswith(KUEUE) for label in metadata.labels)
     return "pods with labels of Kueue, but of no workload that is given" if kueue else ""
-
-
-def _unread(others: Sequence[str]) -> str:
-    """Return why something has no GPUs that are read, though it asks for other devices; empty where not."""
-    return f"without GPUs that are read, but with {listed(sorted(set(others)), '')}" if others else ""
 
 
 def _product(resources: Iterable[str], node: KubeNode) -> str:
@@ -331,72 +230,13 @@ def _product(resources: Iterable[str], node: KubeNode) -> str:
 
 
 def _end_s(pod: KubePod, status: _PodStatus, start_s: float) -> float:
-    """When a pod gave its GPUs back: its last container's end; or where one was lost, what else tells it."""
+    """Return when a pod gave its GPUs back: when its last container ended, or else what tells its end."""
     ran = [one for one in (*status.first, *status.containers) if one.waiting is None]
     known = [one.finished_s for one in ran if one.finished_s is not None]
     if len(known) < len(ran) or not known:
         known += [one.moment_s or 0.0 for one in status.conditions if (one.type, one.status) in _ENDS]
     end_s = max(known, default=start_s)
     return pod.deletion_s if end_s <= start_s and pod.leaving else end_s
-
-
-def _of_workloads(
-    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], found: Recorded
-) -> Iterator[Run]:
-    """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
-    reclaimed = 0
-    for document, seen_s in documents:
-        row = validated(_Workload, document)
-        run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
-        if past_s is not None or (left_s < inf and left_s <= run.start_s):
-            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
-        reclaimed += run.end_s == inf and bool(row.reclaimable)
-        yield run
-    if reclaimed:
-        told = "pods that have ended count as long as the others"
-        found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
-
-
-def _since(row: _Workload, kind: str, status: str | None = "True") -> float:
-    """Since when a workload has had a condition; infinite where it does not have it."""
-    held = [one.moment_s for one in row.conditions if one.type == kind and status in (None, one.status)]
-    return next((moment_s for moment_s in held if moment_s is not None), inf)
-
-
-def _last_run(
-    row: _Workload, nodes: Mapping[str, KubeNode], limits: Mapping[_Name, float], seen_s: float
-) -> Run:
-    """A workload since it was admitted last, with the pods that were admitted."""
-    pods = _pods_of(row)
-    asked = {name for pod, number in pods if number for name in pod.resources}
-    products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
-    flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
-    named = {common_name(flavor) for flavor in flavors}
-    kinds = {kind for kind in products if named == {common_name(kind)}} or products
-    of_owners_s = [limits.get((row.metadata.namespace, one.name), inf) for one in row.metadata.owners]
-    finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == _FINISHED]
-    return Run(
-        group=f"{row.metadata.namespace}/{row.metadata.name}",
-        namespace=row.metadata.namespace,
-        user=row.queue or "",
-        state=finished[0].lower() if finished else "running",
-        created_s=row.metadata.creation_s or 0.0,
-        start_s=_since(row, "Admitted"),
-        end_s=_since(row, "Finished"),
-        limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
-        seen_s=seen_s,
-        gpus=(gpus := sum(number * pod.gpus for pod, number in pods)),
-        gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
-        excluded="" if gpus else _unread([name for pod, number in pods if number for name in pod.others]),
-    )
-
-
-def _pods_of(row: _Workload) -> list[tuple[KubePod, int]]:
-    """A pod of each set of a workload, and how many were admitted, or are asked for."""
-    admitted = {one.name: one.count for one in row.assigned if one.count is not None}
-    name = row.metadata.name
-    pods = [read_pod({"metadata": {"name": name}, "spec": one.spec}) for one in row.sets]
-    return [(pod, admitted.get(one.name, one.count)) for pod, one in zip(pods, row.sets, strict=True)]
 
 
 def _take(found: Recorded, runs: Iterable[Run]) -> None:
@@ -409,7 +249,7 @@ def _take(found: Recorded, runs: Iterable[Run]) -> None:
             found.leave_out(reason, run.gpus, min(run.end_s, run.seen_s) - run.start_s)
         else:
             used.append(run if run.end_s < inf else replace(run, end_s=run.seen_s, state="running"))
-    for job in _together(used):
+    for job in together(used):
         found.add(
             TraceJob(
                 name=job.group,
@@ -444,44 +284,6 @@ def _why_not(run: Run) -> str:
     if run.end_s == inf and run.seen_s <= run.start_s:
         return "still running, but no later time is told"
     return "" if run.end_s > run.start_s else "ended at once, or nobody knows when"
-
-
-def _together(runs: Iterable[Run]) -> list[Run]:
-    """Runs of a gang as one: those of a group that overlap, and hold their GPUs at the same time.
-
-    Others that overlap, such as pods of a Job that run one after the other, stay what they are.
-    """
-    found, overlapping, busy_until_s = list[Run](), list[Run](), -inf
-    for run in sorted(runs, key=lambda run: (run.group, run.start_s)):
-        if overlapping and (run.group != overlapping[0].group or run.start_s >= busy_until_s):
-            found += _joined(overlapping)
-            overlapping, busy_until_s = [], -inf
-        overlapping.append(run)
-        busy_until_s = max(busy_until_s, run.end_s)
-    found += _joined(overlapping)
-    return sorted(found, key=lambda run: (run.created_s, run.group, run.start_s))
-
-
-def _joined(runs: list[Run]) -> list[Run]:
-    """Runs of a gang as one with all their GPUs and their GPU time; others as they are."""
-    if len(runs) < 2:
-        return runs
-    start_s, gpus = runs[0].start_s, sum(run.gpus for run in runs)
-    gpu_s = sum(run.gpus * (run.end_s - run.start_s) for run in runs)
-    all_s = min(run.end_s for run in runs) - max(run.start_s for run in runs)
-    if gpus * all_s < GANG_PART * gpu_s:
-        return runs
-    states, types = {run.state for run in runs}, {run.gpu_type for run in runs}
-    return [
-        replace(
-            runs[0],
-            state=next((one for one in ("running", "failed") if one in states), runs[0].state),
-            created_s=min(run.created_s for run in runs),
-            end_s=start_s + gpu_s / gpus,
-            gpus=gpus,
-            gpu_type=runs[0].gpu_type if len(types) == 1 else "",
-        )
-    ]
 
 
 def moment_of(document: Mapping[str, Any]) -> float:

@@ -21,7 +21,7 @@ IDLE, NOBODY = "idle GPUs and nodes", "(no account)"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the cluster did by the records of its jobs.
+    """Energy, completion and use of a cluster, by the records of its jobs.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Group:
-    """What the baseline takes for an account, in a month, or both.
+    """Energy, carbon and money that the baseline takes for an account, in a month, or both.
 
     Attributes
     ----------

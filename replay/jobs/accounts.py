@@ -44,7 +44,7 @@ class Steps:
 
 
 class PerKwh(Steps):
-    """What a kWh emits or costs over time: joules, grams, or money, which may be below 0.
+    """Amount that each kWh counts for over time: joules, grams, or money, which may be below 0.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What docs/replay.md says of a replay, computed event by event from its trace, cluster and segments.
+"""The figures of a replay by docs/replay.md, computed event by event from its trace, cluster and segments.
 
 Comments in quotation marks are sentences of the page. Nothing of the package is imported.
 """
@@ -62,7 +62,7 @@ class Replay(Draws):
             self.expect(close(worked, job["duration"]), f"{name} takes {worked} s, not {job['duration']}")
 
     def check_restarts(self, name: str, pieces: list[Piece], record: Row) -> float:
-        """How often a job restarts; checks that each takes its time."""
+        """Count how often a job restarts; check that each takes its time."""
         # "A job restarts when it changes GPU count, pool or batch size, is moved, or continues after a
         # pause."
         restarts, until = 0, -inf

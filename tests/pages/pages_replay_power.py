@@ -60,7 +60,7 @@ class Draws:
 
     @cached_property
     def awake(self) -> dict[str, list[tuple[float, float]]]:
-        """When each node is awake: while it has a job, and as long afterwards (and at first) as asked."""
+        """Times at which nodes are awake: with a job, and as long afterwards (and at first) as asked."""
         after = self.site.case["options"].get("--sleep-after", inf)
         use = {node: [(0.0, 0.0)] for node in self.site.cluster.nodes}
         for p in (p for pieces in self.pieces.values() for p in pieces):

@@ -1,4 +1,4 @@
-"""What jobs that share GPUs do and draw in a replay, by the law in docs/elastic.md and docs/sharing.md.
+"""Speed and draw of jobs that share GPUs in a replay, by the law in docs/elastic.md and docs/sharing.md.
 
 Comments in quotation marks are sentences of these pages. Nothing of the package is imported.
 """
@@ -12,7 +12,7 @@ SLOWER, SLOWER_FULL, POWER = 0.034870127137706576, 0.045827662614167874, 4
 
 
 def slowdown(jobs: int, load: float) -> float:
-    """How many times as long jobs take on GPUs that they use to `load` together."""
+    """Factor by which jobs take longer on GPUs that they use to `load` together."""
     # "n jobs take max(L, sigma(n, min(L, 1))) times as long", "1 + (n - 1)(a + b L^p)"
     if jobs == 1:
         return 1.0
@@ -62,7 +62,7 @@ class Sharing:
         return sum(seconds * rate / slowdown(jobs, load) for seconds, jobs, load in self.slices(piece))
 
     def watts(self, piece: Piece) -> list[tuple[float, float]]:
-        """What a period draws for its job, idle and working, in each of its slices."""
+        """Draw of a period for its job, idle and working, in each of its slices."""
         # "The GPUs draw in proportion to min(L, 1). The idle power is split equally among the jobs, the rest
         # in proportion to their utilisations."
         gpus = len(piece.gpus)

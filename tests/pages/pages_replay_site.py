@@ -34,7 +34,7 @@ class Piece:
     pool: str = ""
 
     def same_as(self, other: "Piece") -> bool:
-        """Whether going on from the other takes no restart: the same GPUs and batch, without a pause."""
+        """True if going on from the other takes no restart: the same GPUs and batch, without a pause."""
         where = (self.gpus, self.batch) == (other.gpus, other.batch)
         return where and abs(self.start - other.end) < SAME_S
 
@@ -56,7 +56,7 @@ class Site:
         }
 
     def fits(self, jobs: list[tuple[str, int, float]]) -> bool:
-        """Whether configurations (pool, GPUs, watts) fit together: into blocks and under every cap."""
+        """True if configurations (pool, GPUs, watts) fit together: into blocks and under every cap."""
         for cap, limit in self.caps.items():
             # "the idle draw of all nodes and GPUs, and for each job what its GPUs draw beyond their
             # idle draw (at least 0)"
@@ -71,7 +71,7 @@ class Site:
         return max(0.0, watts - gpus * self.cluster.pools[pool].idle_w)
 
     def room(self, pool: str, blocks: list[int]) -> bool:
-        """Whether blocks fit into a pool (the theorem of docs/model.md)."""
+        """True if blocks fit into a pool (the theorem of docs/model.md)."""
         of = self.cluster.pools[pool]
         for size in set(blocks):
             whole = size * sum(block <= of.free for block in of.aligned(size))
@@ -91,7 +91,7 @@ class Site:
         ]
 
     def may_be(self, job: Row, gpus: int, pool: Pool) -> bool:
-        """Whether a policy for requested counts may use a count: in a pool too small for it, any below."""
+        """True if a policy for requested counts may use a count: in a pool too small for it, any below."""
         asked = job["requested_gpus"]
         return gpus == asked if self.holds(pool, asked) else gpus < asked
 
@@ -99,7 +99,7 @@ class Site:
         return self.room(pool.name, [power_of_two(gpus)])
 
     def verdict(self, requested: bool, clocked: bool) -> bool | None:
-        """Whether the page refuses a policy (True) or not (False); None where it does not tell."""
+        """True if the page refuses a policy, False if not; None where it does not tell."""
         # "a cap below the draw of the idle cluster, and a policy under which some job could not even run
         # alone"
         if any(self.idle[cap] > limit * (1 + 1e-9) for cap, limit in self.caps.items()):

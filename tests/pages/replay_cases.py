@@ -155,7 +155,7 @@ def a_cap(r: random.Random, case: Case, cluster: Cluster, pools: list[str]) -> f
 
 
 def needed(case: Case) -> float:
-    """What the job that draws most on the GPUs that it asked for draws beyond their idle draw."""
+    """Draw beyond idle of the job that draws most on the GPUs that it asked for."""
     if case["catalogue"]:
         return 1500.0
     return max(

@@ -163,7 +163,7 @@ def a_round(seed: int, pools_of=None) -> dict:
 
 
 def at_a_negative_price(seed: int, document: dict) -> dict:
-    """The same round, which is to draw most where it is paid for."""
+    """Return the round with prices below 0, at which it is best to draw most."""
     r = random.Random(-seed - 2)
     return document | {"objective": "money", "price_per_kwh": -number(r, 0, 1)}
 

@@ -77,7 +77,7 @@ def examine(case: Case, policy: str, arguments: list[str], folder: Path) -> tupl
 
 
 def schedule_faults(case: Case, policy: str, records: list[dict[str, Any]]) -> list[str]:
-    """Whether the jobs start and end when the page says, where it says so completely."""
+    """Compare starts and ends of jobs with the page, where it tells them completely."""
     if not case["plain"] or policy not in SIMULATED or "--sleep-after" in case["options"]:
         return []
     right = Schedule(case, policy).times()

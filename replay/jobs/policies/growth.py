@@ -206,7 +206,7 @@ def grow(now: Snapshot, admitted: Sequence[int], value: Sequence[Sequence[float]
                 break
 
     def growth(j: int, k: int) -> tuple[int, int, int, float]:
-        """What a job takes that grows: pool, block, that held before, and watts."""
+        """Return what a job takes by growing: its pool, its block, the block held before, and watts."""
         kind, held = now.kind[j], chosen[j]
         block, watts = (0, 0.0) if held == WAIT else (kind.block[held], kind.extra_w[held])
         return kind.pool[k], kind.block[k], block, kind.extra_w[k] - watts

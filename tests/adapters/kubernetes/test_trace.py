@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,58 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.adapters.kubernetes.recorded_objects import (
+    BEGIN_S,
+    NOW_S,
+    condition,
+    container,
+    node,
+    owned,
+    pod,
+    time_of,
+    workload,
+)
 from wattsched.adapters.kubernetes.snapshot import save
-from wattsched.adapters.kubernetes.trace import GROUPS, items_of, moment_of, recorded
+from wattsched.adapters.kubernetes.trace import items_of, moment_of, recorded
 from wattsched.adapters.recorded import Recorded
 from wattsched.instances.errors import InputError
 from wattsched.instances.traces.job_lists import csv_of
 from wattsched.report.imports import Entry
 
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "examples" / "kubernetes.json").read_text())
-BEGIN_S, NOW_S = 1_800_000_000, 1_800_010_000
-KEYS = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
-LABELS = {"nvidia": "nvidia.com/gpu.product", "amd": "amd.com/gpu.product-name"}
-
-
-def time_of(offset_s: int) -> str:
-    return datetime.fromtimestamp(BEGIN_S + offset_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def node(name: str, product: str, gpus: int = 8, vendor: str = "nvidia") -> dict[str, Any]:
-    status = {"capacity": {KEYS[vendor]: str(gpus)}, "allocatable": {KEYS[vendor]: str(gpus)}}
-    status |= {"conditions": [{"type": "Ready", "status": "True"}]}
-    labels = {LABELS[vendor]: product, "topology.kubernetes.io/rack": f"r{name[-1]}"}
-    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
-
-
-def container(gpus: int, vendor: str = "nvidia") -> dict[str, Any]:
-    return {"name": "main", "resources": {"limits": {KEYS[vendor]: str(gpus)} if gpus else {}}}
-
-
-def pod(
-    name: str, gpus: int, start_s: int | None, end_s: int | None, group: str = "", vendor: str = "nvidia"
-) -> dict[str, Any]:
-    labels = {GROUPS[-1]: group} if group else {}
-    status: dict[str, Any] = {"phase": "Pending"}
-    if start_s is not None:
-        status = {"phase": "Running", "startTime": time_of(start_s), "containerStatuses": [{"state": {}}]}
-    if end_s is not None:
-        ended = {"terminated": {"finishedAt": time_of(end_s)}}
-        status |= {"phase": "Succeeded", "containerStatuses": [{"state": ended}]}
-    spec = {"containers": [container(gpus, vendor)]} | ({} if start_s is None else {"nodeName": "n1"})
-    metadata = {"name": name, "namespace": "team", "labels": labels, "creationTimestamp": time_of(0)}
-    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
-
-
-def owned(document: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
-    owner = {"kind": kind, "name": name, "uid": f"{kind}-{name}", "controller": True}
-    return {**document, "metadata": {**document["metadata"], "ownerReferences": [owner]}}
-
-
-def condition(kind: str, offset_s: int, reason: str = "") -> dict[str, Any]:
-    return {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": time_of(offset_s)}
-
-
 TIMES = st.none() | st.tuples(st.integers(0, 50), st.none() | st.integers(0, 60))
 PODS = st.lists(st.tuples(st.integers(0, 4), TIMES, st.sampled_from(["", "a", "b"])), max_size=8)
 
@@ -275,131 +241,6 @@ def test_an_object_that_several_lists_have_counts_once_as_it_ended() -> None:
     assert len(recorded([node("n1", "A100"), *again, again[0]], NOW_S).jobs) == 2
 
 
-def test_workloads_of_kubernetes_itself_are_none_of_kueue() -> None:
-    other = {"kind": "Workload", "apiVersion": "scheduling.k8s.io/v1alpha1", "metadata": {"name": "w"}}
-    found = recorded(items_of({"items": [other, pod("p", 4, 10, 50)]}), NOW_S)
-    assert [job.name for job in found.jobs] == ["team/p"]
-
-
-def test_workloads_of_kueue_are_the_jobs() -> None:
-    spec = {"template": {"spec": {"containers": [container(4)]}}}
-    admitted = {
-        "conditions": [condition("Admitted", 100), condition("Finished", 400, "Succeeded")],
-        "admission": {"podSetAssignments": [{"flavors": {"nvidia.com/gpu": "h100-spot"}}]},
-    }
-    sets = [{"count": 1, **spec}, {"count": 3, **spec}]
-    workloads = [
-        {
-            "kind": "Workload",
-            "metadata": {"name": name, "namespace": "team", "creationTimestamp": time_of(0)},
-            "spec": {"queueName": "lq", "podSets": sets},
-            "status": status,
-        }
-        for name, status in (("done", admitted), ("waits", {}))
-    ]
-    nodes = [node("n1", "NVIDIA-H100-80GB-HBM3"), node("n2", "NVIDIA-A100-SXM4-80GB")]
-    mine = owned(pod("p", 4, 100, 400), "Job", "done")
-    found = recorded(
-        [*nodes, *(owned(one, "Job", one["metadata"]["name"]) for one in workloads), mine], NOW_S
-    )
-    (job,) = found.jobs
-    assert (job.name, job.gpus, job.submitted_s, job.duration_s) == ("team/done", 16, BEGIN_S, 300)
-    assert (job.gpu_type, job.user, job.account) == ("NVIDIA-H100-80GB-HBM3", "lq", "team")
-    assert found.ended == {"succeeded": 1}
-    assert found.left_out == {"still waiting": 1, "pods of workloads, which are counted instead": 1}
-    assert found.cluster is not None
-    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].profile == "H100"
-    assert found.cluster.gpu_types["NVIDIA-H100-80GB-HBM3"].max_power_w == 700
-
-
-def workload(name: str, sets: list[tuple[str, int, int]], conditions: Any, **status: Any) -> dict[str, Any]:
-    """A workload of Kueue with sets of pods: name, count, and GPUs of each pod."""
-    made = [
-        {"name": of, "count": number, "template": {"spec": {"containers": [container(gpus)]}}}
-        for of, number, gpus in sets
-    ]
-    return {
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "team", "creationTimestamp": time_of(0)},
-        "spec": {"queueName": "lq", "podSets": made},
-        "status": {"conditions": conditions, **status},
-    }
-
-
-def test_of_a_workload_count_the_pods_that_were_admitted() -> None:
-    done = [condition("Admitted", 100), condition("Finished", 400)]
-    assigned = [{"name": "workers", "count": 3, "resourceUsage": {"nvidia.com/gpu": "6"}}, {"name": "head"}]
-    partial = workload("partial", [("head", 1, 1), ("workers", 8, 2)], done)
-    partial["status"]["admission"] = {"podSetAssignments": assigned}
-    none = workload("none", [("main", 4, 2)], done, admission={"podSetAssignments": [{"count": 0}]})
-    running = workload("running", [("main", 4, 2)], done[:1], reclaimablePods=[{"name": "main", "count": 1}])
-    found = recorded([partial, none, running], BEGIN_S + 500)
-    assert {job.name: job.gpus for job in found.jobs} == {"team/partial": 7, "team/running": 8}
-    assert found.left_out == {"without GPUs": 1}
-    told = "of 1 workload, pods that have ended count as long as the others"
-    assert Entry("assumed", told) in found.entries
-
-
-def test_what_a_workload_ran_before_it_was_evicted_is_left_out_and_told() -> None:
-    """Kueue keeps the sum of the earlier admissions, under a misspelt name."""
-    past = {"accumulatedPastExexcutionTimeSeconds": 900}
-    off = {**condition("Evicted", 450), "status": "False"}
-    back = [condition("Admitted", 500), off, condition("Finished", 900)]
-    waits = [{**condition("Admitted", 450), "status": "False"}, condition("Evicted", 440, "Preempted")]
-    old = [condition("Admitted", 500), condition("Evicted", 440), condition("Finished", 900)]
-    items = [
-        workload("back", [("main", 2, 4)], back, **past),
-        workload("waits", [("main", 2, 4)], waits, **past),
-        workload("old", [("main", 2, 4)], old),
-    ]
-    found = recorded([node("n1", "A100"), *items], NOW_S)
-    assert {job.name: job.duration_s for job in found.jobs} == {"team/back": 400, "team/old": 400}
-    assert found.left_out == {"still waiting": 1, "before an eviction": 3}
-    assert found.gpu_h["before an eviction"] == 2 * 8 * 900 / 3600
-
-
-def test_pods_of_no_workload_are_jobs_beside_the_workloads() -> None:
-    def labelled(name: str, **labels: str) -> dict[str, Any]:
-        made = pod(name, 1, 100, 3700)
-        made["metadata"]["labels"] = {
-            f"kueue.x-k8s.io/{label.replace('_', '-')}": of for label, of in labels.items()
-        }
-        return made
-
-    done = [condition("Admitted", 100), condition("Finished", 3700)]
-    names = ("job-train-0a1b2", "jobset-sweep-1a2b3", "group", "pod-own-2a3b4")
-    workloads = [workload(name, [("main", 2, 1)], done) for name in names]
-    sweep = owned(pod("sweep-0", 1, 100, 3700), "Job", "sweep-workers-0")
-    sweep["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "sweep"}
-    own = pod("own", 1, 100, 3700)
-    own["metadata"]["uid"] = "Pod-own"
-    elsewhere = owned(pod("elsewhere", 3, 100, 3700), "Job", "train")
-    elsewhere["metadata"]["namespace"] = "other"
-    pods = [
-        owned(pod("train-0", 1, 100, 3700), "Job", "train"),
-        sweep,
-        labelled("member", pod_group_name="group"),
-        own,
-        labelled("lost", queue_name="lq"),
-        owned(pod("alone", 4, 100, 3700), "Job", "alone"),
-        pod("train", 2, 100, 3700),
-        elsewhere,
-    ]
-    workloads[1], workloads[3] = owned(workloads[1], "JobSet", "sweep"), owned(workloads[3], "Pod", "own")
-    found = recorded([node("n1", "A100", 16), *workloads, *pods], NOW_S)
-    counts = {job.name: job.gpus for job in found.jobs}
-    assert counts == dict.fromkeys((f"team/{name}" for name in names), 2) | {
-        "team/alone": 4,
-        "team/train": 2,
-        "other/elsewhere": 3,
-    }
-    assert Entry("left out", "pods of workloads, which are counted instead", 4, 4.0) in found.table()
-    assert (
-        Entry("left out", "pods with labels of Kueue, but of no workload that is given", 1, 1.0)
-        in found.table()
-    )
-
-
 def test_pods_with_devices_that_are_not_read_are_told_by_these() -> None:
     gaudi, claims, rdma = pod("gaudi", 0, 10, 50), pod("claims", 0, 10, 50), pod("rdma", 2, 10, 50)
     for one, name in ((gaudi, "habana.ai/gaudi"), (rdma, "rdma/hca")):
@@ -473,11 +314,6 @@ def test_a_saved_snapshot_is_imported_like_what_kubectl_prints(tmp_path: Path) -
     assert "without GPUs that are read, but with resourceClaims" in found.left_out
 
 
-CASES = Path(os.environ.get("WATTSCHED_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
-CASES = CASES.parent / "cases" / "kubernetes"
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="needs the folder of inputs as they were reported")
 @pytest.mark.parametrize(
     ("name", "peak", "gpu_h"),
     [
@@ -488,8 +324,9 @@ CASES = CASES.parent / "cases" / "kubernetes"
         ("k8_init", {"stage": 8, "lost": 8, "ok": 4}, {"stage": 16, "lost": 24, "ok": 4}),
     ],
 )
-def test_reported_inputs(name: str, peak: dict[str, int], gpu_h: dict[str, float]) -> None:
-    found = recorded(items_of(json.loads((CASES / f"{name}.json").read_text())), NOW_S)
+def test_reported_inputs(cases_dir: Path, name: str, peak: dict[str, int], gpu_h: dict[str, float]) -> None:
+    text = (cases_dir / "kubernetes" / f"{name}.json").read_text()
+    found = recorded(items_of(json.loads(text)), NOW_S)
     jobs = {of: held_by(found, f"ml/{of}") for of in peak}
     assert sum(map(len, jobs.values())) == len(found.jobs)
     assert {of: max(held(runs).values()) for of, runs in jobs.items()} == peak

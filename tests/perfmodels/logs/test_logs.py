@@ -1,7 +1,5 @@
 """What is written as a log of a known draw is read as that draw, whatever wrote it."""
 
-from collections.abc import Callable
-from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -10,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.perfmodels.logs.logged_files import FORMS, logged, repeated, table, written
 from tests.perfmodels.logs.writers import (
     BEGIN_S,
     IDLE_W,
@@ -27,42 +26,8 @@ from tests.perfmodels.logs.writers import (
 from tests.strategies import profiles
 from tests.strategies.effort import examples
 from wattsched.perfmodels.fit import fit_profile
-from wattsched.perfmodels.logs import read_log
-from wattsched.perfmodels.logs.jobs import LoggedJobs
-from wattsched.perfmodels.measurements import Measurements, read_logged, read_measurements
+from wattsched.perfmodels.measurements import read_logged
 from wattsched.perfmodels.profile import Configurations
-
-FORMS: dict[str, Callable[[list[Read]], str]] = {
-    "nvidia-smi": smi,
-    "nvidia-smi without units": lambda reads: smi(reads, units=False),
-    "nvidia-smi without utilisation": lambda reads: smi(reads, utilisation=False),
-    "dcgmi dmon": dmon,
-    "dcgm-exporter": lambda reads: exporter(reads, slurm),
-    "dcgm-exporter in Kubernetes": lambda reads: exporter(reads, pod),
-    "Prometheus": lambda reads: prometheus(reads, slurm),
-    "Prometheus in Kubernetes": lambda reads: prometheus(reads, pod),
-}
-
-
-def written(folder: Path, text: str, name: str = "17.log") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
-
-
-def table(folder: Path, rows: str) -> Path:
-    return written(folder, rows, "jobs.csv")
-
-
-def repeated(samples: int, job: str = "17") -> str:
-    """Note on a row whose samples are all those of the row before."""
-    told = "are in an earlier row, too; their GPU hours count once"
-    return f"{samples:,} of {samples:,} samples of '{job}' {told}"
-
-
-def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:
-    """Read a log and the table of its jobs."""
-    return read_logged([written(folder, log, name)], table(folder, rows))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -177,11 +142,9 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_logs_of_the_shared_cases(data_dir, case):
+def test_logs_as_they_were_reported(cases_dir, case):
     log, jobs, options, gpus, power_w = case
-    folder = data_dir.parent / "cases" / "logs"
-    if not folder.is_dir():
-        pytest.skip(f"the cases are not at {folder}")
+    folder = cases_dir / "logs"
     m, _ = read_logged([folder / log], folder / jobs, **options)
     assert (m.gpus.tolist(), m.power_w.tolist()) == (gpus, power_w)
 
@@ -193,7 +156,6 @@ def test_watts_far_above_the_limit_are_pointed_at(tmp_path):
     assert found.notes == (doubtful, repeated(54))
 
 
-# Without counts that span nodes, of which logs of so few jobs tell nothing.
 CLOCKED = profiles.CLOCKED.model_copy(update={"gpu_counts": [1, 2, 4]})
 LIMITED = profiles.LIMITED
 
@@ -416,102 +378,3 @@ def test_what_is_left_out_is_said(tmp_path):
     report = fit_profile([log], "m", "G", jobs=table(tmp_path, rows))
     assert report.notes == found.notes
     assert [run.job for run in report.runs] == ["1", "1"]
-
-
-R = readings(Job("17", 1, 200.0))
-SMI = smi(R)
-BAD = {
-    "no header": (smi(R, header=False), "17.log, line 1: has no header, so that its columns are not known"),
-    "no watts": (SMI.replace("power.draw [W]", "power.drawn"), "line 1: has no power.draw; log power.draw"),
-    "another unit": (SMI.replace("55.00 W", "55.00 kW", 1), r"column 'power.draw \[W\]': '55.00 kW' is"),
-    "too much": (SMI.replace("55.00 W", "5e9 W", 1), "5e9 W must be between 0 and 100,000"),
-    "negative": (SMI.replace("55.00 W", "-5 W", 1), "-5 W must be between"),
-    "no number": (SMI.replace("55.00 W", "much", 1), "'much' is not a number"),
-    "no time": (SMI.replace("2026/", "20x6/", 1), "column 'timestamp': '20x6/09/21"),
-    "short row": (SMI.replace(", 0, NVIDIA", ", NVIDIA", 1), "line 2: 6 cells, the header has 7 columns"),
-    "dmon without watts": (dmon(R).replace("POWER", "TMPTR"), r"no column POWER \(-e 155\), found 'TMPTR'"),
-    "dmon cut": (dmon(R).replace("GPU 0     55.000", "GPU 0     ", 1), "line 3: 3 values of the 4 columns"),
-    "broken series": (
-        exporter(R).replace("} 55.000000", " 55", 1),
-        "DCGM_FI_DEV_POWER_USAGE: .* is no series",
-    ),
-    "milliwatts": (
-        exporter(R).replace("} 55.000000", "} 300000", 1),
-        "DCGM_FI_DEV_POWER_USAGE: 300000 must be between 0 and 100,000",
-    ),
-    "parts of GPUs": (exporter(R).replace("device=", 'GPU_I_ID="7",device='), "parts of GPUs"),
-    "a sum over GPUs": (
-        '{"data": {"resultType": "matrix", "result": [{"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE"}, '
-        '"values": [[1, "2"]]}]}}',
-        "neither of the labels UUID and gpu",
-    ),
-    "an instant": ('{"data": {"resultType": "vector", "result": []}}', "'vector', not matrix; ask /api/"),
-    "no name": (prometheus(R).replace("__name__", "name"), "metrics, but 'one without a name'; rate"),
-    "no pairs": (prometheus(R).replace('"values": [[', '"values": [["x", '), "is no pair of seconds and"),
-    "broken JSON": (prometheus(R)[:-3], "17.log: is not valid JSON"),
-    "no energy": (zeus([("a", 1.0, [2.0])]).replace("gpu0_energy", "joules"), "no columns of energies"),
-    "no duration": (zeus([("a", 0.0, [2.0])]), "column 'elapsed_time': 0.0 must be above 0"),
-    "no limit": ('{"measurements": [{"power_limit": "x"}]}', r"measurements\[0\]: is no object with"),
-    "no log": ("hello\n", r"17.log is no log of GPUs that is known \(Zeus \(CSV of windows\); Zeus \(JSON"),
-    "empty": ("", "17.log is no log of GPUs"),
-    "binary": ("\0\1", "17.log: is a binary file"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_logs_are_refused_in_a_sentence(tmp_path, case):
-    text, words = BAD[case]
-    with pytest.raises(ValueError, match=words) as error:
-        read_log(written(tmp_path, text))
-    assert str(error.value).startswith(str(tmp_path / "17.log"))
-    assert "\n" not in str(error.value)
-
-
-TABLES = {
-    "no job": ("batch_size,step_time_s\n8,1\n", "jobs.csv lacks the column 'job'"),
-    "none there": (
-        "job,batch_size,step_time_s\n9,8,1\n",
-        "no job is in the logs, which have '17'; left out: '9', of which no log has a sample",
-    ),
-    "one there": (
-        "job,batch_size,step_time_s\n17,8,1\n9,8,1\n",
-        "has 1 measurement, a fit needs 2 or more; left out: '9', of which no log has a sample",
-    ),
-    "steps": ("job,batch_size,steps\n17,8,4\n", "column 'steps': are of windows, which only Zeus has"),
-    "no step time": ("job,batch_size\n17,8\n17,9\n", "must have one of the columns step_time_s"),
-    "start": ("job,batch_size,step_time_s,start\n17,8,1,noon\n", "line 2, column 'start': 'noon' is neither"),
-    "limit": ("job,batch_size,step_time_s,power_limit_w\n17,8,1,much\n", "column 'power_limit_w': 'much' is"),
-    "empty": ("", "jobs.csv: is empty"),
-}
-
-
-@pytest.mark.parametrize("case", TABLES)
-def test_bad_tables_of_jobs_are_refused_in_a_sentence(tmp_path, case):
-    text, words = TABLES[case]
-    with pytest.raises(ValueError, match=words) as error:
-        logged(tmp_path, exporter(R), text)
-    assert str(error.value).startswith(str(tmp_path / "jobs.csv"))
-
-
-def test_a_log_of_several_jobs_is_not_named_as_one(tmp_path):
-    log = exporter([*R, *readings(Job("18", 1, 200.0))])
-    with pytest.raises(ValueError, match=r"'node' has several jobs or windows \('17', '18'\); name one"):
-        logged(tmp_path, log, "job,batch_size,step_time_s\nnode,8,1\n", "node.prom")
-
-
-def test_values_that_could_not_be_read_are_left_out(tmp_path):
-    text = SMI.replace("97 %", "[N/A]", 3).replace("200.00 W", "[Unknown Error]", 2)
-    cut = text + SMI[: SMI.index("\n", 200) - 20]
-    _, found = logged(tmp_path, cut, "job,batch_size,step_time_s\n17,8,1\n17,16,1\n")
-    assert found.runs[0].power_w == pytest.approx(200.0)
-
-
-def test_logs_without_a_table_say_that_they_need_one(tmp_path):
-    for form, write in FORMS.items():
-        path = written(tmp_path, write(R))
-        with pytest.raises(ValueError, match=f"17.log is a log of {form.split(' ')[0]}.*give `jobs`"):
-            read_measurements(path)
-    with pytest.raises(ValueError, match="`time_zone` is of the times in logs: give `jobs`"):
-        fit_profile(table(tmp_path, "gpus,batch_size,step_time_s\n1,8,1\n"), "m", "G", time_zone=UTC)
-    with pytest.raises(ValueError, match="2 files are given, which can only be logs: give `jobs`"):
-        fit_profile([path, path], "m", "G")

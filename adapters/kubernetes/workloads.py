@@ -1,0 +1,113 @@
+"""Kueue's workloads, and what they ran since they were admitted last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from wattsched.adapters.kubernetes.objects import Several, Texts
+from wattsched.adapters.kubernetes.reading import KubeNode, KubePod, read_pod
+from wattsched.adapters.kubernetes.runs import Name, Owned, Run, Seconds, TimedCondition, unread_devices
+from wattsched.adapters.parts import Part, at
+from wattsched.adapters.recorded import Recorded
+from wattsched.instances.errors import validated
+from wattsched.instances.gpu_names import common_name
+from wattsched.report.wording import count
+
+FINISHED = ("Finished", "True")
+"""Condition, and its status, of a workload that has ended."""
+
+
+class _PodSet(Part):
+    name: str = "main"
+    count: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    spec: Annotated[dict[str, Any], at("template", "spec")] = {}
+
+
+class _Assigned(Part):
+    name: str = "main"
+    count: Annotated[int | None, Field(ge=0, le=1_000_000)] = None
+    flavors: Texts = {}
+
+
+class Workload(Part):
+    """Workload of Kueue, as far as it is read."""
+
+    metadata: Owned
+    sets: Annotated[list[_PodSet], at("spec", "podSets")] = []
+    queue: Annotated[str | None, at("spec", "queueName")] = ""
+    limit_s: Annotated[Seconds | None, at("spec", "maximumExecutionTimeSeconds")] = None
+    conditions: Annotated[Several[TimedCondition], at("status", "conditions")] = []
+    assigned: Annotated[list[_Assigned], at("status", "admission", "podSetAssignments")] = []
+    reclaimable: Annotated[Several[Any], at("status", "reclaimablePods")] = []
+    past_s: Annotated[Seconds | None, at("status", "accumulatedPastExexcutionTimeSeconds")] = None
+
+    @property
+    def words(self) -> set[Name]:
+        """Return those of its metadata, its name, and its job's: of ``job-train-1a2b3`` also ``train``."""
+        names = self.metadata.name, re.sub("^[a-z]+-(.+)-[0-9a-f]{5}$", r"\1", self.metadata.name)
+        return self.metadata.words | {(self.metadata.namespace, name) for name in names}
+
+
+def runs_of_workloads(
+    documents: Iterable[Any], nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], found: Recorded
+) -> Iterator[Run]:
+    """Yield what workloads ran since they were admitted last; before, Kueue keeps at most for how long."""
+    reclaimed = 0
+    for document, seen_s in documents:
+        row = validated(Workload, document)
+        run, left_s, past_s = _last_run(row, nodes, limits, seen_s), _since(row, "Evicted", None), row.past_s
+        if past_s is not None or (left_s < inf and left_s <= run.start_s):
+            found.leave_out("before an eviction", run.gpus, past_s or 0.0)
+        reclaimed += run.end_s == inf and bool(row.reclaimable)
+        yield run
+    if reclaimed:
+        told = "pods that have ended count as long as the others"
+        found.tell("assumed", f"of {count(reclaimed, 'workload')}, {told}")
+
+
+def _since(row: Workload, kind: str, status: str | None = "True") -> float:
+    """Return since when a workload has had a condition; infinite where it does not have it."""
+    held = [one.moment_s for one in row.conditions if one.type == kind and status in (None, one.status)]
+    return next((moment_s for moment_s in held if moment_s is not None), inf)
+
+
+def _last_run(
+    row: Workload, nodes: Mapping[str, KubeNode], limits: Mapping[Name, float], seen_s: float
+) -> Run:
+    """A workload since it was admitted last, with the pods that were admitted."""
+    pods = pods_of(row)
+    asked = {name for pod, number in pods if number for name in pod.resources}
+    products = {node.resources[name] for node in nodes.values() for name in asked & node.resources.keys()}
+    flavors = {one.flavors[name] for one in row.assigned for name in asked & one.flavors.keys()}
+    named = {common_name(flavor) for flavor in flavors}
+    kinds = {kind for kind in products if named == {common_name(kind)}} or products
+    of_owners_s = [limits.get((row.metadata.namespace, one.name), inf) for one in row.metadata.owners]
+    others = [name for pod, number in pods if number for name in pod.others]
+    finished = [one.reason or "finished" for one in row.conditions if (one.type, one.status) == FINISHED]
+    return Run(
+        group=f"{row.metadata.namespace}/{row.metadata.name}",
+        namespace=row.metadata.namespace,
+        user=row.queue or "",
+        state=finished[0].lower() if finished else "running",
+        created_s=row.metadata.creation_s or 0.0,
+        start_s=_since(row, "Admitted"),
+        end_s=_since(row, "Finished"),
+        limit_s=min([row.limit_s or inf, *(pod.limit_s for pod, _ in pods), *of_owners_s]),
+        seen_s=seen_s,
+        gpus=(gpus := sum(number * pod.gpus for pod, number in pods)),
+        gpu_type=next(iter(kinds)) if len(kinds) == 1 else "",
+        excluded="" if gpus else unread_devices(others),
+    )
+
+
+def pods_of(row: Workload) -> list[tuple[KubePod, int]]:
+    """A pod of each set of a workload, and how many were admitted, or are asked for."""
+    admitted = {one.name: one.count for one in row.assigned if one.count is not None}
+    name = row.metadata.name
+    pods = [read_pod({"metadata": {"name": name}, "spec": one.spec}) for one in row.sets]
+    return [(pod, admitted.get(one.name, one.count)) for pod, one in zip(pods, row.sets, strict=True)]

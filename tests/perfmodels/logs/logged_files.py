@@ -1,0 +1,48 @@
+"""Logs in files, in every form, read with the table of their jobs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.perfmodels.logs.writers import (
+    Read,
+    dmon,
+    exporter,
+    pod,
+    prometheus,
+    slurm,
+    smi,
+)
+from wattsched.perfmodels.logs.jobs import LoggedJobs
+from wattsched.perfmodels.measurements import Measurements, read_logged
+
+FORMS: dict[str, Callable[[list[Read]], str]] = {
+    "nvidia-smi": smi,
+    "nvidia-smi without units": lambda reads: smi(reads, units=False),
+    "nvidia-smi without utilisation": lambda reads: smi(reads, utilisation=False),
+    "dcgmi dmon": dmon,
+    "dcgm-exporter": lambda reads: exporter(reads, slurm),
+    "dcgm-exporter in Kubernetes": lambda reads: exporter(reads, pod),
+    "Prometheus": lambda reads: prometheus(reads, slurm),
+    "Prometheus in Kubernetes": lambda reads: prometheus(reads, pod),
+}
+
+
+def written(folder: Path, text: str, name: str = "17.log") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def table(folder: Path, rows: str) -> Path:
+    return written(folder, rows, "jobs.csv")
+
+
+def repeated(samples: int, job: str = "17") -> str:
+    """Note on a row whose samples are all those of the row before."""
+    told = "are in an earlier row, too; their GPU hours count once"
+    return f"{samples:,} of {samples:,} samples of '{job}' {told}"
+
+
+def logged(folder: Path, log: str, rows: str, name: str = "17.log") -> tuple[Measurements, LoggedJobs]:
+    """Read a log and the table of its jobs."""
+    return read_logged([written(folder, log, name)], table(folder, rows))
