@@ -139,17 +139,21 @@ def command(
         journal = None if output is None else Journal(output, checkpoint_s, resume, options)
         site, settings = site_of(cluster, settings)
     with counting() as show, spread(dask) as executor, refusing():
-        begun, of = set[int](), [0]
+        last: Replay | None = None
+        begun = total = 0
 
         def progress(replay: Replay, seed: int, resumed: bool) -> None:
-            begun.add(id(replay.policy))
-            what = f"replay {len(begun)} of about {of[0]}: {replay.name}, seed {seed}"
+            nonlocal last, begun
+            if replay is not last:
+                last, begun = replay, begun + 1
+            what = f"replay {begun} of about {total}: {replay.name}, seed {seed}"
             if resumed:
                 click.echo(f"{what}: going on with {replay.complete:,} jobs complete", err=True)
             show(what, replay.complete, len(replay.trace))
 
         def planned(replays: int, more: int) -> None:
-            of[0] = replays + more
+            nonlocal total
+            total = replays + more
             further = (
                 f", and about {more} more for what the answer hangs on (--no-inputs: none)" if more else ""
             )
