@@ -1,8 +1,8 @@
 """Parts of GPU boards that a scheduler hands out: slices, AMD's partitions, replicas of a shared GPU, vGPUs.
 
 A part is taken to have the share of its board's compute in watts, speed and memory too: of a MIG slice its
-compute slices (sevenths; quarters of an A30), of a partition or a replica one over their number, of a vGPU its
-frame buffer's share. Watts of boards that are in no part stay with the server.
+compute slices (sevenths; quarters of an A30), of a partition or a replica one over their number, of a vGPU
+its frame buffer's share. Watts of boards that are in no part stay with the server.
 """
 
 from __future__ import annotations
