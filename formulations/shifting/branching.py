@@ -60,6 +60,7 @@ _CLOSED, _EARLY = 1e-7, 0.1
 _SMOOTHING = 0.5
 _MOST_RAISES = 6
 _LEAST_GAIN = 1e-6
+"""Gain of a split, relative to the target, that counts at least."""
 _BETWEEN = (0.45, 0.9)
 """Shares of the way between two ends at which to split.
 
@@ -67,11 +68,8 @@ On the outside earlier ends count as ends at the split: late ones help.
 """
 
 
-_NO_JOBS = np.zeros(0, dtype=np.int64)
-
-
 class _Priced(NamedTuple):
-    """Prices, least costs of all jobs at them, what these prove together, and schedules that cost so much."""
+    """Prices, least costs of all jobs at them, the bound these prove, and schedules that cost so much."""
 
     prices: Prices
     least: list[float]
@@ -89,7 +87,7 @@ class _Node:
     taken: tuple[Taken, ...] = field(compare=False, default=())
 
     def learn(self, priced: _Priced) -> bool:
-        """Take prices that prove more."""
+        """Take prices that prove more; return whether they do."""
         better = priced.bound > self.bound
         if better:
             self.bound, self.priced = priced.bound, priced
@@ -119,7 +117,7 @@ def branch(
     prices : mapping of str to float, optional
         Good ones, by row.
     most : float, optional
-        Slots of jobs that are priced, at most: some thousands in a second.
+        Slots of jobs after whose pricing to stop: some thousands take a second.
     """
     known = schedules_of(horizon, decision)
     cells = sum(len(horizon.options_of(job)) for job in range(horizon.n_jobs)) * horizon.slots
@@ -135,13 +133,29 @@ def branch(
 
 
 class _Branching:
-    """One search; its nodes and schedules grow."""
+    """One search; its nodes and schedules grow.
+
+    Attributes
+    ----------
+    offset : float
+        What idle GPUs add to the objective; costs of the LP are without it.
+    best, value, improved
+        Best decision, its objective, and whether it is better than the one to begin with.
+    nodes : list of dict
+        Of the certificate's tree.
+    listed : dict
+        By number of a node split by a listing the listing, and its schedules' numbers in the pool.
+    raised, priced_slots, most
+        Raises of the LP's limits of prices; slots of jobs priced, and how many of them at most.
+    ends_cost : bool
+        Whether completion times count, or have a budget.
+    """
 
     def __init__(
         self, horizon: Horizon, objective: int, known: Schedules, gap: float, timer: Timer, most: float
     ):
         self.horizon, self.objective, self.gap, self.timer = horizon, objective, gap, timer
-        self.prover, self.offset = Prover(horizon.instance), float(horizon.standing[objective])
+        self.prover, self.offset = Prover(horizon.instance), float(horizon.idle_use[objective])
         self.best, self.value, self.improved = known, self._value(known), False
         self.pool, self.master = SchedulePool(), ScheduleMaster(horizon, objective, known)
         for schedules in (known, never_run(horizon, np.arange(horizon.n_jobs))):
@@ -195,14 +209,14 @@ class _Branching:
         return prices.named(self.horizon, self.objective)
 
     def _price(self, prices: Prices, taken: Sequence[Taken], above: _Priced | None = None) -> _Priced:
-        """Least costs at prices; where those above are given, of the job alone that the last split is of."""
+        """Find least costs at prices under splits; given those above, only of the last split's job."""
         horizon, instance = self.horizon, self.horizon.instance
         charged, _ = charges(self._named(prices), self.prover.limits, (), "min")
         if (last := listing_of(taken)) is not None:
             listing, _ = self.listed[taken[last].node]
             least = self.prover.least_listed(listing, PricedInstance(instance, charged), taken)
             self.priced_slots += horizon.n_jobs
-            return _Priced(prices, least, self._bound(charged, least), never_run(horizon, _NO_JOBS))
+            return _Priced(prices, least, self._bound(charged, least), never_run(horizon, np.arange(0)))
         allowed, priced = allowed_by(instance, taken), PricedInstance(instance, charged)
         least = [-math.inf] * horizon.n_jobs if above is None else list(above.least)
         found = []
@@ -223,7 +237,7 @@ class _Branching:
         return _Priced(prices, least, self._bound(charged, least), schedules)
 
     def _bound(self, charged: Mapping[str, float], least: list[float], within: float = 0.0) -> float:
-        """Return what least costs of all jobs prove together at charges, where one costs more by so much."""
+        """Bound on decisions in which some job costs at least `within` more than its least."""
         if math.inf in least:
             return math.inf
         bound = self.prover.together(charged, least, within).bound
@@ -240,7 +254,7 @@ class _Branching:
         return Schedules(schedules.job, schedules.option, criteria, finish_s)
 
     def _solve(self, node: _Node) -> dict[str, Any] | None:
-        """Generate schedules and prices of a node; a split, or None where it needs none or has none."""
+        """Generate schedules and prices of a node; return its split, None where it needs or has none."""
         if (split := self._list(node)) is not None:
             return split
         listed = listing_of(node.taken) is not None
@@ -275,7 +289,7 @@ class _Branching:
         return (None if listed else self._list(node)) or self._split(node, solution)
 
     def _list(self, node: _Node) -> dict[str, Any] | None:
-        """Split of the schedules that a better decision could have, if these are few."""
+        """Split off decisions of schedules that a better one could have, if these are few; list them."""
         slack = self.target - node.bound
         if not 0 < slack < math.inf or listing_of(node.taken) is not None:
             return None
@@ -296,6 +310,7 @@ class _Branching:
         return split
 
     def _schedules(self, job: int, listed: Listed) -> Schedules:
+        """Schedules of a job that the prover listed; its options count from the first of the job's table."""
         start = self.horizon.option_start[self.horizon.table[job]]
         option = np.where(listed.option == PAUSE, PAUSE, start + listed.option)
         return follow(self.horizon, np.full(len(option), job), option)
@@ -306,9 +321,8 @@ class _Branching:
         keep = np.ones(len(known), dtype=bool)
         for split, inside, number in taken:
             if lists(split):
-                listed = np.zeros(len(known), dtype=bool)
-                listed[self.listed[number][1]] = True
-                keep &= listed
+                _, listed = self.listed[number]
+                keep &= np.isin(np.arange(len(known)), listed)
                 continue
             keep &= (known.job != self._job(split)) | self._is_on_side(split, known, inside)
         self.master.restrict(keep)
@@ -327,7 +341,7 @@ class _Branching:
         return is_on_side(split, inside, schedules.finish_s, rows_in)
 
     def _round(self, solution: MasterSolution) -> None:
-        """Take the likeliest schedules, if they make a better decision."""
+        """Take of each job the schedule of most share in the LP, if they make a better decision."""
         known = self.pool.all()
         order = np.lexsort((-solution.share, known.job))
         first = np.unique(known.job[order], return_index=True)[1]
@@ -340,7 +354,7 @@ class _Branching:
             self.best, self.value, self.improved = decision, value, True
 
     def _children(self, node: _Node, split: dict[str, Any]) -> Iterator[_Node]:
-        """Both sides of a split; at first they have its prices, where only one job's least cost differs."""
+        """Both sides of a split, at the node's prices, where only one job's least cost differs."""
         first = len(self.nodes)
         self.nodes[node.number] = {"split": split, "inside": first, "outside": first + 1}
         self.nodes += [{}, {}]
@@ -385,7 +399,7 @@ class _Branching:
             yield from by_slots
 
     def _by_ends(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
-        """Splits between the ends of schedules."""
+        """Splits between the ends of some schedules of a job, `part` their shares in the LP."""
         ends, mean_s = np.unique(some.finish_s), float(part @ some.finish_s / part.sum())
         above = max(1, int(np.searchsorted(ends, mean_s)))
         for share in _BETWEEN if ends[-1] - ends[0] > FRACTIONAL * ends[-1] else ():

@@ -58,7 +58,7 @@ class MasterSolution:
     Attributes
     ----------
     cost : float
-        With what exceeds the rows charged at the limits of prices; without the standing part.
+        With what exceeds the rows charged at the limits of prices; without what idle GPUs add.
     share : float array, shape (n_schedules,)
         In the order in which schedules were added.
     prices : Prices
@@ -83,7 +83,7 @@ class ScheduleMaster:
     objective : int
         Number of the criterion to minimise.
     typical : Schedules
-        One schedule per job, for the sizes of numbers.
+        One schedule per job; rows of budgets and costs are scaled by what these use and cost.
     """
 
     def __init__(self, horizon: Horizon, objective: int, typical: Schedules):
@@ -102,7 +102,7 @@ class ScheduleMaster:
         self._spare = self._lp.add_columns(spare.matrix(self._lp.n_rows, self._lp.n_rows), self._spare_cost())
 
     def _spare_cost(self) -> FloatArray:
-        """A GPU too many or a job too few costs some jobs' typical cost, a budget too much that of all."""
+        """A GPU too many costs one job's typical cost, a whole budget too much n, a job left out 10."""
         n, cells = self._horizon.n_jobs, self._horizon.n_cells
         each = np.ones(cells), np.full(len(self._scale) - cells, float(n)), np.full(n, 10.0)
         return self._limit * self._unit * np.concatenate(each)
@@ -113,7 +113,7 @@ class ScheduleMaster:
         self._lp.change_costs(self._spare, self._spare_cost())
 
     def add(self, schedules: Schedules) -> None:
-        """Add columns."""
+        """Add schedules as columns."""
         entries, n = Entries(), len(schedules)
         add_uses(entries, self._horizon, schedules)
         entries.add(len(self._scale) + schedules.job, np.arange(n))
@@ -128,13 +128,7 @@ class ScheduleMaster:
         self._lp.change_upper(columns, np.where(keep, np.inf, 0.0))
 
     def solve(self) -> MasterSolution:
-        """Solve the LP.
-
-        Raises
-        ------
-        RuntimeError
-            If HiGHS does not find the optimum.
-        """
+        """Solve the LP; raises as `RestrictedMaster.solve`."""
         horizon, optimum = self._horizon, self._lp.solve()
         of_rows, of_job = np.split(optimum.prices, [len(self._scale)])
         gpu, budgets = np.split(np.maximum(0.0, -of_rows) / self._scale, [horizon.n_cells])
@@ -198,7 +192,7 @@ def generate(
         master.add(new)
         closed = solution.cost - best_value <= TOLERANCE * abs(solution.cost)
         if not closed and not len(new) and smoothing > 0:
-            smoothing = 0.0
+            smoothing = 0.0  # at the LP's own prices there may be new ones
             continue
         if closed or not len(new):
             if not solution.exceeds or raised == MOST_RAISES:
@@ -213,7 +207,7 @@ def generate(
 
 
 def _improving(horizon: Horizon, schedules: Schedules, solution: MasterSolution) -> Schedules:
-    """Schedules that the LP would use."""
+    """Schedules of negative reduced cost in the LP."""
     cost = priced_cost(horizon, schedules, solution.prices)
     least = solution.of_job[schedules.job]
     return schedules.take(np.flatnonzero(cost < least - ROUNDING * np.maximum(np.abs(least), ROUNDING)))
@@ -234,10 +228,14 @@ IDLE_ROUNDS = 60
 class Insertion:
     """Builds decisions of one schedule per job.
 
-    Parameters
+    Attributes
     ----------
     objective : int
         Number of the criterion to minimise.
+    likely, likelihood : arrays, shape (n_jobs,)
+        Of each job the schedule of most share in the LP, its number among those `known`, and the share.
+    tried : list of Schedules
+        Decisions found, each of a lower score; not all of them keep the budgets.
     """
 
     def __init__(self, horizon: Horizon, objective: int, pricing: SchedulePricing, generated: Generated):
@@ -255,38 +253,39 @@ class Insertion:
         if len(self.likely) < n_jobs:
             return None
         rng = np.random.default_rng(0)
-        decision = self._insert(self._start(), self.prices)
+        decision = self._insert(*self._start(), self.prices)
         self.tried.append(decision)
         score, surcharge = self._score(decision), 1.0
         count = int(min(MOST_REMOVED, max(2, REMOVED * n_jobs)))
         while idle < IDLE_ROUNDS + n_jobs / 2 and n_jobs > 1 and not timer.over():
             jobs = self._related(decision, count, rng)
             kept = decision.take(np.flatnonzero(~np.isin(decision.job, jobs)))
+            # At other prices the jobs do not simply come back to where they were.
             prices = self._surcharged(surcharge * float(rng.uniform(0.8, 1.2)))
             prices = Prices(prices.criteria, float(rng.uniform(0.0, 1.3)) * prices.gpu)
-            other = self._insert((kept, jobs), prices)
+            other = self._insert(kept, jobs, prices)
             valid = is_valid(horizon, other)
             surcharge = max(0.5, surcharge / 1.05) if valid else min(10.0, surcharge * 1.1)
             idle += 1
-            if (found := self._score(other)) < score - _BETTER * abs(score):
-                decision, score, idle = other, found, 0
+            if (new_score := self._score(other)) < score - _BETTER * abs(score):
+                decision, score, idle = other, new_score, 0
                 self.tried.append(decision)
         return decision if is_valid(horizon, decision) else None
 
     def _start(self) -> tuple[Schedules, IntArray]:
-        """Decided jobs and the others, the likeliest first."""
+        """Schedules of the decided jobs, and the other jobs, the likeliest first."""
         order = np.argsort(-self.likelihood, kind="stable")
         decided = order[self.likelihood[order] >= DECIDED]
         rest = order[self.likelihood[order] < DECIDED]
         return self.known.take(self.likely[decided]), self.known.job[self.likely[rest]]
 
     def _surcharged(self, factor: float) -> Prices:
-        over = self.prices.of_budgets(self.objective)
-        return Prices(self.prices.criteria - over + factor * over, self.prices.gpu)
+        """Prices with those of the budgets multiplied by a factor."""
+        of_budgets = self.prices.of_budgets(self.objective)
+        return Prices(self.prices.criteria - of_budgets + factor * of_budgets, self.prices.gpu)
 
-    def _insert(self, start: tuple[Schedules, IntArray], prices: Prices) -> Schedules:
-        """Let jobs take their cheapest schedules in turn, in the order of jobs at the end."""
-        kept, jobs = start
+    def _insert(self, kept: Schedules, jobs: IntArray, prices: Prices) -> Schedules:
+        """Let jobs take their cheapest schedules in turn beside those kept; return all, by job."""
         free = self.horizon.free_cells - use(self.horizon, kept)
         parts = [kept]
         for job in jobs.tolist():

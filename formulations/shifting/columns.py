@@ -11,7 +11,7 @@ import numpy as np
 
 from wattsched.formulations.master import ColumnArrays, ColumnPool
 from wattsched.formulations.program import Entries
-from wattsched.formulations.shifting.data import CRITERIA, NEVER, PAUSE, Horizon
+from wattsched.formulations.shifting.data import CRITERIA, NO_KIND, PAUSE, Horizon
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import Run, Schedule, ShiftingDecision
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
@@ -28,9 +28,9 @@ class Schedules(ColumnArrays):
     ----------
     job : int array, shape (n,)
     option : int array, shape (n, slots)
-        `PAUSE` where the job does not run, and after it has ended.
+        By slot; `PAUSE` where the job does not run, and after it has ended.
     criteria : float array, shape (n, 4)
-        Share in the average completion time, and grams, joules and money that come on top of those of idle
+        Share in the mean completion time, and grams, joules and money that come on top of those of idle
         GPUs.
     finish_s : float array, shape (n,)
         End, after the horizon for unfinished jobs; infinite where the schedule breaks a deadline or leaves
@@ -60,17 +60,14 @@ class SchedulePool(ColumnPool[Schedules]):
 
 
 def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
-    """Run jobs through their slots.
+    """Return schedules with what they cost and when they end, by running jobs through their slots.
 
     Parameters
     ----------
     job : int array, shape (n,)
+        Job of each schedule.
     option : int array, shape (n, slots)
-
-    Returns
-    -------
-    Schedules
-        Without what comes after a job's end.
+        Option in each slot, or `PAUSE`; what comes after the job's end is dropped.
     """
     option = option.copy()
     left, restart_s = horizon.work[job].copy(), horizon.restart_s[job]
@@ -80,7 +77,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
     for slot in range(horizon.slots):
         option[np.isfinite(finish_s), slot] = PAUSE
         runs = np.flatnonzero(option[:, slot] != PAUSE)
-        kind[option[:, slot] == PAUSE] = NEVER
+        kind[option[:, slot] == PAUSE] = NO_KIND
         chosen = option[runs, slot]
         lost_s = np.where(started[runs] & (kind[runs] != horizon.kind[chosen]), restart_s[runs], 0.0)
         able, ends, used_s = run_slot(horizon.slot_s, horizon.rate[chosen], lost_s, left[runs])
@@ -88,31 +85,32 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
         finish_s[runs[ends]] = slot * horizon.slot_s + used_s[ends]
         left[runs] -= able
         kind[runs], started[runs] = horizon.kind[chosen], True
+    # Who is unfinished goes on at his fastest after the horizon.
     late = np.flatnonzero(~np.isfinite(finish_s))
     fastest = horizon.fastest[horizon.table[job[late]]]
     after_s = left[late] / horizon.rate[fastest]
     spent[late] += (horizon.power_w[fastest] * after_s)[:, None] * horizon.per_joule[:, -1]
     finish_s[late] = horizon.slots * horizon.slot_s + after_s
-    share = horizon.share[job] * (finish_s - horizon.arrival_s[job])
+    completion_s = horizon.share[job] * (finish_s - horizon.arrival_s[job])
     broken = finish_s > horizon.deadline_s[job] * (1 + ROUNDING)
     broken[late] |= horizon.must_finish[job[late]]
     finish_s = np.where(broken, np.inf, finish_s)
-    return Schedules(job, option, np.column_stack([share, spent]), finish_s)
+    return Schedules(job, option, np.column_stack([completion_s, spent]), finish_s)
 
 
 def run_slot(
     slot_s: float, rate: FloatArray, lost_s: FloatArray, left: FloatArray
 ) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Run options for a slot of which some seconds are lost; arrays are broadcast.
+    """Run options for a slot with work `left`, of which a restart loses `lost_s`; arrays are broadcast.
 
     Returns
     -------
     able : float array
-        Work of the slot.
+        Work that the slot has time for.
     ends : bool array
         Whether that is all that is left, but for rounding.
     used_s : float array
-        Seconds until then, or the whole slot.
+        Seconds of the slot until the end, or the whole slot.
     """
     able = rate * (slot_s - lost_s)
     ends = left <= able + ROUNDING * rate * slot_s
@@ -146,14 +144,14 @@ def held_gpus(horizon: Horizon, schedules: Schedules) -> tuple[IntArray, IntArra
 
 
 def use(horizon: Horizon, schedules: Schedules) -> IntArray:
-    """GPUs that all schedules hold together, shape (n_pools * slots,)."""
+    """GPUs of each cell that all schedules hold together, shape (n_cells,)."""
     _, cell, gpus = held_gpus(horizon, schedules)
     return np.bincount(cell, weights=gpus, minlength=horizon.n_cells).astype(np.int64)
 
 
 def amounts(horizon: Horizon, decision: Schedules) -> FloatArray:
     """Criteria of a decision, those of idle GPUs included, shape (4,)."""
-    return np.asarray(decision.criteria.sum(axis=0) + horizon.standing)
+    return np.asarray(decision.criteria.sum(axis=0) + horizon.idle_use)
 
 
 def is_valid(horizon: Horizon, decision: Schedules) -> bool:
@@ -175,11 +173,11 @@ def limits_of(horizon: Horizon) -> dict[str, float]:
 
 def row_limits(horizon: Horizon) -> FloatArray:
     """GPUs of every cell, and what idle GPUs leave of every budget with a limit."""
-    return np.concatenate([horizon.free_cells, (horizon.budget - horizon.standing)[horizon.limited]])
+    return np.concatenate([horizon.free_cells, (horizon.budget - horizon.idle_use)[horizon.limited]])
 
 
 def add_uses(entries: Entries, horizon: Horizon, schedules: Schedules) -> None:
-    """Add what schedules, the first columns, use of these rows, the first ones."""
+    """Add the entries of schedules, the first columns, in the rows of `row_names`, the first ones."""
     which, cell, gpus = held_gpus(horizon, schedules)
     entries.add(cell, which, gpus)
     rows = horizon.n_cells + np.arange(len(horizon.limited))
@@ -194,7 +192,7 @@ class Prices:
     ----------
     criteria : float array, shape (4,)
         Price of each criterion; the objective's is one more than that of its budget.
-    gpu : float array, shape (n_pools * slots,)
+    gpu : float array, shape (n_cells,)
         Price of a GPU in each cell; infinite where none is to be had.
     """
 
@@ -206,7 +204,7 @@ class Prices:
         return np.asarray(self.criteria[1:] @ horizon.per_joule)
 
     def mixed(self, other: Prices, share: float) -> Prices:
-        """Between these prices and others, `share` of these."""
+        """Return `share` of these prices and the rest of others."""
         return Prices(
             share * self.criteria + (1 - share) * other.criteria, share * self.gpu + (1 - share) * other.gpu
         )
@@ -239,10 +237,10 @@ def priced_cost(horizon: Horizon, schedules: Schedules, prices: Prices) -> Float
 
 
 def lagrangian(horizon: Horizon, objective: int, schedules: Schedules, prices: Prices) -> float:
-    """Bound that prices would prove if these schedules were the cheapest, without the standing part."""
-    over = prices.of_budgets(objective)
-    charged = over > 0
-    charges = over[charged] @ (horizon.budget - horizon.standing)[charged]
+    """Bound that prices prove if each job's schedule here is its cheapest, without what idle GPUs add."""
+    of_budgets = prices.of_budgets(objective)
+    charged = of_budgets > 0
+    charges = of_budgets[charged] @ (horizon.budget - horizon.idle_use)[charged]
     total = priced_cost(horizon, schedules, prices).sum()
     return float(total - charges - prices.gpu @ horizon.free_cells)
 
@@ -270,6 +268,7 @@ def decision_of(horizon: Horizon, schedules: Schedules) -> ShiftingDecision:
 
 
 def _runs(horizon: Horizon, job: int, option: IntArray) -> list[Run]:
+    """Runs of a job's schedule, each of successive slots with the same option; `option` by slot."""
     runs, slot = [], 0
     for chosen, same in groupby(option.tolist()):
         length = len(list(same))

@@ -14,16 +14,16 @@ from itertools import pairwise
 import numpy as np
 
 from wattsched.formulations.shifting.columns import Prices, run_slot
-from wattsched.formulations.shifting.data import NEVER, Horizon
+from wattsched.formulations.shifting.data import NO_KIND, Horizon
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 RAN, NEVER_RAN = -2, -1
 """States of a job that runs nothing: it ran before, or its next start is free. They are the last ones."""
-NONE = 1e100
+FORBIDDEN = 1e100
 """Cost where there is no schedule; finite, so that it can be interpolated."""
 _LEVELS_PER_SLOT, _MOST_DOUBLINGS = 4, 3
-"""Levels that the middle option does in a slot at least, if so many times twice the levels are enough."""
+"""Levels that the median option works off in a slot at least, if so many doublings of levels do."""
 _COPIED = ("first_slot", "work", "share", "deadline_s", "must_finish")
 
 
@@ -37,8 +37,8 @@ class JobGroup:
         Of the work that is left of each job.
     option, kind : int arrays, shape (n_options,)
         Options of the table, by kind; kinds numbered within the group, ascending.
-    rate, extra_w : float arrays, shape (n_options,)
-    restart_s : float
+    rate, extra_w, restart_s
+        As in `Horizon`, for these options and jobs; so are the arrays of jobs below.
     job, first_slot, kind_before : int arrays, shape (n_jobs,)
         `kind_before` is `RAN` or `NEVER_RAN` for jobs that hold nothing before their first slot.
     work, share, deadline_s : float arrays, shape (n_jobs,)
@@ -78,7 +78,7 @@ class JobGroup:
     def run(
         self, slot_s: float, state: IntArray, left: FloatArray
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """Run every option for a slot; as `run_slot`, by states with work left, and options."""
+        """Run every option for a slot from states with work left; as `run_slot`, by state and option."""
         restarts = (state[:, None] != NEVER_RAN) & (state[:, None] != self.kind)
         return run_slot(slot_s, self.rate, restarts * self.restart_s, left[:, None])
 
@@ -89,12 +89,9 @@ def resting(state: IntArray) -> IntArray:
 
 
 def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
-    """Put the jobs into groups.
+    """Put jobs of one table, restart time and number of levels into a group each.
 
-    Parameters
-    ----------
-    levels : int
-        Of the work of a job that takes a few slots; twice, four or eight times as many where it takes more.
+    The work of a job that takes a few slots has `levels`, up to eight times as many where it takes more.
     """
     if not horizon.n_jobs:
         return []
@@ -109,11 +106,12 @@ def groups_of(horizon: Horizon, levels: int) -> list[JobGroup]:
 
 
 def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
+    """Group of jobs that share a table and a restart time."""
     option = horizon.options_of(int(jobs[0]))
     option = option[np.argsort(horizon.kind[option], kind="stable")]
     kinds, kind = np.unique(horizon.kind[option], return_inverse=True)
-    held = np.searchsorted(kinds, horizon.kind_before[jobs])
-    idle = np.where(horizon.ran_before[jobs], RAN, NEVER_RAN)
+    kind_before = np.searchsorted(kinds, horizon.kind_before[jobs])
+    without = np.where(horizon.ran_before[jobs], RAN, NEVER_RAN)
     return JobGroup(
         levels=levels,
         option=option,
@@ -122,7 +120,7 @@ def _group(horizon: Horizon, jobs: IntArray, levels: int) -> JobGroup:
         extra_w=horizon.extra_w[option],
         restart_s=float(horizon.restart_s[jobs[0]]),
         job=jobs,
-        kind_before=np.where(horizon.kind_before[jobs] == NEVER, idle, held),
+        kind_before=np.where(horizon.kind_before[jobs] == NO_KIND, without, kind_before),
         **{name: getattr(horizon, name)[jobs] for name in _COPIED},
     )
 
@@ -138,7 +136,7 @@ class PricedJobs:
     joule : float array, shape (slots + 1,)
         The last one is for joules after the horizon.
     gpu : float array, shape (slots, n_options)
-        Of an option's GPUs; at least `NONE` where there are too few.
+        Of an option's GPUs; at least `FORBIDDEN` where there are too few.
     """
 
     horizon: Horizon
@@ -160,17 +158,20 @@ def priced_jobs(
     gpus = horizon.gpus[group.option]
     gpu_cost = gpus * prices.gpu[cell]
     if free is not None:
-        gpu_cost = np.where(gpus <= free[cell], gpu_cost, NONE)
+        gpu_cost = np.where(gpus <= free[cell], gpu_cost, FORBIDDEN)
     return PricedJobs(horizon, group, prices.criteria[0] * group.share, prices.per_joule(horizon), gpu_cost)
 
 
 class _Move:
-    """Running an option for a slot, of which some seconds are lost; arrays by job, option and level.
+    """Running an option for a slot of which a restart loses `lost_s`; arrays by job, option and level.
 
-    Parameters
+    Attributes
     ----------
-    rounded : bool
-        Round the work of a slot up to whole levels instead of going between them.
+    ends, used_s
+        As `run_slot` has them.
+    upper, lower, part
+        The work left afterwards is between two levels, a part of the way from the upper to the lower one;
+        these are flat indices into costs by job, state and level.
     """
 
     def __init__(self, slot_s: float, group: JobGroup, lost_s: float, rounded: bool):
@@ -207,7 +208,7 @@ class Recursion:
         group, slot_s = jobs.group, jobs.horizon.slot_s
         self._start = _Move(slot_s, group, 0.0, rounded)
         self._again = _Move(slot_s, group, group.restart_s, rounded) if group.restart_s else self._start
-        # Kinds and their first options, those with a second one and these, and so on.
+        # Kinds and the first option of each, then those with a second one and this, and so on.
         place = np.arange(len(group.kind)) - np.searchsorted(group.kind, group.kind)
         ranks = [np.flatnonzero(place == rank) for rank in range(int(place.max()) + 1)]
         self._of_kind = [(group.kind[options], options) for options in ranks]
@@ -217,30 +218,32 @@ class Recursion:
         """Costs from every slot of the windows on, shape (length + 1, n_jobs, n_states, n_levels)."""
         group, horizon = self._jobs.group, self._jobs.horizon
         stored = np.empty((self._length + 1, len(group.job), group.n_kinds + 2, group.levels + 1))
-        # Windows that end before the horizon end later than need be looked at.
+        # No schedule that goes on after a window costs least, unless the window is cut by the horizon.
         beyond = (self._begin + self._length < horizon.slots)[:, None]
         after = unfinished(self._jobs, group.step[:, None] * np.arange(group.levels + 1))
-        stored[-1] = np.where(beyond, NONE, after)[:, None]
+        stored[-1] = np.where(beyond, FORBIDDEN, after)[:, None]
         for position in range(self._length - 1, -1, -1):
             self._fill(self._begin + position, stored[position + 1], stored[position])
         return stored
 
     def _fill(self, slot: IntArray, later: FloatArray, now: FloatArray) -> None:
+        """Set costs from each job's slot on by those from the next on; both by job, state and level."""
         waits = (self._jobs.delay * self._jobs.horizon.slot_s)[:, None]
         start = again = self._run(slot, later, self._start, 0)
         if self._again is not self._start:
             again = self._run(slot, later, self._again, 1)
         np.minimum(later[:, RAN] + waits, again.min(axis=1), out=now[:, RAN])
         np.minimum(later[:, NEVER_RAN] + waits, start.min(axis=1), out=now[:, NEVER_RAN])
-        first, *more = self._of_kind
-        running = start[:, first[1]]
+        # Options of the kind that runs go on without a restart; all others are as after a pause.
+        (_, options), *more = self._of_kind
+        running = start[:, options]
         for kinds, options in more:
             running[:, kinds] = np.minimum(running[:, kinds], start[:, options])
         np.minimum(running, now[:, RAN, None], out=now[:, :RAN])
-        np.minimum(now, NONE, out=now)
+        np.minimum(now, FORBIDDEN, out=now)
 
     def _run(self, slot: IntArray, later: FloatArray, move: _Move, buffer: int) -> FloatArray:
-        """Cost of running every option in the slot, shape (n_jobs, n_options, n_levels)."""
+        """Cost of running every option in the slot, by job, option and level; it is in that buffer."""
         jobs, cost, other = self._jobs, self._buffers[buffer], self._buffers[2]
         np.take(later, move.upper, out=cost, mode="clip")
         np.take(later, move.lower, out=other, mode="clip")
@@ -255,15 +258,15 @@ class Recursion:
         begin_s, deadline_s = slot * jobs.horizon.slot_s, jobs.group.deadline_s * (1 + ROUNDING)
         if (begin_s + jobs.horizon.slot_s > deadline_s).any():
             late = (begin_s[:, None, None] + move.used_s > deadline_s[:, None, None]) & move.ends
-            cost[late] = NONE
+            cost[late] = FORBIDDEN
         return cost
 
 
 def unfinished(jobs: PricedJobs, work: FloatArray) -> FloatArray:
-    """Compute the cost of work left at the end of the horizon, by job; delay counts from there."""
+    """Cost of work left at the end of the horizon, shape (n_jobs, n) as `work`; delay counts from there."""
     horizon, group = jobs.horizon, jobs.group
     fastest = horizon.fastest[horizon.table[group.job[0]]]
     seconds = work / horizon.rate[fastest]
     cost = (jobs.delay[:, None] + jobs.joule[-1] * horizon.power_w[fastest]) * seconds
     late = horizon.slots * horizon.slot_s + seconds > group.deadline_s[:, None] * (1 + ROUNDING)
-    return np.asarray(np.where(late | group.must_finish[:, None], NONE, cost))
+    return np.asarray(np.where(late | group.must_finish[:, None], FORBIDDEN, cost))

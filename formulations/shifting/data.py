@@ -1,4 +1,8 @@
-"""An instance of shifting as arrays: jobs, the options of their tables, and the slots of the horizon."""
+"""An instance of shifting as arrays: jobs, the options of their tables, and the slots of the horizon.
+
+The objective, and what budgets limit, are four criteria: the weighted mean of completion times in seconds,
+grams of CO2, joules and money; arrays of shape (4,) have them in this order. A *cell* is a pool in a slot.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,9 @@ CRITERIA = ("completion_s", "carbon_g", "energy_j", "money")
 BUDGET_FIELDS = ("average_completion_s", "carbon_g", "energy_j", "money")
 OBJECTIVES = ("mean-completion", "carbon", "energy", "money")
 PAUSE = -1
-NEVER = -1
+"""Stands for an option where a job does not run in a slot."""
+NO_KIND = -1
+"""Kind of options of a job that holds no GPUs."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +39,27 @@ class Horizon:
     ----------
     instance : ShiftingInstance
     slots : int
-    slot_s : float
+        Their number; each is `slot_s` seconds long.
     capacity : int array, shape (n_pools,)
+        GPUs.
     per_joule : float array, shape (3, slots + 1)
         Grams, joules and money per joule drawn in a slot; the last column is for what is drawn after the
         horizon.
-    standing : float array, shape (4,)
-        Criteria of the idle GPUs, before the jobs' draw is added.
+    idle_use : float array, shape (4,)
+        What all GPUs add to the criteria if they are idle throughout.
     option_start : int array, shape (n_tables + 1,)
         Options of a table are ``option_start[table]`` to ``option_start[table + 1]``.
     row, pool, gpus, kind : int arrays, shape (n_options,)
         `row` is that of the table.
     rate, power_w, extra_w : float arrays, shape (n_options,)
-        `extra_w` is the draw above that of the same GPUs when they are idle.
+        Work in a second, and watts; `extra_w` are those above the same GPUs' when they are idle.
     fastest : int array, shape (n_tables,)
+        Option of most work in a second.
     table, first_slot, kind_before : int arrays, shape (n_jobs,)
-        `kind_before` is what the job holds when the horizon begins, `NEVER` for nothing.
+        `kind_before` is what the job holds when the horizon begins, `NO_KIND` for nothing.
     ran_before, must_finish : bool arrays, shape (n_jobs,)
     work, share, arrival_s, deadline_s, restart_s : float arrays, shape (n_jobs,)
-        `share` is the job's weight in the average.
+        `share` is the job's weight in the mean completion time; they add up to 1.
     budget : float array, shape (4,)
         Upper limits of the criteria, infinite for none.
     """
@@ -61,7 +69,7 @@ class Horizon:
     slot_s: float
     capacity: IntArray
     per_joule: FloatArray
-    standing: FloatArray
+    idle_use: FloatArray
     option_start: IntArray
     row: IntArray
     pool: IntArray
@@ -115,7 +123,7 @@ class Horizon:
 
 
 def horizon_of(instance: ShiftingInstance) -> Horizon:
-    """Expand an instance that is free of faults."""
+    """Return the arrays of a valid instance."""
     jobs, pools, names = instance.jobs, instance.pools.values(), list(instance.pools)
     tables, table = _tables(instance)
     of_table, row, pool, gpus, batch, rate, power_w = _options(instance, tables)
@@ -127,8 +135,10 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
     settings = np.column_stack([of_table, gpus, pool, batch])
     kinds, kind = np.unique(settings, axis=0, return_inverse=True)
     number = {tuple(values): k for k, values in enumerate(kinds.tolist())}
-    held = [
-        (t, c.gpus, names.index(c.pool), c.batch_size or 0) if (c := job.current) else None
+    kind_before = [
+        number.get((t, c.gpus, names.index(c.pool), c.batch_size or 0), NO_KIND)
+        if (c := job.current)
+        else NO_KIND
         for t, job in zip(table.tolist(), jobs, strict=True)
     ]
     weight = np.array([job.weight for job in jobs])
@@ -139,7 +149,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         slot_s=instance.slot_s,
         capacity=capacity,
         per_joule=per_joule,
-        standing=np.concatenate([[0.0], idle_j * per_joule[:, :-1].sum(axis=1)]),
+        idle_use=np.concatenate([[0.0], idle_j * per_joule[:, :-1].sum(axis=1)]),
         option_start=start,
         row=row,
         pool=pool,
@@ -153,7 +163,7 @@ def horizon_of(instance: ShiftingInstance) -> Horizon:
         table=table,
         # A slot that begins a rounding before the arrival counts.
         first_slot=np.ceil(arrival_s * (1 - ROUNDING) / instance.slot_s).astype(np.int64),
-        kind_before=np.array([NEVER if h is None else number.get(h, NEVER) for h in held], dtype=np.int64),
+        kind_before=np.array(kind_before, dtype=np.int64),
         ran_before=np.array([job.has_run or job.current is not None for job in jobs], dtype=bool),
         must_finish=np.array([job.must_finish for job in jobs], dtype=bool),
         work=np.array([job.remaining_work for job in jobs]),
@@ -178,7 +188,7 @@ def _tables(instance: ShiftingInstance) -> tuple[list[OptionTable], IntArray]:
 def _options(
     instance: ShiftingInstance, tables: list[OptionTable]
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, FloatArray, FloatArray]:
-    """Rows that fit into their pools, table by table: table, row, pool, GPUs, batch size, rate and watts."""
+    """List rows that fit into their pools, by table: table, row, pool, GPUs, batch (0: none), rate, watts."""
     number = {name: p for p, name in enumerate(instance.pools)}
     found = [
         (t, row, number[pool], gpus, 0 if table.batch_size is None else table.batch_size[row])
@@ -194,6 +204,7 @@ def _options(
 
 
 def _per_joule(instance: ShiftingInstance) -> FloatArray:
+    """Grams, joules and money per joule by slot and, last, on average: for after the horizon."""
     none = [0.0] * instance.slots
     lines = [
         np.array(values[: instance.slots]) / unit

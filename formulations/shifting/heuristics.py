@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wattsched.formulations.shifting.columns import Schedules, amounts, decision_of, follow, is_valid
-from wattsched.formulations.shifting.data import CRITERIA, NEVER, OBJECTIVES, PAUSE, Horizon
+from wattsched.formulations.shifting.data import CRITERIA, NO_KIND, OBJECTIVES, PAUSE, Horizon
 from wattsched.formulations.timer import Timer
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.shifting.decision import ShiftingDecision
@@ -64,7 +64,7 @@ def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
 
 
 def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> ShiftingDecision | None:
-    """Best decision of all efforts and stretches that keeps the budgets."""
+    """Best decision of all efforts and stretches in the budgets; `intensity` costs a joule by slot."""
     best, least = None, np.inf
     for effort in EFFORTS:
         for stretch in STRETCHES:
@@ -74,7 +74,7 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Shift
             if (amount := float(amounts(horizon, schedules)[objective])) < least:
                 best, least = schedules, amount
             if CRITERIA[objective] == "completion_s":
-                break
+                break  # wider windows end later
     return None if best is None else decision_of(horizon, best)
 
 
@@ -91,24 +91,36 @@ def serve(horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effor
     for job in np.lexsort((fastest_s / np.maximum(horizon.share, _NOTHING), free_s)):
         window_s = stretch * float(fastest_s[job])
         services = [_Service(horizon, int(job), hull, free, intensity) for hull in steps[horizon.table[job]]]
-        found = [service.within(window_s) for service in services]
-        chosen = min(found, key=lambda f: (f[0], f[2] if effort.by_draw else f[1]))[3]
+        served = [service.within(window_s) for service in services]
+        chosen = min(served, key=lambda s: (s.missing, s.draw if effort.by_draw else s.last_slot)).option
         option[job] = chosen
         runs = np.flatnonzero(chosen != PAUSE)
         np.subtract.at(free, (horizon.pool[chosen[runs]], runs), horizon.gpus[chosen[runs]])
     return follow(horizon, np.arange(horizon.n_jobs), option)
 
 
+class _Served(NamedTuple):
+    """Options of a job by slot, the work that they leave, their last slot, and watts times intensity."""
+
+    missing: float
+    last_slot: int
+    draw: float
+    option: IntArray
+
+
 class _Service:
-    """One job, the steps on its hull, and the GPUs that are free for it."""
+    """One job in one pool: its steps, options from the least watts on, and in which slots each `fits`.
+
+    `free` are GPUs by pool and slot, `intensity` is the cost of a joule by slot.
+    """
 
     def __init__(self, horizon: Horizon, job: int, steps: IntArray, free: IntArray, intensity: FloatArray):
         self.horizon, self.job, self.intensity = horizon, job, intensity
         self.steps = steps
         self.fits = horizon.gpus[steps][:, None] <= free[horizon.pool[steps]]
 
-    def within(self, window_s: float) -> tuple[float, int, float, IntArray]:
-        """Work missing, last slot, draw and option by slot; windows grow until the work fits into them."""
+    def within(self, window_s: float) -> _Served:
+        """Serve the job within a window, which grows until the work fits into it."""
         horizon, begin = self.horizon, int(self.horizon.first_slot[self.job])
         latest = min(float(horizon.slots), float(horizon.deadline_s[self.job]) / horizon.slot_s)
         last = max(begin + 1, int(np.ceil(latest - ROUNDING)))
@@ -117,18 +129,19 @@ class _Service:
         able = np.cumsum(best[begin:last]) * horizon.slot_s
         while True:
             end = min(last, begin + slots)
-            if end < last and able[end - begin - 1] < horizon.work[self.job] * (1 - 2 * ROUNDING):
-                slots += max(1, slots // _WIDER)
-                continue
-            option, missing = self._fill(begin, end)
-            if missing <= 0 or end == last:
-                runs = np.flatnonzero(option != PAUSE)
-                draw = float(horizon.power_w[option[runs]] @ self.intensity[runs])
-                return max(0.0, missing), int(runs[-1:].sum()), draw, option
+            if end == last or able[end - begin - 1] >= horizon.work[self.job] * (1 - 2 * ROUNDING):
+                option, missing = self._fill(begin, end)
+                if missing <= 0 or end == last:
+                    runs = np.flatnonzero(option != PAUSE)
+                    draw = float(horizon.power_w[option[runs]] @ self.intensity[runs])
+                    return _Served(max(0.0, missing), int(runs[-1:].sum()), draw, option)
             slots += max(1, slots // _WIDER)
 
     def _fill(self, begin: int, end: int) -> tuple[IntArray, float]:
-        """Take steps until the work is done; what restarts cost is asked for in further attempts."""
+        """Take steps until the work is done; return the option by slot, and the work that is missing.
+
+        Work that restarts cost is made up for in further attempts.
+        """
         slot, step, work = self._ordered(begin, end)
         done = np.cumsum(work)
         target = float(self.horizon.work[self.job])
@@ -144,10 +157,11 @@ class _Service:
         return option, missing
 
     def _ordered(self, begin: int, end: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Slot, step and work of what can be taken, by work per carbon."""
+        """Slot, step and work of all steps that fit, those of most work per cost of joules first."""
         horizon, span = self.horizon, slice(begin, end)
         rate, watts = np.zeros(end - begin), np.zeros(end - begin)
         parts = []
+        # A step replaces the one before it that fits into the slot, and adds the difference.
         for k, option in enumerate(self.steps):
             fits = self.fits[k, span]
             more, power = horizon.rate[option] - rate, horizon.power_w[option] - watts
@@ -156,9 +170,9 @@ class _Service:
             parts.append(np.column_stack([slots + begin, np.full(len(slots), k), more[slots], worth[slots]]))
             rate = np.where(fits, horizon.rate[option], rate)
             watts = np.where(fits, horizon.power_w[option], watts)
-        steps = np.concatenate(parts)
-        steps = steps[np.lexsort((steps[:, 1], steps[:, 0], -steps[:, 3]))]
-        return steps[:, 0].astype(np.int64), steps[:, 1].astype(np.int64), steps[:, 2] * horizon.slot_s
+        slot, step, more, worth = np.concatenate(parts).T
+        order = np.lexsort((step, slot, -worth))
+        return slot[order].astype(np.int64), step[order].astype(np.int64), more[order] * horizon.slot_s
 
     def _missing(self, option: IntArray) -> float:
         """Work that is not done by the options, at most 0 when it all is."""
@@ -168,7 +182,7 @@ class _Service:
         for slot in np.flatnonzero(option != PAUSE).tolist():
             chosen = option[slot]
             if slot != last + 1:
-                kind = NEVER
+                kind = NO_KIND
             lost_s = restart_s if ran and kind != horizon.kind[chosen] else 0.0
             left -= float(horizon.rate[chosen]) * (horizon.slot_s - lost_s)
             kind, ran, last = int(horizon.kind[chosen]), True, slot
@@ -176,28 +190,30 @@ class _Service:
 
 
 def _hull(horizon: Horizon, options: IntArray, effort: Effort) -> IntArray:
-    """Options on the concave hull of rate over power, from the least power on, while GPUs add enough."""
+    """Options on the concave hull of rate over power, from the least power on, that add enough."""
     hull: list[int] = []
     points = [(0.0, 0.0)]
     for option in sorted(options.tolist(), key=lambda o: (horizon.power_w[o], -horizon.rate[o], o)):
-        point = (float(horizon.power_w[option]), float(horizon.rate[option]))
-        if point[1] <= points[-1][1]:
+        w2, r2 = float(horizon.power_w[option]), float(horizon.rate[option])
+        _, r1 = points[-1]
+        if r2 <= r1:
             continue
         while hull:
-            (w0, r0), (w1, r1), (w2, r2) = points[-2], points[-1], point
+            (w0, r0), (w1, r1) = points[-2:]
             if (r1 - r0) * (w2 - w1) > (r2 - r1) * (w1 - w0):
                 break
             hull.pop()
             points.pop()
         hull.append(option)
-        points.append(point)
-    best = max(float(horizon.rate[o] / horizon.gpus[o]) for o in hull)
-    thrifty = points[1][1] / max(points[1][0], _NOTHING)
-    kept, gpus, (watts, rate) = hull[:1], int(horizon.gpus[hull[0]]), points[1]
-    for option, point in zip(hull[1:], points[2:], strict=True):
-        more, added = point[1] - rate, int(horizon.gpus[option]) - gpus
-        if more < effort.per_gpu * best * added or more < effort.per_joule * thrifty * (point[0] - watts):
-            continue
-        kept.append(option)
-        gpus, (watts, rate) = gpus + added, point
+        points.append((w2, r2))
+    best_per_gpu = max(float(horizon.rate[o] / horizon.gpus[o]) for o in hull)
+    _, (watts, rate), *rest = points
+    best_per_joule = rate / max(watts, _NOTHING)
+    kept, gpus = hull[:1], int(horizon.gpus[hull[0]])
+    for option, (w, r) in zip(hull[1:], rest, strict=True):
+        more, added = r - rate, int(horizon.gpus[option]) - gpus
+        enough = effort.per_gpu * best_per_gpu * added, effort.per_joule * best_per_joule * (w - watts)
+        if more >= max(enough):
+            kept.append(option)
+            gpus, watts, rate = gpus + added, w, r
     return np.array(kept, dtype=np.int64)

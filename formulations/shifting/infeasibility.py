@@ -33,6 +33,7 @@ def diagnose(horizon: Horizon) -> list[str]:
 
 
 def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
+    """Yield a sentence for each job that ends too late even at its earliest."""
     within_s = np.where(horizon.must_finish, horizon.slots * horizon.slot_s, np.inf)
     latest_s = np.minimum(within_s, horizon.deadline_s)
     hopeless: BoolArray = earliest_s * (1 - ROUNDING) > latest_s * (1 + ROUNDING)
@@ -43,19 +44,20 @@ def _late(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
 
 
 def _over_budget(horizon: Horizon, earliest_s: FloatArray) -> Iterator[str]:
-    least = _least(horizon, earliest_s)
-    for which, (field, standing) in enumerate(zip(BUDGET_FIELDS, horizon.standing, strict=True)):
-        limit, needed = horizon.budget[which], standing + least[which]
+    """Yield a sentence for each budget that is too small even for the least that all jobs need of it."""
+    criteria = zip(BUDGET_FIELDS, horizon.budget, horizon.idle_use, _least(horizon, earliest_s), strict=True)
+    for field, limit, idle_use, least in criteria:
+        needed = idle_use + least
         if needed - ROUNDING * abs(needed) > limit + FEASIBILITY * abs(limit):
-            idle = f"idle GPUs take {standing:.6g} and " if standing > 0 else ""
+            idle = f"idle GPUs take {idle_use:.6g} and " if idle_use > 0 else ""
             yield (
-                f"{field} is short by at least {needed - limit:.6g}: {idle}the jobs need {least[which]:.6g} "
+                f"{field} is short by at least {needed - limit:.6g}: {idle}the jobs need {least:.6g} "
                 f"or more, the budget is {limit:.6g}"
             )
 
 
 def _least(horizon: Horizon, earliest_s: FloatArray) -> FloatArray:
-    """Compute the least that jobs add to each criterion: each as soon as it can, each in its best slot."""
+    """Least that jobs add to each criterion, shape (4,): each as soon as it can, each in its best slot."""
     completion_s = float(horizon.share @ (earliest_s - horizon.arrival_s))
     if horizon.n_jobs == 0:
         return np.zeros(len(BUDGET_FIELDS))
@@ -93,10 +95,13 @@ def _limit(horizon: Horizon, row: str) -> float:
     return float(horizon.budget[BUDGET_FIELDS.index(BUDGETS[row])])
 
 
-def _short(prices: Mapping[str, float], over: float) -> str:
-    """Say what of each budget is missing if no other limit is changed, or which pools are too small."""
+def _short(prices: Mapping[str, float], excess: float) -> str:
+    """Say what of each budget is missing if no other limit is changed, or which pools are too small.
+
+    At prices the bound exceeds any objective by `excess`; a unit more of a budget lowers it by the price.
+    """
     budgets = [
-        f"{BUDGETS[name]} is short by at least {-over / price:.6g}"
+        f"{BUDGETS[name]} is short by at least {-excess / price:.6g}"
         for name, price in prices.items()
         if name in BUDGETS
     ]

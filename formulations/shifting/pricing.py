@@ -16,8 +16,8 @@ import numpy as np
 
 from wattsched.formulations.shifting.columns import Prices, Schedules, follow
 from wattsched.formulations.shifting.cost_to_go import (
+    FORBIDDEN,
     NEVER_RAN,
-    NONE,
     PricedJobs,
     Recursion,
     groups_of,
@@ -33,7 +33,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 LEVELS, NEAR_LEVELS = 40, 400
 """Levels of the work of a job that takes a few slots, for cheapest schedules and for listing them."""
 _BEGIN, _GROWTH, _TIMES = 1e-4, 1.4, 25
-"""First margin of near-optimal schedules, relative to the cost of all jobs, its growth, and how often."""
+"""First margin of near-optimal schedules, relative to the cost of all jobs, its growth, and most margins."""
 
 
 class SchedulePricing:
@@ -79,26 +79,26 @@ def _cheapest(jobs: PricedJobs) -> IntArray:
         which = left[np.minimum(length[left], slots) == shortest]
         walk = _Walk(jobs.take(which), shortest)
         option[which] = walk.option
-        # Between levels costs are only about right: who does not get through needs a longer window.
+        # Between levels costs are only about right: a job that does not end needs a longer window.
         length[which[~walk.ended]] *= 2
         left = np.setdiff1d(left, which if shortest == slots else which[walk.ended])
     return option
 
 
 def _windows(jobs: PricedJobs) -> IntArray:
-    """Slots from a job's first one on that may matter, shape (n_jobs,)."""
+    """Slots from a job's first one on that may matter, shape (n_jobs,); see the module's text."""
     horizon, group = jobs.horizon, jobs.group
-    known = _single_runs(jobs).min(axis=(1, 2), initial=np.inf)
+    single_run = _single_runs(jobs).min(axis=(1, 2), initial=np.inf)
     cheapest = np.minimum.accumulate(jobs.joule[::-1])[::-1][group.first_slot]
-    room = known - group.work * float((group.extra_w / group.rate).min()) * cheapest
+    for_delay = single_run - group.work * float((group.extra_w / group.rate).min()) * cheapest
     with np.errstate(divide="ignore", invalid="ignore"):
-        end = np.ceil(room * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
+        end = np.ceil(for_delay * (1 + ROUNDING) / (jobs.delay * horizon.slot_s)) + 1
     end = np.where(np.isfinite(end) & (end < horizon.slots) & (cheapest >= 0), end, horizon.slots)
     return np.asarray(np.maximum(end.astype(np.int64) - group.first_slot, 1))
 
 
 def _single_runs(jobs: PricedJobs) -> FloatArray:
-    """Costs of schedules that are one run, by job, first slot and option."""
+    """Costs of schedules that are one run, by job, first slot and option; infinite where it ends too late."""
     group, slots, slot_s = jobs.group, jobs.horizon.slots, jobs.horizon.slot_s
     option = np.arange(len(group.option))
     each = jobs.gpu + np.outer(jobs.joule[:-1], group.extra_w * slot_s)
@@ -121,7 +121,10 @@ def _single_runs(jobs: PricedJobs) -> FloatArray:
 
 
 class _Walk:
-    """Jobs of a group on their way through their windows, by what costs least in every slot."""
+    """Jobs of a group led through windows of `slots` slots, by what costs least in every slot.
+
+    `option` is what they run, shape (n_jobs, slots of the horizon), `ended` who ended in the window.
+    """
 
     def __init__(self, jobs: PricedJobs, slots: int):
         self._jobs, group = jobs, jobs.group
@@ -136,13 +139,14 @@ class _Walk:
                 break
 
     def _step(self, position: int) -> None:
+        """Run in the slot at a position of each window what costs least with all that follows."""
         jobs, group, slot_s = self._jobs, self._jobs.group, self._jobs.horizon.slot_s
         slot, each, left = self._begin + position, np.arange(len(group.job)), self._left[:, None]
         able, ends, used_s = group.run(slot_s, self._state, self._left)
         late = ends & (slot[:, None] * slot_s + used_s > group.deadline_s[:, None] * (1 + ROUNDING))
         rest = self._later(position, np.broadcast_to(group.kind, able.shape), np.maximum(left - able, 0.0))
         cost = jobs.gpu[slot] + (jobs.delay[:, None] + jobs.joule[slot][:, None] * group.extra_w) * used_s
-        cost += np.where(late, NONE, np.where(ends, 0.0, rest))
+        cost += np.where(late, FORBIDDEN, np.where(ends, 0.0, rest))
         idle = resting(self._state)
         wait = jobs.delay * slot_s + self._later(position, idle[:, None], left)[:, 0]
         best = np.argmin(cost, axis=1)
@@ -171,18 +175,18 @@ class NearOptimal:
 
 
 def near_optimal(horizon: Horizon, prices: Prices, most: int, timer: Timer) -> NearOptimal | None:
-    """List as many of the cheapest schedules as there can be, None where already the first are too many.
+    """List the schedules of all jobs within ever wider margins, as long as they are no more than `most`.
 
-    The same where time is over: the margin is then smaller than it could be, or there is none. None where a
-    joule is paid for, too: levels that round work down then bound nothing.
+    None where already the first are too many, or time is over before. None where a joule is paid for, too:
+    levels that round work down then bound nothing.
     """
     if (prices.per_joule(horizon) < 0).any():
         return None
     groups = groups_of(horizon, NEAR_LEVELS)
     listings: list[_Listing] = []
-    for job in (group.take(np.array([i])) for group in groups for i in range(len(group.job))):
-        listings.append(_Listing(priced_jobs(horizon, job, prices), most))
-        if listings[-1].least >= NONE or timer.over():
+    for alone in (group.take(np.array([i])) for group in groups for i in range(len(group.job))):
+        listings.append(_Listing(priced_jobs(horizon, alone, prices), most))
+        if listings[-1].least >= FORBIDDEN or timer.over():
             return None
     margin, best = _BEGIN * sum(listing.least for listing in listings), None
     for _ in range(_TIMES):
@@ -199,7 +203,7 @@ def near_optimal(horizon: Horizon, prices: Prices, most: int, timer: Timer) -> N
 
 
 class _Listing:
-    """Lists schedules of one job up to a cost."""
+    """Lists schedules of one job up to a cost; `least` is that of the cheapest, or `FORBIDDEN`."""
 
     def __init__(self, jobs: PricedJobs, most: int):
         self._jobs, self._first = jobs, int(jobs.group.first_slot[0])
@@ -208,23 +212,24 @@ class _Listing:
         self.least = self._exact_least(most)
 
     def _exact_least(self, most: int) -> float:
-        """Cost of the cheapest schedule, found within ever wider margins; `NONE` where that does not work."""
+        """Cost of the cheapest schedule, by ever wider margins; `FORBIDDEN` where that does not work."""
         start = float(self._cost[0, int(self._jobs.group.kind_before[0]), -1])
         margin = _BEGIN * max(abs(start), ROUNDING)
         for _ in range(_TIMES):
-            if start >= NONE or (found := self._up_to(start + margin, most)) is None:
-                return NONE
-            if len(found[1]):
-                return float(found[1].min())
+            if start >= FORBIDDEN or (found := self._up_to(start + margin, most)) is None:
+                return FORBIDDEN
+            _, cost = found
+            if len(cost):
+                return float(cost.min())
             margin *= _GROWTH
-        return NONE
+        return FORBIDDEN
 
     def within(self, margin: float, most: int) -> Schedules | None:
         """Schedules that cost at most so much more than the cheapest one, None when there are too many."""
-        found = self._up_to(self.least + margin, most)
-        if found is None:
+        if (found := self._up_to(self.least + margin, most)) is None:
             return None
-        return follow(self._jobs.horizon, np.full(len(found[0]), self._jobs.group.job[0]), found[0])
+        option, _ = found
+        return follow(self._jobs.horizon, np.full(len(option), self._jobs.group.job[0]), option)
 
     def _up_to(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
         """Options by slot and costs of schedules up to a limit, None where there are too many."""
@@ -249,6 +254,7 @@ class _Listing:
             state = np.concatenate([idle[waits], group.kind[chosen]])
             left = np.concatenate([left[waits], rest[which, chosen]])
             cost = np.concatenate([cost[waits] + delay * slot_s, spent[which, chosen]])
+            # Most of what is on its way ends, or costs too much.
             if len(cost) * len(group.option) > 20 * most or sum(len(c) for _, c in ended) > most:
                 return None
         cost = cost + unfinished(jobs, left[None])[0]
@@ -258,7 +264,7 @@ class _Listing:
         return np.concatenate([o for o, _ in ended]), np.concatenate([c for _, c in ended])
 
     def _later(self, slot: int, state: IntArray, left: FloatArray) -> FloatArray:
-        """Return the least cost of the rest, from the next slot on."""
+        """Lower bound on the cost from the next slot on, by state and work left, shape as `left`."""
         level = np.floor(left * (1 - ROUNDING) / float(self._jobs.group.step[0])).astype(np.int64)
         return np.asarray(self._cost[slot + 1 - self._first][state, level])
 

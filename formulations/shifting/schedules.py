@@ -47,6 +47,7 @@ COARSE, FINE = 40, 160
 _COARSE_SHARE, _FINE_SHARE, _INSERT_SHARE = 0.5, 0.65, 0.85
 """Shares of the time: when first and last rounds end; insertion has the rest."""
 _INSERT_S = 20.0
+"""Seconds of insertion where there is no time limit."""
 _BEGINNINGS = ((1.0, EFFORTS[0]), (2.5, EFFORTS[2]))
 """Stretches and efforts of the marginal rule's schedules to begin with."""
 FEW_JOBS, MOST_NEAR = 50, 20_000
@@ -63,35 +64,35 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     InfeasibleError
         Where prices prove that there is no decision.
     """
-    timer, which = timer or Timer(), OBJECTIVES.index(objective)
+    timer, criterion = timer or Timer(), OBJECTIVES.index(objective)
     if (everything := all_schedules(horizon)) is not None:
-        return _complete(horizon, which, everything)
-    pricing = SchedulePricing(horizon, COARSE)
-    generated = generate(horizon, which, pricing, _first(horizon, which), timer.until(_COARSE_SHARE))
+        return _complete(horizon, criterion, everything)
+    coarse = SchedulePricing(horizon, COARSE)
+    generated = generate(horizon, criterion, coarse, _first(horizon, criterion), timer.until(_COARSE_SHARE))
     if generated.master.exceeds:
-        proof = refute(horizon, generated.prices.named(horizon, which))
+        proof = refute(horizon, generated.prices.named(horizon, criterion))
         if proof is not None:
             raise InfeasibleError(proof.detail, proof)
     fine, known = SchedulePricing(horizon, FINE), [generated.pool.all()]
-    generated = generate(horizon, which, fine, known, timer.until(_FINE_SHARE), generated.prices)
+    generated = generate(horizon, criterion, fine, known, timer.until(_FINE_SHARE), generated.prices)
     prices = generated.prices
-    insertion = Insertion(horizon, which, pricing, generated)
+    insertion = Insertion(horizon, criterion, coarse, generated)
     best = insertion.decide(Timer(_INSERT_S) if timer.limit_s is None else timer.until(_INSERT_SHARE))
     near = near_optimal(horizon, prices, MOST_NEAR, timer) if horizon.n_jobs <= FEW_JOBS else None
     columns = _columns(horizon, generated, insertion.tried, near)
     return replace(
-        in_reach(_model(horizon, which, columns, best), limits_of(horizon)),
-        prices=prices.named(horizon, which),
-        outside=_outside(horizon, which, prices, near) if near else -np.inf,
+        in_reach(_model(horizon, criterion, columns, best), limits_of(horizon)),
+        prices=prices.named(horizon, criterion),
+        outside=_outside(horizon, criterion, prices, near) if near else -np.inf,
     )
 
 
 def _complete(horizon: Horizon, objective: int, everything: Schedules) -> Model[ShiftingDecision]:
-    """Model of all schedules, whose program bounds by itself."""
+    """Model of all schedules, whose program bounds by itself; raises where a job has none in time."""
     columns = _by_job(horizon, SchedulePool().add(everything))
-    ends = np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs)
-    if ends.min(initial=1.0) == 0:
-        name = horizon.instance.jobs[int(np.argmin(ends))].name
+    in_time = np.bincount(columns.job, np.isfinite(columns.finish_s), horizon.n_jobs)
+    if in_time.min(initial=1.0) == 0:
+        name = horizon.instance.jobs[int(np.argmin(in_time))].name
         raise InfeasibleError(f"job '{name}' has no schedule that ends in time")
     model = replace(
         _model(horizon, objective, columns, None), named_prices=lambda y: named_prices(horizon, y)
@@ -107,19 +108,23 @@ def _first(horizon: Horizon, objective: int) -> list[Schedules]:
 
 
 def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal) -> float:
-    """Bound from below the cost of decisions with a schedule that is not among the near-optimal ones."""
+    """Bound from below the objective of decisions with a schedule that is not among the near-optimal ones.
+
+    That job costs at least `near.margin` more than its cheapest schedule, the others what theirs do.
+    """
     order = np.lexsort((priced_cost(horizon, near.schedules, prices), near.schedules.job))
     cheapest = order[np.unique(near.schedules.job[order], return_index=True)[1]]
     bound = lagrangian(horizon, objective, near.schedules.take(cheapest), prices) + near.margin
-    return float(horizon.standing[objective] + bound - ROUNDING * abs(bound))
+    return float(horizon.idle_use[objective] + bound - ROUNDING * abs(bound))
 
 
 def _columns(
     horizon: Horizon, generated: Generated, tried: list[Schedules], near: NearOptimal | None
 ) -> Schedules:
-    """Schedules of least reduced cost and those of decisions, job by job, of each the cheapest first."""
+    """Schedules of least reduced cost and those of decisions `tried`, by job, of each the cheapest first."""
     known = generated.pool.all()
     cost = priced_cost(horizon, known, generated.prices)
+    # Of each job those that the LP uses come first.
     order = np.lexsort((cost, -(generated.master.share > 0).astype(int), known.job))
     rank = np.arange(len(order)) - np.searchsorted(known.job[order], known.job[order])
     pool = SchedulePool()
@@ -152,9 +157,9 @@ def _model(
         return f"schedule[{horizon.instance.jobs[job].name},{column - start[job]}]"
 
     def point(decision: ShiftingDecision) -> FloatArray | None:
-        """Point of a decision, or of the best one that is known here, whichever costs less."""
-        chosen = [s for s in (best, schedules_of(horizon, decision)) if s is not None]
-        for schedules in sorted(chosen, key=lambda s: float(s.criteria[:, objective].sum())):
+        """Return x of a decision, or of `best` where it costs less; None where a schedule is no column."""
+        decisions = [s for s in (best, schedules_of(horizon, decision)) if s is not None]
+        for schedules in sorted(decisions, key=lambda s: float(s.criteria[:, objective].sum())):
             if (numbers := pool.numbers(schedules)) is not None:
                 x = np.zeros(len(columns))
                 x[numbers] = 1.0
@@ -170,7 +175,7 @@ def _model(
     builder.rows(Block.named("row", row_names(horizon)), upper=row_limits(horizon))
     add_uses(builder, horizon, columns)
     return Model(
-        builder.program(start, offset=float(horizon.standing[objective])),
+        builder.program(start, offset=float(horizon.idle_use[objective])),
         decode=lambda x, starts: decision_of(horizon, columns.take(np.flatnonzero(x > 0.5))),
         encode=point,
         columns=columns,

@@ -48,10 +48,10 @@ Coefficients = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
 def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model[ShiftingDecision]:
     """Build the program; see the module's text."""
-    which, builder = OBJECTIVES.index(objective), ProgramBuilder()
+    minimised, builder = OBJECTIVES.index(objective), ProgramBuilder()
     # The choice groups are the first columns.
-    ends = [_ends(horizon, builder, job, which) for job in range(horizon.n_jobs)]
-    jobs = [_Job(horizon, builder, job, ends[job], which) for job in range(horizon.n_jobs)]
+    ends = [_ends(horizon, builder, job, minimised) for job in range(horizon.n_jobs)]
+    jobs = [_Job(horizon, builder, job, ends[job], minimised) for job in range(horizon.n_jobs)]
     # Completion counts from the arrival.
     arrival_s = float(horizon.share @ horizon.arrival_s)
     upper = row_limits(horizon)
@@ -64,7 +64,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
             job.add_to(row, _costs(horizon, job.number, criterion))
     program = builder.program(
         np.cumsum([0, *(len(columns) for columns in ends)]),
-        offset=float(horizon.standing[which]) if which else -arrival_s,
+        offset=float(horizon.idle_use[minimised]) if minimised else -arrival_s,
     )
 
     def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
@@ -78,12 +78,12 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     return in_reach(model, limits_of(horizon))
 
 
-def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, which: int) -> IntArray:
+def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -> IntArray:
     """Columns of the slots that the job may end in; the last one stands for unfinished."""
     slots = np.arange(horizon.first_slot[job], horizon.slots + 1)
     late = slots * horizon.slot_s >= horizon.deadline_s[job]
     late[-1] |= horizon.must_finish[job]
-    cost, *_ = _costs(horizon, job, which)
+    cost, *_ = _costs(horizon, job, minimised)
     name = horizon.instance.jobs[job].name
     return builder.columns(
         Block("ends", len(slots), lambda i: f"ends[{name},{slots[i]}]"), cost=cost, upper=1.0 - late
@@ -100,7 +100,7 @@ def _completion(horizon: Horizon, job: int) -> Coefficients:
 
 
 def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
-    """Compute the coefficients with which a job adds to a criterion."""
+    """Coefficients with which a job adds to the criterion of a number."""
     if criterion == 0:
         ends, runs, used, left = (horizon.share[job] * values for values in _completion(horizon, job))
         return ends, runs, used, left
@@ -112,14 +112,17 @@ def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
 
 
 class _Job:
-    """Columns and rows of one job besides its choice of an end; arrays by slot and option."""
+    """Columns and rows of one job besides its choice of an end; arrays by slot and option.
 
-    def __init__(self, horizon: Horizon, builder: ProgramBuilder, job: int, ends: IntArray, which: int):
+    `ends` are the columns of that choice, `minimised` is the number of the criterion that columns cost.
+    """
+
+    def __init__(self, horizon: Horizon, builder: ProgramBuilder, job: int, ends: IntArray, minimised: int):
         self._horizon, self._builder, self.number = horizon, builder, job
         self._name = horizon.instance.jobs[job].name
         self.slots = np.arange(horizon.first_slot[job], horizon.slots)
         self.options = horizon.options_of(job)
-        _, run_cost, used_cost, left_cost = _costs(horizon, job, which)
+        _, run_cost, used_cost, left_cost = _costs(horizon, job, minimised)
         self._ends = ends
         self.runs = self._columns("runs", self.options, cost=run_cost, integer=True)
         self._used = self._columns("used", self.options, cost=used_cost, upper=horizon.slot_s)
@@ -132,7 +135,7 @@ class _Job:
             self.add_to(self._rows("deadline", 1, upper=horizon.deadline_s[job]), _completion(horizon, job))
 
     def add_to(self, row: ArrayLike, coefficients: Coefficients) -> None:
-        """Add its columns to a row."""
+        """Add to a row the job's columns with these coefficients."""
         columns = self._ends, self.runs, self._used, self._left
         for numbers, values in zip(columns, coefficients, strict=True):
             self._builder.add(row, numbers, values)
@@ -147,11 +150,13 @@ class _Job:
     def _rows(
         self, kind: str, *shape: int, lower: ArrayLike = -np.inf, upper: ArrayLike = np.inf
     ) -> IntArray:
+        """Rows of this shape, with their bounds broadcast to it."""
         low, high = (np.broadcast_to(values, shape).ravel() for values in (lower, upper))
         block = Block(f"{kind}[{self._name}]", len(low))
         return self._builder.rows(block, lower=low, upper=high).reshape(shape)
 
     def _times(self) -> None:
+        """Add the rows between ends, runs and seconds used, the first ones of the module's text."""
         add, runs, used, ends = self._builder.add, self.runs, self._used, self._ends
         (slots, options), slot_s = runs.shape, self._horizon.slot_s
         once = self._rows("once", slots, 1, upper=1.0)
@@ -169,6 +174,7 @@ class _Job:
         add(within, runs, -slot_s)
 
     def _work(self) -> None:
+        """Add the rows of the work done, lost in restarts and left over, in shares of the job's work."""
         add, horizon, job = self._builder.add, self._horizon, self.number
         work, restart_s = float(horizon.work[job]), float(horizon.restart_s[job])
         row = self._rows("work", 1, lower=1.0, upper=1.0)
@@ -181,7 +187,7 @@ class _Job:
         add(left, self._ends[-1], -1.0)
 
     def _restarts(self, restart_s: float) -> IntArray:
-        """Columns that are 1 when a slot begins with a restart of an option, and what says so."""
+        """Columns that are 1 when a slot begins with a restart of an option, and rows that say so."""
         add, runs, horizon = self._builder.add, self.runs, self._horizon
         kinds, kind = np.unique(horizon.kind[self.options], return_inverse=True)
         n, shape = len(self.slots), (len(self.slots), len(kinds))

@@ -142,10 +142,10 @@ def test_bounds_hold_and_are_sharp(first: int) -> None:
             continue
         over = prices.criteria - (np.arange(4) == which)
         charged = over > 0
-        charges = over[charged] @ (horizon.budget - horizon.standing)[charged]
+        charges = over[charged] @ (horizon.budget - horizon.idle_use)[charged]
         charges += prices.gpu @ np.repeat(horizon.capacity, horizon.slots)
-        exact = float(least.sum() + horizon.standing[which] - charges)
-        size = float(least.sum() + abs(charges) + horizon.standing[which])
+        exact = float(least.sum() + horizon.idle_use[which] - charges)
+        size = float(least.sum() + abs(charges) + horizon.idle_use[which])
         found = prices.named(horizon, which)
         bound = prove(instance, found).bound
         assert bound is not None
@@ -163,7 +163,7 @@ def test_prices_of_larger_horizons_prove_what_the_lp_promises(objective: str) ->
     instance = shifting_horizon(jobs=30, slots=30, seed=5, completion_factor=factor)
     horizon, which = horizon_of(instance), OBJECTIVES.index(objective)
     found = generate(horizon, which, SchedulePricing(horizon), schedules._first(horizon, which), Timer())
-    lp = found.master.cost + horizon.standing[which]
+    lp = found.master.cost + horizon.idle_use[which]
     bound = prove(instance, found.prices.named(horizon, which)).bound
     assert bound is not None
     assert lp * (1 - 5e-3) <= bound <= lp
@@ -182,7 +182,7 @@ def test_decisions_become_schedules_and_back() -> None:
         instance.model_copy(update={"budgets": type(instance.budgets)()}), decision_of(horizon, found)
     )
     assert report.objective == pytest.approx(found.criteria[:, 0].sum())
-    assert report.totals["carbon_g"] == pytest.approx(found.criteria[:, 1].sum() + horizon.standing[1])
+    assert report.totals["carbon_g"] == pytest.approx(found.criteria[:, 1].sum() + horizon.idle_use[1])
 
 
 @pytest.mark.slow
