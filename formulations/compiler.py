@@ -78,7 +78,7 @@ def compile_model(model: Any, sense: str | None = None) -> tuple[Program, dict[i
 
 
 def _require_numbers(form: Any, matrix: Any, rhs: FloatArray, cost: FloatArray, offset: float) -> None:
-    """Solvers take what is not a number for anything, so it must not reach them."""
+    """Raise a ValueError for coefficients that are no finite numbers: solvers take them for anything."""
     wrong = ~np.isfinite(rhs)
     wrong[np.repeat(np.arange(len(rhs)), np.diff(matrix.indptr))[~np.isfinite(matrix.data)]] = True
     if wrong.any():
@@ -117,6 +117,7 @@ def choice_rows(matrix: Any, rhs: FloatArray, equality: BoolArray, binary: BoolA
 
 
 def _groups_first(matrix: Any, groups: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Order of n columns in which those of the rows `groups` come first, and where each group starts."""
     members = [np.sort(matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]]) for i in groups]
     start = np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.int64)
     first = np.concatenate([np.empty(0, dtype=np.int64), *members]).astype(np.int64)

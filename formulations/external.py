@@ -68,11 +68,12 @@ def installed() -> list[str]:
 
 def source_of(name: str) -> Path | None:
     """File of a formulation given by its path, None for other names."""
-    path = name.rpartition(":")[0]
+    path, _, _ = name.rpartition(":")
     return Path(path) if path.endswith(".py") else None
 
 
 def _from_file(path: str, attribute: str) -> External:
+    """Formulation of this name in a file."""
     file = Path(path)
     try:
         with open_file(file) as opened:
@@ -87,7 +88,7 @@ def _from_file(path: str, attribute: str) -> External:
 
 @functools.lru_cache(maxsize=64)
 def _module(file: Path, changed_ns: int, shown: str) -> ModuleType:
-    """Execute a file once for each of its versions."""
+    """Execute a file once for each time of its last change; messages have it as `shown`."""
     name = f"wattsched_external_{abs(hash((file, changed_ns)))}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -107,6 +108,7 @@ def _from_entry(entry: EntryPoint) -> External:
 
 
 def _external(target: Any, source: str, name: str) -> External:
+    """Formulation of a function, or of an object of a class, that a user's code calls so."""
     with blaming(source):
         formulate = target() if isinstance(target, type) else target
     if not callable(formulate):
@@ -138,6 +140,7 @@ def blaming(source: str) -> Iterator[None]:
 
 
 def _line(error: BaseException, source: str) -> str:
+    """Say in one line what was raised, with the last line of the source file that it came through."""
     text = " ".join(str(error).split())[:300]
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError) and error.lineno is not None:

@@ -43,7 +43,7 @@ class ShortRow:
     at_least: float
 
     def times(self, unit: float) -> ShortRow:
-        """The same of a row that is in a unit of so many."""
+        """The row in the unit of its name, where it was counted in a unit of so many of these."""
         ends = self.needed * unit, self.available * unit, self.short_by * unit
         return ShortRow(self.row, *ends, self.alone, self.at_least * unit)
 

@@ -20,7 +20,7 @@ class ColumnArrays:
     """Base of dataclasses whose fields are arrays with one row per column; it is none itself."""
 
     def take(self, which: IntArray) -> Self:
-        """Some of the columns."""
+        """Return the columns at these positions."""
         return type(self)(*(getattr(self, name)[which] for name in self._names()))
 
     @classmethod
@@ -118,7 +118,7 @@ class RestrictedMaster:
     over : str
         What columns stand for, for messages.
     unit : float
-        What costs count in inside; those of `solve` are in the unit of the costs that are given.
+        What a cost of 1 is within HiGHS; all costs that are given or returned are in their own unit.
     """
 
     def __init__(self, over: str, unit: float = 1.0):

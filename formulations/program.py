@@ -111,7 +111,7 @@ class ProgramRows:
         return np.where((y < 0) & ~np.isfinite(self.row_upper), 0.0, y)
 
     def charged(self, prices: FloatArray) -> float:
-        """Return what the rows themselves add to the bound."""
+        """Return what the rows add to the bound: each price times the limit that its sign asks for."""
         up, down = prices > 0, prices < 0
         return float(prices[up] @ self.row_lower[up]) + float(prices[down] @ self.row_upper[down])
 
@@ -430,7 +430,7 @@ class ProgramBuilder(Entries):
 
 
 def _spread(gathered: list[tuple[Block, list[Any]]], dtypes: tuple[type, ...]) -> list[Any]:
-    """For each kind of value an array over the members of all blocks."""
+    """Spread the values of blocks over their members: an array over all blocks for each kind of value."""
     arrays = [
         [v if isinstance(v, np.ndarray) else np.full(block.size, v) for v in values]
         for block, values in gathered

@@ -37,7 +37,7 @@ def reached(
         Uses by integer columns. Where joules are paid for, some are negative: these make up for others, so
         that none is cut.
     capacity : float
-        Remainder of the limit.
+        What is left of the `limit` for them.
     least : bool
         Whether the row is a requirement (at least `capacity`) rather than a budget (at most).
     """

@@ -153,6 +153,7 @@ class ClairvoyantBound(Strict):
 
     @model_validator(mode="after")
     def _together(self) -> Self:
+        """Refuse parts that do not fit together, and a first proof that puts a price on joules."""
         faults = [*_not_ascending("slot_edges_s", self.slot_edges_s)]
         if self.proofs[0].joule_price:
             faults.append(f"proofs[0].joule_price: must be 0, got {self.proofs[0].joule_price:g}")
@@ -172,6 +173,7 @@ class ClairvoyantBound(Strict):
         return self
 
     def _price_faults(self, place: str, proof: SlotPrices) -> list[str]:
+        """Faults of the proof at a place: other pools, slots or options than there are, or too many."""
         slots = len(self.slot_edges_s) - 1
         faults = list(unknown(f"{place}.gpus", "pool", proof.gpus, self.pools))
         faults += [

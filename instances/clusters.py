@@ -46,13 +46,7 @@ def server_power_w(kinds: Mapping[str, int]) -> float:
 
 
 def known_gpu_type(name: str) -> GpuType:
-    """GPU type by name.
-
-    Raises
-    ------
-    ValueError
-        When the watts of the type are not known.
-    """
+    """GPU type by name; ValueError when its watts are not known."""
     require_known("gpu_type", name, GPU_TYPES)
     return GPU_TYPES[name]
 
@@ -126,13 +120,7 @@ def homogeneous_cluster(
 
 
 def with_rack_caps(cluster: Cluster, fraction: float) -> Cluster:
-    """Give every rack a power domain capped at a fraction of its full draw.
-
-    Raises
-    ------
-    ValueError
-        When the idle rack draws more than that.
-    """
+    """Cap every rack by a power domain at a fraction of its full draw; ValueError if it idles at more."""
     below: dict[str | None, list[Node]] = defaultdict(list)
     for node in cluster.nodes:
         below[node.parent].append(node)
@@ -149,15 +137,10 @@ def capped_power_w(
 ) -> float:
     """Watts that are a fraction of the full draw of nodes (default: all).
 
-    Parameters
-    ----------
-    field : str
-        What the fraction is called where it comes from, for the message.
-
     Raises
     ------
     ValueError
-        When the idle nodes draw more than that.
+        When the idle nodes draw more than that; it calls the fraction by the name of its field.
     """
     nodes = cluster.nodes if nodes is None else nodes
     full, idle = full_power_w(cluster, nodes), idle_power_w(cluster, nodes)
@@ -177,6 +160,7 @@ def idle_power_w(cluster: Cluster, nodes: Sequence[Node]) -> float:
 
 
 def _power_w(nodes: Sequence[Node], gpu_w: dict[str, float]) -> float:
+    """Watts of nodes and what others draw there, with each available GPU at the watts of its type."""
     known = NodeColumns.from_records(nodes)
     kind = known.coded("gpu_type")
     each_w = np.array([gpu_w[name] for name in kind.values])[kind.codes]

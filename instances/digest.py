@@ -48,6 +48,7 @@ def digest_of(instance: BaseModel) -> str:
 
 
 def _write(value: Any, parts: list[bytes]) -> None:
+    """Append the bytes of a value, as `digest_of` tells."""
     if isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, float | int):
@@ -79,7 +80,7 @@ def _cluster(cluster: Cluster) -> bytes:
 
 
 def _write_fields(model: BaseModel, parts: list[bytes], without: tuple[str, ...] = ()) -> None:
-    """Write the fields that have not their default."""
+    """Append the fields of a model that have not their default, but for those `without`."""
     content = vars(model)
     parts.append(b"{")
     for field in _fields(type(model)):
@@ -118,6 +119,7 @@ def _fields(model: type[BaseModel]) -> list[_Field]:
 
 
 def _parts_of(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation and those that it is made of."""
     yield annotation
     for part in get_args(annotation):
         yield from _parts_of(part)
@@ -128,6 +130,7 @@ def _is_columns(part: Any) -> bool:
 
 
 def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None:
+    """Append a list; one of texts or of numbers alone at once."""
     # Columns of options are most of an instance.
     try:
         if values and isinstance(values[0], str):
@@ -149,7 +152,7 @@ def _write_texts(texts: Sequence[str], parts: list[bytes]) -> None:
 
 
 def _write_columns(records: RecordColumns[Any], parts: list[bytes]) -> None:
-    """Write the columns, by name, in which a record has another value than the field's default.
+    """Append the columns, by name, in which a record has another value than the field's default.
 
     - Numbers, counts and truth values are a list of numbers: null is not a number there, 0 of counts.
     - Names are a list of texts.
@@ -166,7 +169,7 @@ def _write_columns(records: RecordColumns[Any], parts: list[bytes]) -> None:
 
 
 def _column(records: RecordColumns[Any], name: str) -> list[bytes]:
-    """A column, nothing where all have the default."""
+    """Bytes of a column, nothing where all have the default."""
     column, default = records.columns[name], records.default(name)
     if isinstance(column, list):
         written: list[bytes] = []
@@ -181,15 +184,15 @@ def _column(records: RecordColumns[Any], name: str) -> list[bytes]:
 
 
 def _coded(column: Coded, default: Any = ...) -> list[bytes]:
-    """A column of few values, nothing where all have the default."""
+    """Bytes of a column of few values, nothing where all have the default, if there is one."""
     number: dict[bytes, int] = {}
-    same = [number.setdefault(_alone(value), len(number)) for value in column.values]
+    same = [number.setdefault(_bytes_of(value), len(number)) for value in column.values]
     codes = np.array([*same, NONE])[column.codes]  # the last stands for none
     nowhere = len(number)
     if default is None:
         unstated = NONE
     else:
-        unstated = nowhere if default is ... else number.get(_alone(default), nowhere)
+        unstated = nowhere if default is ... else number.get(_bytes_of(default), nowhere)
     if (codes == unstated).all():
         return []
     used, first = np.unique(codes, return_index=True)
@@ -220,7 +223,7 @@ def _held(column: Coded) -> list[bytes]:
     return [*written, _doubles(held.gpu[order])]
 
 
-def _alone(value: Any) -> bytes:
+def _bytes_of(value: Any) -> bytes:
     parts: list[bytes] = []
     _write(value, parts)
     return b"".join(parts)

@@ -75,18 +75,13 @@ _SENTENCES = {
 def lines_of(error: ValidationError, document: Any) -> list[str]:
     """One line per fault, with its path in the document: ``jobs[3].weight: must be ...``.
 
-    Parameters
-    ----------
-    error : ValidationError
-        What validating `document` raised.
-    document : object
-        The parsed file; it tells the keys of a path from the names of union branches. None where there is
-        no document.
+    The parsed document tells the keys of a path from the names of union branches; None where there is none.
     """
     return _lines(error.errors(include_url=False), document)
 
 
 def _lines(faults: Iterable[Any], document: Any) -> list[str]:
+    """Lines with path and sentence for the faults of a document that pydantic lists, each once."""
     lines: list[str] = []
     for fault in faults:
         missing = fault["type"] == "missing"
@@ -97,14 +92,7 @@ def _lines(faults: Iterable[Any], document: Any) -> list[str]:
 
 
 def require(name: str, value: object, kinds: tuple[type, ...], expected: str) -> None:
-    """Refuse an argument of the wrong type in words, before it fails far from the call.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument.
-    expected : str
-        What it must be, in words.
+    """Refuse an argument of the wrong type before it fails far from the call; `expected` is in words.
 
     Raises
     ------

@@ -56,15 +56,16 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
         For a stand-in that is not known.
     """
     part = part_named(name)
-    kind, told = _board_named(part.board, stand_in)
+    kind, assumed = _board_named(part.board, stand_in)
     if not part.kind:
-        return kind, told
+        return kind, assumed
     board = kind if kind.profile else kind.model_copy(update={"profile": common_name(part.board)})
-    known = f"the board {told}" if told else ""
-    return part_of(board, part), "; ".join(filter(None, [_share_told(part), known]))
+    of_board = f"the board {assumed}" if assumed else ""
+    return part_of(board, part), "; ".join(filter(None, [_share_assumed(part), of_board]))
 
 
-def _share_told(part: GpuPart) -> str:
+def _share_assumed(part: GpuPart) -> str:
+    """Say what share of its board a part counts as, and by what."""
     by = (
         "number on a board"
         if re.search("SHARED|px_", part.kind, re.I)
@@ -83,9 +84,9 @@ def _board_named(name: str, stand_in: str | None) -> tuple[GpuType, str]:
     if stand_in is not None:
         if stand_in not in GPU_TYPES:
             raise ValueError(f"stand_ins: '{stand_in}' is not known, choose one of {', '.join(GPU_TYPES)}")
-        kind, told = _standing_in(stand_in, name, memory), f"counts as {stand_in}, as you say"
+        kind, assumed = _standing_in(stand_in, name, memory), f"counts as {stand_in}, as you say"
     elif (known := _known(words, GPU_TYPES)) is not None:
-        kind, told = _standing_in(known, name, memory), "" if known == name else f"counts as {known}"
+        kind, assumed = _standing_in(known, name, memory), "" if known == name else f"counts as {known}"
     elif (known := _known(words, BOARD_POWER_W)) is not None:
         most_w, full_w = BOARD_POWER_W[known], GPU_TYPES[STAND_IN].max_power_w or BOARD_POWER_W[known]
         kind = GpuType(
@@ -95,13 +96,13 @@ def _board_named(name: str, stand_in: str | None) -> tuple[GpuType, str]:
             power_factor=most_w / full_w,
             memory_gib=memory,
         )
-        told = f"as fast as {STAND_IN}, with its watts times {most_w:g}/{full_w:g}"
+        assumed = f"as fast as {STAND_IN}, with its watts times {most_w:g}/{full_w:g}"
     else:
         known_names = [*GPU_TYPES, *BOARD_POWER_W]
         # h1oo, with letters for noughts, is an H100.
         near = meant(name, known_names) or meant(name.lower().replace("o", "0"), known_names)
-        kind, told = _standing_in(STAND_IN, name, memory), f"is not known{near} and counts as {STAND_IN}"
-    return kind, told
+        kind, assumed = _standing_in(STAND_IN, name, memory), f"is not known{near} and counts as {STAND_IN}"
+    return kind, assumed
 
 
 @lru_cache(maxsize=4096)
@@ -150,6 +151,7 @@ def _known(words: list[str], types: dict[str, GpuType] | dict[str, float]) -> st
 
 
 def _standing_in(known: str, name: str, memory_gib: float | None) -> GpuType:
+    """A known type for one of another name, whose memory counts if it is stated."""
     kind = GPU_TYPES[known]
     changes = {"memory_gib": memory_gib or kind.memory_gib, "profile": None if known == name else known}
     return kind.model_copy(update={key: value for key, value in changes.items() if value is not None})

@@ -154,7 +154,7 @@ def write_atomically(path: str | Path, content: bytes, *, mode: int | None = Non
                     os.link(f"/proc/self/fd/{file.fileno()}", temporary, src_dir_fd=file.fileno())
                 temporary.replace(path)
     except OSError as error:
-        # Nobody has heard of the name that it has meanwhile.
+        # Nobody has heard of the temporary file's name.
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -181,6 +181,7 @@ def _followed(path: Path) -> Path:
 
 
 def _require_trusted(found: os.stat_result, path: Path) -> None:
+    """Raise an OSError for a link or pipe that another user made."""
     if os.name == "posix" and found.st_uid not in (0, os.geteuid()):
         raise OSError(
             errno.EPERM, "another user made this link or pipe, which is not written through", str(path)
@@ -273,6 +274,7 @@ def _laid_out(value: Any, depth: int, indent: str = "") -> str:
 
 
 def _braces(lines: list[str], pair: str, indent: str) -> str:
+    """Lines, indented by one more, within the braces of a pair such as ``{}``."""
     if not lines:
         return pair
     body = ",\n".join(f"{indent} {line}" for line in lines)

@@ -39,7 +39,9 @@ VALUES_PER_MB = 1_000_000
 
 _KEY = b"wattsched"
 _CURRENT = "current."
+"""Beginning of the names of columns of what jobs hold now."""
 _JSON = {b"wattsched": b"json"}
+"""Metadata of a column whose texts are JSON values."""
 
 
 def read_parquet(path: str | Path) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def parquet_bytes(model: BaseModel) -> bytes:
 
 
 def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waiting: list[str]) -> bytes:
-    """File of a document and its records, which belong at a place; some of them have a name only."""
+    """File of a document and its records, whose place in it is told; the jobs `waiting` have a name only."""
     fields: list[pa.Field] = []
     columns: list[Any] = []
     start = getattr(records, "start", None)
@@ -138,6 +140,7 @@ def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tu
 
 
 def _refuse_large(metadata: Any) -> None:
+    """Raise a TooLargeError for a file of more bytes or values than are allowed."""
     most, groups = most_mb(), range(metadata.num_row_groups)
     columns = [metadata.row_group(group).column(c) for group in groups for c in range(metadata.num_columns)]
     size, values = sum(c.total_uncompressed_size for c in columns), sum(c.num_values for c in columns)
@@ -148,6 +151,7 @@ def _refuse_large(metadata: Any) -> None:
 
 
 def _expanded(content: bytes) -> bytes:
+    """Decompress what is beside the rows, no more than is allowed."""
     most = most_mb() * BYTES_PER_MB
     found = zlib.decompressobj().decompress(content, most + 1)
     if len(found) > most:
@@ -156,6 +160,7 @@ def _expanded(content: bytes) -> bytes:
 
 
 def _array(column: Column, none: BoolArray) -> pa.Array:
+    """Array of Arrow for a column, null where the mask `none` is true."""
     if isinstance(column, Coded):
         texts = [json.dumps(_dumped(v)) for v in column.values] if _mixed(column) else list(column.values)
         codes = pa.array(column.codes.astype(np.int32), mask=none)
@@ -175,6 +180,7 @@ def _dumped(value: Any) -> Any:
 
 
 def _column(column: pa.ChunkedArray, field: pa.Field) -> Any:
+    """Column of a file as one array; JSON values are parsed and coded."""
     found = column.combine_chunks()
     found = pa.chunked_array([found]).combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     if (field.metadata or {}).get(b"wattsched") != b"json":

@@ -124,9 +124,9 @@ def instance_of(
     type_of = _types(pool, types, m)
     columns = {
         "gpus": _numbers("gpus", gpus, m, "options"),
-        "rate": _numbers("rate", rate, m, "options", True),
+        "rate": _numbers("rate", rate, m, "options", zero=True),
+        "power_w": _numbers("power_w", 0.0 if power_w is None else power_w, m, "options", zero=True),
     }
-    columns["power_w"] = _numbers("power_w", 0.0 if power_w is None else power_w, m, "options", zero=True)
     n = len(names)
     weights = _numbers("weight", 1.0 if weight is None else weight, n, "jobs")
     cap = np.inf if power_cap_w is None else float(_numbers("power_cap_w", power_cap_w, 1, "caps")[0])
@@ -178,14 +178,15 @@ def _types(pool: Any, types: list[str], m: int) -> IntArray:
 
 
 def _whole(name: str, column: Any) -> IntArray:
+    """A column of whole numbers."""
     values = np.asarray(as_list(column) if hasattr(column, "to_pylist") else column)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise TypeError(f"{name} must be a sequence of whole numbers")
     return values.astype(np.int64)
 
 
-def _numbers(name: str, column: Any, n: int, what: str, zero: bool = False) -> FloatArray:
-    """A column of positive numbers, or one number for all; 0 is one of them where it may be."""
+def _numbers(name: str, column: Any, n: int, what: str, *, zero: bool = False) -> FloatArray:
+    """A column of numbers for n of `what`, or one for all; positive, or 0 where that is allowed, too."""
     values = np.asarray(as_list(column) if hasattr(column, "to_pylist") else column)
     if values.dtype.kind not in "iuf" and values.size:
         raise TypeError(f"{name} must be a number, or a sequence of numbers")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 PER_GROUP = ("kind", "worth", "work", "surcharge", "lost_s", "credit", "most")
 """Arrays with an entry for every group."""
 
-# With at most so many rows, and entries per column, summing row by row is faster.
 _FEW_ROWS, _FEW_TIMES = 8, 4
+"""With at most so many rows, and entries per column, summing row by row is faster."""
 
 
 class Uses(NamedTuple):
@@ -41,7 +41,7 @@ class Uses(NamedTuple):
 
     @property
     def broken(self) -> BoolArray:
-        """Constraint rows of which some use may be fractional, shape (n_rows,)."""
+        """Mask of constraint rows of which some use may be fractional, shape (n_rows,)."""
         fractional = np.zeros(self.fixed.shape[1], dtype=bool)
         fractional[self.fixed.indices[self.fixed.data % 1.0 != 0.0]] = True
         fractional[self.metered.indices] = fractional[self.credited.indices] = True
@@ -53,7 +53,7 @@ class Uses(NamedTuple):
         return Uses(*(uses[entries] if uses.nnz else type(uses)((n, rows)) for uses in self))
 
     def of(self, entry: IntArray, seconds: FloatArray, credit: FloatArray) -> csr_array:
-        """Return the uses of each column, shape (n_columns, n_rows)."""
+        """Return the uses of columns, given their entries, seconds and credits, shape (n_columns, n_rows)."""
         total = self.fixed[entry]
         for uses, factor in self._varying(seconds, credit):
             part = uses[entry]
@@ -112,7 +112,7 @@ class KindRows:
 
     @cached_property
     def broken(self) -> BoolArray:
-        """Constraint rows of which some option's use may be fractional, as `Uses.broken`."""
+        """Mask of constraint rows of which some option's use may be fractional, shape (n_rows,)."""
         return self.uses.broken
 
     @cached_property
@@ -254,6 +254,7 @@ class KindGroups:
         return cost
 
     def _seconds(self, group: IntArray, option: IntArray) -> FloatArray:
+        """Seconds that groups take in options of their kinds, those beyond the horizon not counted."""
         seconds = self.work[group] * self.kinds.pace[option] + self.lost_s[group]
         return np.asarray(np.minimum(seconds, self.horizon_s))
 
@@ -312,7 +313,7 @@ class KindGroups:
 def _sum_by_part(
     uses: csr_array, entry: IntArray, factor: FloatArray | None, part: IntArray, shape: tuple[int, int]
 ) -> FloatArray:
-    """Sum some entries of a matrix by part, each times a factor, in the order given."""
+    """Sum some rows of a matrix by part, each times a factor; the sums are of shape (parts, n_rows)."""
     if shape[1] <= _FEW_ROWS and uses.shape[0] <= _FEW_TIMES * len(entry):
         by_row = (use[entry] if factor is None else use[entry] * factor for use in uses.toarray().T)
         return np.array([np.bincount(part, use, shape[0]) for use in by_row], dtype=float).T.reshape(shape)

@@ -29,9 +29,10 @@ class Passes:
 
     def least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
         """Least reduced cost of every group, and the code of the first column that has it."""
-        last = self._last  # the same prices are often asked about again
-        if last is not None and last[2] is not None and np.array_equal(last[0], prices):
-            return last[1], last[2]
+        if self._last is not None:  # the same prices are often asked about again
+            last_prices, least, code = self._last
+            if code is not None and np.array_equal(last_prices, prices):
+                return least, code
         least, code = self._compute_least(prices)
         self._last = prices.copy(), least, code
         return least, code
@@ -41,10 +42,12 @@ class Passes:
         last = self._last
         if last is None or not np.array_equal(last[0], prices):
             last = self._last = prices.copy(), self._compute_costs(prices), None
-        return last[1]
+        _, least, _ = last
+        return least
 
     def _compute_costs(self, prices: FloatArray) -> FloatArray:
-        least, order = self._least_own(prices)[0], self._by_kind.order
+        """Least reduced cost of every group."""
+        (least, _), order = self._least_own(prices), self._by_kind.order
         priced, of_kind = _Priced(self._groups, self._by_kind, prices), np.full(len(least), np.inf)
 
         def look(chunk: _Chunk) -> None:
@@ -55,12 +58,14 @@ class Passes:
         return least
 
     def _compute_least(self, prices: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Least reduced cost of every group, and the code of its column; of equal ones an own column."""
         least, reduced = self._least_own(prices)
         code = self._first_own(reduced, least)
         by_kind, priced, n = self._by_kind, _Priced(self._groups, self._by_kind, prices), len(least)
         of_kind, run = np.full(n, np.inf), np.zeros(n, dtype=np.int64)
 
         def look(chunk: _Chunk) -> None:
+            """Note the least of each group's runs, and which one has it."""
             cells = priced.reduced(chunk)
             first = cells.argmin(axis=1)
             run[chunk.groups] = first
@@ -89,7 +94,8 @@ class Passes:
 
     def above(self, prices: FloatArray) -> FloatArray:
         """Reduced costs of all columns, above the least of their group, in no order."""
-        return self._near(prices, np.inf)[2]
+        _, _, above = self._near(prices, np.inf)
+        return above
 
     def _near(self, prices: FloatArray, threshold: float) -> tuple[IntArray, IntArray, FloatArray]:
         """Return group, code and reduced cost above the least as `within` does, in no order."""
@@ -101,6 +107,7 @@ class Passes:
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
 
         def look(chunk: _Chunk) -> None:
+            """Collect groups, runs and reduced costs of what is near the least of its group."""
             above = priced.reduced(chunk)
             base = np.minimum(known[chunk.groups], above.min(axis=1))
             known[chunk.groups] = base
@@ -112,11 +119,10 @@ class Passes:
         self._over_kinds(look)
         least[order] = known
         columns = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
-        of_kind = priced.all_rows(*columns)
-        of_own = reduced - least[own.group]
-        groups = np.concatenate([own.group, of_kind[0]])
-        codes = np.concatenate([np.arange(len(own)), of_kind[1] + len(own)])
-        above = np.concatenate([of_own, of_kind[2]])
+        group, row, above_of_rows = priced.all_rows(*columns)
+        groups = np.concatenate([own.group, group])
+        codes = np.concatenate([np.arange(len(own)), row + len(own)])
+        above = np.concatenate([reduced - least[own.group], above_of_rows])
         near = np.flatnonzero(above <= threshold)
         return groups[near], codes[near], np.maximum(above[near], 0.0)
 
@@ -135,11 +141,13 @@ class Passes:
     def _first_own(self, reduced: FloatArray, least: FloatArray) -> IntArray:
         """The first own column of every group that has its least reduced cost, -1 without any."""
         own, code = self._groups.own, np.full(self._groups.n_groups, -1)
+        # The first one is written last.
         hits = np.flatnonzero(reduced == least[own.group])[::-1]
         code[own.group[hits]] = hits
         return code
 
     def _over_kinds(self, look: Callable[[_Chunk], None]) -> None:
+        """Call a function for every chunk, in threads where there are to be some."""
         if self._groups.threads == 1:
             for chunk in self._by_kind.chunks:
                 look(chunk)

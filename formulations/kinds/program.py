@@ -63,7 +63,7 @@ class KindProgram(KindGroups, ProgramRows):
 
     @cached_property
     def nonzeros(self) -> int:
-        """Entries of the matrix that there would be."""
+        """Entries of the matrix if all columns were written down."""
         until = np.concatenate([[0], np.cumsum(self.kinds.uses.sizes)])
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
         of_own = self.own.uses.sizes[self.own.entry].sum()
@@ -80,28 +80,30 @@ class KindProgram(KindGroups, ProgramRows):
         return self._measured("objective", point, self._objective)
 
     def violation(self, point: IntArray) -> float:
-        """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
+        """Largest relative violation of a row by a point."""
         return self._measured("violation", point, self._violation)
 
     def _measured(self, name: str, point: IntArray, found: Callable[[IntArray], float]) -> float:
-        """Compute a value of a point, cached for the last point: nobody may change that."""
+        """Return what is `found` of a point, kept by name for the last point, which nobody may change."""
         point.setflags(write=False)
         last = next(iter(self._last), None)
         if last is None or last[0] is not point:
             self._last[:] = [last := (point, {})]
-        known = last[1]  # of this point, whatever other threads ask about
+        _, known = last  # of this point, whatever other threads ask about
         if name not in known:
             known[name] = found(point)
         return known[name]
 
     @cached_property
     def _last(self) -> list[tuple[IntArray, dict[str, float]]]:
+        """The last point and its values by name, if any."""
         return []
 
     def _objective(self, point: IntArray) -> float:
         return float(self.costs(np.arange(self.n_groups), point).sum())
 
     def _violation(self, point: IntArray) -> float:
+        """Largest violation of a row, relative to max(1, |bound|); infinite for what is no point."""
         if len(point) != self.n_groups or not self._possible(point):
             return np.inf
         use = self.uses_in_all(np.arange(self.n_groups), point)
@@ -131,7 +133,7 @@ class KindProgram(KindGroups, ProgramRows):
 
     def _by_cluster(self, blocks: Sequence[FloatArray]) -> FloatArray:
         """Sums over each cluster from those over the blocks of all shards."""
-        every, cluster = np.concatenate(blocks), blocks_of(self.n_groups)[1]
+        every, (_, cluster) = np.concatenate(blocks), blocks_of(self.n_groups)
         first = np.flatnonzero(np.diff(cluster, prepend=-1))
         return np.add.reduceat(every, first) if len(first) else every
 
@@ -176,7 +178,8 @@ class KindProgram(KindGroups, ProgramRows):
     def near(self, prices: FloatArray, size: int) -> tuple[IntArray, IntArray]:
         """Group and code, by group, of about so many columns besides the groups' least: the next in cost."""
         if self.n_columns > _SAMPLED:
-            return Passes(self).within(prices, self.threshold(prices, size))[:2]
+            group, code, _ = Passes(self).within(prices, self.threshold(prices, size))
+            return group, code
         # So few are sooner written down.
         group, code = self.columns()
         above = self.reduced(group, code, prices)
@@ -194,6 +197,7 @@ class KindProgram(KindGroups, ProgramRows):
         return shards_of(self, shards)
 
     def _each(self, function: Callable[..., R], *arguments: Any) -> list[R]:
+        """Return what a function of a shard and these arguments finds of each shard of the groups."""
         if self.spread is not None:
             return self.spread.each(function, *arguments)
         return [function(self._whole, *arguments)]
@@ -206,7 +210,8 @@ class KindProgram(KindGroups, ProgramRows):
 
     def costs_at_most(self) -> float:
         """Return a cost that no point exceeds, but for rounding."""
-        return float(self._extremes[1].sum())
+        _, most = self._extremes
+        return float(most.sum())
 
     def cost_range(self) -> float:
         """Sum of what the groups' dearest columns cost above their cheapest, 1 where that is nothing."""
@@ -360,7 +365,7 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 
 
 def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
-    """Bound the cancellation in limits less what is used; 0 where all are whole numbers."""
+    """Bound by row the digits lost in limits less what is `used`; 0 where all numbers are whole."""
     broken = program.kinds.broken.copy()
     if not broken.all():
         broken |= program.own.uses.broken

@@ -23,8 +23,8 @@ R = TypeVar("R")
 CLUSTERS = 40
 """Clusters of groups, of each of which a pass tells what its columns cost and use together."""
 
-# Groups of a block at least, and blocks of a cluster at most.
 _BLOCK, _MOST_BLOCKS = 25_000, 8
+"""Groups of a block at least, and blocks of a cluster at most."""
 
 
 class Sums(NamedTuple):
@@ -60,7 +60,7 @@ def _n_clusters(n_groups: int) -> int:
 
 
 def blocks_of(n_groups: int) -> tuple[IntArray, IntArray]:
-    """First group of every block, and behind the last one; and the cluster of every block."""
+    """First group of every block, with the number of groups at the end, and the cluster of every block."""
     clusters = _n_clusters(n_groups)
     each = min(max(1, n_groups // max(1, clusters * _BLOCK)), _MOST_BLOCKS)
     n = clusters * each
@@ -135,13 +135,13 @@ def shards_of(groups: KindGroups, shards: int) -> list[Shard]:
 
 
 def _compact(groups: KindGroups) -> KindGroups:
-    """The same in fewer bytes."""
+    """The same groups in fewer bytes, for one thread."""
     own = replace(groups.own, start=_short(groups.own.start), entry=_short(groups.own.entry))
     return replace(groups, kind=_short(groups.kind), most=_short(groups.most), own=own, threads=1)
 
 
 def _short(numbers: IntArray) -> IntArray:
-    """Half as long; types tell no lengths."""
+    """The same numbers in 4 bytes each; types tell no lengths."""
     short: Any = numbers.astype(np.int32)
     return np.asarray(short)
 
@@ -150,9 +150,9 @@ def _short(numbers: IntArray) -> IntArray:
 
 
 def sums(shard: Shard, prices: FloatArray) -> Sums:
-    """Sums over each block of groups."""
+    """Sums over each block of groups, of uses in steps of some blocks: columns take memory."""
     groups, start = shard.groups, shard.start
-    code = shard.passes.least(prices)[1]
+    _, code = shard.passes.least(prices)
     all_groups, block, n_blocks = np.arange(groups.n_groups), shard.block, len(start) - 1
     cost = np.bincount(block, groups.costs(all_groups, code), n_blocks).astype(float)
     step, use = max(1, _BLOCK * n_blocks // max(1, groups.n_groups)), [np.zeros((0, groups.n_rows))]
@@ -177,12 +177,13 @@ def cheapest(shard: Shard, prices: FloatArray, wanted: BoolArray | None = None) 
     """Code of what costs each group least; -1 for those of clusters that are not wanted."""
     groups = shard.groups
     if wanted is None or wanted[shard.cluster].all():
-        return _short(shard.numbered(shard.passes.least(prices)[1]))
+        _, code = shard.passes.least(prices)
+        return _short(shard.numbered(code))
     found = _short(np.full(groups.n_groups, -1))
     places = np.flatnonzero(np.repeat(wanted[shard.cluster], np.diff(shard.start)))
     if len(places):
         some = groups.take(places)
-        code = Passes(some).least(prices)[1]
+        _, code = Passes(some).least(prices)
         found[places] = shard.numbered(groups.numbered(some, places, np.arange(len(places)), code))
     return found
 

@@ -41,8 +41,8 @@ MOST_VARIABLES = 200_000
 VARIABLES_PER_S = 10_000
 """Variables that Pyomo builds per second, about: a model too large for its time has no columns."""
 
-# Relative to all terms of the cost; solvers tell no less of them.
 _LEAST_TERM = 2e-5
+"""Least term of the cost, relative to the sum of all, that solvers tell from nothing."""
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
@@ -63,6 +63,7 @@ def build(window: Window, objective: str = "", timer: Timer | None = None) -> Mo
     on_gpu = {key: column_of[id(variable)] for key, variable in model.y.items()}
 
     def decode(x: FloatArray, starts: object) -> PlacementDecision:
+        """Decision of a point; tasks on no node wait."""
         names, placed = window.nodes.names, []
         for (t, n), column in on_node.items():
             if x[column] > 0.5:
@@ -139,7 +140,10 @@ def algebra(window: Window, most: float = MOST_VARIABLES) -> Any:
 def _add_room(
     m: Any, window: Window, n: int, here: list[int], users: dict[tuple[int, int], list[int]]
 ) -> None:
-    """Add what is left on a node, for its tasks and those of each GPU, and that it is not negative."""
+    """Add what tasks leave of node n and its GPUs, and that it is not negative.
+
+    The tasks `here` may be on the node, `users` on each GPU by node and GPU.
+    """
     import pyomo.environ as pyo
 
     tasks = window.tasks
@@ -156,7 +160,10 @@ def _add_room(
 
 
 def _power(m: Any, window: Window, places: list[tuple[int, int, int]]) -> Any:
-    """Objective of the GPUs that wake, and of the packages that become active."""
+    """Cost of the GPUs that wake and the packages that become active, with their variables and rows.
+
+    `places` are the task, node and GPU of each y.
+    """
     import pyomo.environ as pyo
 
     if not window.per_w:
@@ -173,6 +180,7 @@ def _power(m: Any, window: Window, places: list[tuple[int, int, int]]) -> Any:
     for n in m.nodes:
         step = 1000 * VCPU_PER_CORE
         full = step * int(power.package_cores[n])
+        # Packages that are active now: rounded up.
         now = -(-(step * int(power.cores[n]) - int(window.cpu_free_milli[n])) // full)
         m.a[n].setlb(now)
         m.a[n].setub(int(power.packages[n]))
@@ -194,6 +202,10 @@ def _classes_on(window: Window, n: int) -> list[int]:
 def _fragmentation(
     m: Any, window: Window, large: list[tuple[int, int, int]], usual: list[tuple[int, int]]
 ) -> Any:
+    """Cost of the change of fragmentation, with its variables and rows.
+
+    `large` are node, GPU and size of each s, `usual` node and class of each h.
+    """
     import pyomo.environ as pyo
 
     if not window.per_milli:

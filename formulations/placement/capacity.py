@@ -104,7 +104,7 @@ def share_values(sizes_milli: IntArray, count: IntArray) -> FloatArray:
 
 
 def _duals(patterns: IntArray, demand: FloatArray) -> FloatArray:
-    """Dual prices of covering the demand by the fewest GPUs, one pattern each."""
+    """Dual price of each size where patterns, a column each, cover the demand by the fewest GPUs."""
     from scipy.optimize import linprog
 
     answer = linprog(np.ones(patterns.shape[1]), A_ub=-patterns, b_ub=-demand, method="highs")
@@ -211,7 +211,7 @@ class CapacityPrices:
         return np.asarray(np.maximum(rents_w - anywhere_w, 0.0)[self._type])
 
     def _kinds(self) -> tuple[BoolArray, FloatArray]:
-        """Types that each kind of tasks may go to, (C, T), and its part of the demand, (C,)."""
+        """Mask of types that each kind of tasks may go to, (C, T), and its share of the demand, (C,)."""
         demand: dict[tuple[bool, ...], float] = {}
         for (models, gpus), milli in self._asked_milli.items():
             allowed = tuple(
@@ -230,7 +230,7 @@ class CapacityPrices:
         return float(self._watts[order[last]]) if last < len(order) else self.refused_w
 
     def _rents_w(self, allowed: BoolArray, demand: FloatArray, left: FloatArray) -> FloatArray:
-        """Dual prices of the types' capacities."""
+        """Dual prices of the types' capacities in watts per GPU, (T,), at GPUs asked for and left."""
         from scipy.optimize import linprog
 
         kind, type_ = np.nonzero(allowed)
@@ -259,13 +259,6 @@ class WholeNodes:
 
     with :math:`W_j` the watts per GPU of the j-th cheapest whole node, the price of refusal beyond the last
     one, and N Poisson distributed.
-
-    Parameters
-    ----------
-    nodes : NodeTable
-        The cluster.
-    power : NodePower
-        Power of these nodes.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ from wattsched.formulations.placement.configuration_pricing import (
 from wattsched.formulations.placement.node_types import node_types, profile_classes
 from wattsched.formulations.tolerances import ROUNDING
 from wattsched.instances.placement.tables import NodeTable, TaskTable
-from wattsched.perfmodels.node_power import NodePower
+from wattsched.perfmodels.node_power import VCPU_PER_CORE, NodePower
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_UNITS = 2560
@@ -45,6 +45,7 @@ ROUNDS = 1000
 
 SMOOTHING = 0.7
 LEAST_SMOOTHING = 0.2
+"""Weight of the best prices so far in those that patterns are priced at; below the least it is 0."""
 PER_TYPE = 6
 """Patterns that a round adds per node type at most."""
 FIRST_LIMIT, LAST_LIMIT = 4.0, 4.0**7
@@ -52,6 +53,7 @@ FIRST_LIMIT, LAST_LIMIT = 4.0, 4.0**7
 MISSING = 1e-6
 """Total of artificial columns above which the limit of prices is raised."""
 IMPROVING_W = 1e-7
+"""Watts by which the reduced cost of a pattern that is added is below 0."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +178,10 @@ class ConfigurationLp:
         self.pricing = PatternPricing(self.types, self.profiles, most_units)
         # No placement accepts tasks that do not fit onto the empty cluster.
         self._hostable = self.pricing.admits.any(axis=0)
-        nothing = np.zeros(len(self.profiles)), np.zeros(len(self.types))
+        # A pattern of each type to begin with: at prices of 0, nodes without tasks.
+        _, empty = self.pricing.best(np.zeros(len(self.profiles)), np.zeros(len(self.types)), 1.0, per_type=1)
         self.pool: ColumnPool[Patterns] = ColumnPool()
-        self.pool.add(self.pricing.patterns(self.pricing.best(*nothing, 1.0, per_type=1)[1]))
+        self.pool.add(self.pricing.patterns(empty))
         self._centre: dict[Objective, FloatArray] = {}
         self._proofs: defaultdict[Objective, list[Prices]] = defaultdict(list)
 
@@ -234,7 +237,7 @@ class ConfigurationLp:
         return self._best_proven_w(self._accepted_limits(arrived, hosted), POWER)
 
     def known_allocated_gpus(self, arrived: ArrayLike) -> float:
-        """Return the best such bound on the allocated GPUs."""
+        """Return the best bound from above on the allocated GPUs that prices found so far prove."""
         return min(-self._best_proven_w(self._accepted_limits(arrived, Hosted()), ALLOCATION), self._gpus)
 
     def hostable(self, arrived: ArrayLike) -> Hosted:
@@ -251,6 +254,7 @@ class ConfigurationLp:
         return Accepted(least=0 * most, most=most, totals=totals)
 
     def _solve(self, accepted: Accepted, objective: Objective, gap: float, rounds: int) -> PatternBound:
+        """Generate columns from the objective's last prices on, and keep the prices that prove most."""
         generation = ColumnGeneration(self, accepted, objective, self._centre.get(objective))
         cost_w = generation.run(gap, rounds)
         self._centre[objective] = generation.centre
@@ -258,6 +262,7 @@ class ConfigurationLp:
         return PatternBound(generation.bound_w, cost_w)
 
     def _best_proven_w(self, accepted: Accepted, objective: Objective) -> float:
+        """Best bound of the objective's prices so far on the cost of placements, -inf without any."""
         proofs = self._proofs[objective]
         return max((self.proven_w(prices, accepted, objective) for prices in proofs), default=-np.inf)
 
@@ -283,17 +288,8 @@ class ConfigurationLp:
         bounds the mean of their costs; the best such bound, a maximum of linear functions, is convex
         (Jensen: at the means it is no more than the mean of the single bounds).
 
-        Parameters
-        ----------
-        prices : Prices
-        accepted : Accepted
-        objective : Objective
-            Objective under which ``prices.node`` was computed; its reward is a part of the price of GPUs.
-
-        Returns
-        -------
-        float
-            Infinite if above the cost of the busiest cluster: then no placement meets the limits.
+        ``prices.node`` is computed under the same objective, whose reward is a part of the price of GPUs. The
+        bound is infinite if above the cost of the busiest cluster: then no placement meets the limits.
         """
         types = self.types
         reduced_w = prices.profile - prices.total @ self.sizes
@@ -375,7 +371,7 @@ class ColumnGeneration:
         """
         objective, power, count = self._objective, self._lp.types.power, self._lp.types.count
         added_gpu_w = power.gpu_full_w - power.gpu_idle_w
-        added_vcpu_w = (power.package_full_w - power.package_idle_w) / (2 * power.package_cores)
+        added_vcpu_w = (power.package_full_w - power.package_idle_w) / (VCPU_PER_CORE * power.package_cores)
         gpu_w = objective.weight * float(np.average(added_gpu_w, weights=count * power.gpus))
         vcpu_w = objective.weight * float(np.average(added_vcpu_w, weights=count))
         per_size_w = np.array([gpu_w + objective.gpu_reward_w, vcpu_w, 0.0])
@@ -401,6 +397,7 @@ class ColumnGeneration:
         return master, master.add_columns(csc_array(np.eye(master.n_rows, profiles + 3)), 0.0)
 
     def _add(self, patterns: Patterns) -> None:
+        """Add patterns as columns: the tasks that they host, their node type, and its memory."""
         kind = csc_array((np.arange(len(self._lp.types))[:, None] == patterns.type).astype(np.float64))
         hosted = csc_array(patterns.hosted.T.astype(np.float64))
         rows = [hosted, csc_array((3, len(patterns))), kind, kind * patterns.memory_mib]
@@ -418,6 +415,7 @@ class ColumnGeneration:
         return priced
 
     def _price_patterns(self, vector: FloatArray) -> tuple[Prices, list[PricedPattern]]:
+        """Complete a vector of prices of profiles, totals and memory; also return the best patterns."""
         profile, total, memory = np.split(vector, self._rows[:2])
         profile = np.where(self._lp.pricing.packed, profile, 0.0)
         node, priced = self._lp.pricing.best(profile, memory, self._objective.weight, PER_TYPE)

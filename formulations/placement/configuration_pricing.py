@@ -87,7 +87,7 @@ class SharePatterns:
         tasks = self._shares
         items = list(zip(self._weight[tasks], self._units[tasks], self._value[tasks], strict=True))
         for steps in range(1, len(best)):
-            fitting = [item for item in items if item[0] <= steps]
+            fitting = [(weight, units, value) for weight, units, value in items if weight <= steps]
             used = [reach[steps - weight] + units for weight, units, _value in fitting]
             reach[steps] = max(used, default=0)
             row = best[steps, : reach[steps] + 1]
@@ -168,6 +168,7 @@ class NodePatterns:
         return hosted, self._take_gpus(hosted, gpus, units - on_cpu)
 
     def _fill_gpu(self) -> FloatArray:
+        """Compute the most value on one GPU: of shares, or of a task that takes it whole."""
         best: FloatArray = self._shares.most[: self._columns].copy()
         for task in self._whole:
             room = best[self._units[task] :]
@@ -188,15 +189,17 @@ class NodePatterns:
         return best
 
     def _fill_cpu(self) -> FloatArray:
+        """Compute U: each pass lets there be one task more."""
         best = np.zeros(self._columns)
         for task in self._without:
             for _copy in range((self._columns - 1) // self._units[task]):
                 _raise(best, best.copy(), self._units[task], self._value[task])
         return best
 
-    # Backtracking: the choice at a state is the one that gave it its value.
+    # Backtracking: the choice at a state is the one that gave it its value. `hosted` counts tasks by profile.
 
     def _take_cpu(self, hosted: IntArray, units: int) -> None:
+        """Add the tasks that attain U at so many units."""
         while self._of_cpu[units] > 0:
             tasks = self._without[self._units[self._without] <= units]
             task = tasks[np.argmax(self._of_cpu[units - self._units[tasks]] + self._value[tasks])]
@@ -204,6 +207,7 @@ class NodePatterns:
             units -= self._units[task]
 
     def _take_gpus(self, hosted: IntArray, gpus: int, units: int) -> int:
+        """Add the tasks that attain V on so many GPUs and units; return the number of GPUs that they use."""
         busy = 0
         while self._of_gpus[gpus, units] > 0:
             if self._of_gpus[gpus - 1, units] == self._of_gpus[gpus, units]:
@@ -225,6 +229,7 @@ class NodePatterns:
         return busy
 
     def _take_gpu(self, hosted: IntArray, units: int) -> None:
+        """Add the tasks that attain the most value on one GPU and so many units."""
         whole = self._whole[self._units[self._whole] <= units]
         if np.max(self._value[whole], initial=0.0) == self._of_gpu[units]:
             hosted[whole[np.argmax(self._value[whole])]] += 1
@@ -276,7 +281,7 @@ class Patterns(ColumnArrays):
 
 
 class PricedPattern(NamedTuple):
-    """A pattern of a node type and its reduced cost: power and memory less the prices of its tasks."""
+    """Best pattern of a type on so many GPUs and units, and its reduced cost: power less its value."""
 
     cost_w: float
     type: int
@@ -332,6 +337,7 @@ class PatternPricing:
         )
 
     def _most_units_by_package(self, type_: int) -> list[int]:
+        """Compute `ends`: the next unit takes more watts."""
         most: list[int] = np.flatnonzero(np.append(np.diff(self.cpu_w(type_)) > 0, True)).tolist()
         return most
 
@@ -353,6 +359,7 @@ class PatternPricing:
         return [by_class[c] for c in self._class.tolist()]
 
     def _power_w(self, type_: IntArray, units: IntArray, gpus: IntArray) -> FloatArray:
+        """Watts of nodes by their types, units of CPU and GPUs in use; all of one shape."""
         nodes, power = self._types.nodes, self._types.power
         free_milli = nodes.cpu_milli[type_] - units * self.unit
         return power.node_w(free_milli, nodes.gpus[type_] - gpus, type_).astype(np.float64)
@@ -391,6 +398,7 @@ class PatternPricing:
     def _table(
         self, admitted: Admitted, value: FloatArray, computed: dict[bytes, SharePatterns]
     ) -> NodePatterns:
+        """Solve the programmes at values of tasks, (M,), those over equal shares once."""
         shares = best_shares(admitted, value)
         key = shares.tobytes() + value[shares].tobytes()
         if key not in computed:
@@ -398,6 +406,7 @@ class PatternPricing:
         return NodePatterns(admitted, value, computed[key])
 
     def _priced(self, type_: int, table: NodePatterns, weight: float) -> list[PricedPattern]:
+        """Best pattern of a type for each number of GPUs and packages, at its reduced cost."""
         gpus = np.arange(self._types.nodes.gpus[type_] + 1)
         priced = []
         for units in self._most_units[type_]:

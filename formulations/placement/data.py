@@ -67,12 +67,13 @@ class Window:
     @property
     def profile(self) -> IntArray:
         """Profile of each task, shape (T,)."""
-        return self.tasks.profiles[1]
+        _, profile = self.tasks.profiles
+        return profile
 
     @property
     def demand(self) -> IntArray:
         """Tasks of each of P profiles, shape (P,)."""
-        return np.bincount(self.profile, minlength=len(self.tasks.profiles[0]))
+        return np.bincount(self.profile)
 
     @cached_property
     def hosting(self) -> Hosting:
@@ -143,6 +144,7 @@ def window_of(instance: PlacementInstance) -> Window:
 
 
 def _task_table(requests: Sequence[Request], memory_mib: IntArray) -> TaskTable:
+    """Table of requests; those without GPUs ask for no model and no share."""
     specs: dict[frozenset[str], int] = {frozenset(): 0}
     spec = [specs.setdefault(frozenset(each.gpu_types if each.gpus else ()), len(specs)) for each in requests]
     return TaskTable(
@@ -252,7 +254,8 @@ class Hosting:
     """
 
     def __init__(self, window: Window):
-        self.profiles = profiles = window.tasks.profiles[0]
+        profiles, _ = window.tasks.profiles
+        self.profiles = profiles
         self._window, self._model = window, window.nodes.model
         models, gpus = window.nodes.models, window.gpu_free_milli.shape[1]
         self._fragmentation = Fragmentation(window.target, models, gpus)
@@ -266,6 +269,7 @@ class Hosting:
         fits = states.cpu_milli[:, None] >= profiles.cpu_milli
         fits &= states.memory_mib[:, None] >= profiles.memory_mib
         fits &= self._allowed[:, self._model[states.node]].T
+        # Of GPUs with as much free only the first is a way.
         first = np.ones(gpu.shape, dtype=bool)
         first[:, 1:] = gpu[:, 1:] != gpu[:, :-1]
         without, single, several = (
@@ -336,8 +340,8 @@ class Hosting:
         return np.asarray(self._window.per_w * power_w + self._per_fragment * fragments)
 
     def _useful_gpus(self, states: NodeStates, state: IntArray, rows: IntArray) -> IntArray:
-        """Useful part of all GPUs of `state` by themselves, in these rows of the tables, shape (H,)."""
-        # A state meets few rows, and many ways of it share one.
+        """Scaled useful part of each GPU of `state`, in these rows of the tables, summed; shape (H,)."""
+        # A state meets few rows, and many ways of it share one: each pair is summed up once.
         n_rows = int(np.prod(self._fragmentation.shape))
         pair = state * n_rows + rows
         met = np.zeros(len(states) * n_rows, dtype=bool)

@@ -75,7 +75,7 @@ def stretched(scores: IntArray, if_equal: int) -> IntArray:
 
 @dataclass
 class _Kept:
-    """Scores of one request by each rule, true after so many placements."""
+    """Scores of one request by rule and node, on nodes where it `fits`, true after so many placements."""
 
     fits: BoolArray
     scores: IntArray
@@ -97,7 +97,8 @@ class Scoring:
 
     def __init__(self, rules: Sequence[Rule], weights: Sequence[int] = (1,)):
         self.rules = list(zip(weights, rules, strict=True))
-        self._leading = max(reversed(self.rules), key=lambda pair: pair[0])[1]
+        # Of equal weights `max` takes the first, so the last is put there.
+        _, self._leading = max(reversed(self.rules), key=lambda pair: pair[0])
         self._kept: dict[Request, _Kept] = {}
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
@@ -116,13 +117,13 @@ class Scoring:
         return Placement(node, state.first_free_gpus(node, request.gpus))
 
     def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
-        """Let the rules know that learn."""
+        """Let the rules know of a placement."""
         if placement is not None:
             for _weight, rule in self.rules:
                 rule.on_decision(request, placement, state)
 
     def _refreshed(self, request: Request, state: ClusterState) -> _Kept:
-        """Scores of a request that are true now."""
+        """Scores of a request that are true now: only those of nodes are computed that have changed."""
         kept = self._kept.get(request)
         if kept is None:
             if len(self._kept) * len(self.rules) * len(state.nodes) > MOST_KEPT:
@@ -174,7 +175,7 @@ class Fgd(Rule):
         return int(self._by_gpu(request, state, np.array([node]))[0].argmax())
 
     def _by_gpu(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
-        """Score of each GPU of the nodes, -1 where the share does not fit, shape (S, G)."""
+        """Score of each GPU of the nodes for a share, -1 where it does not fit, shape (S, G)."""
         gpu_free_milli = state.gpu_free_milli[nodes]
         drop = self._fragmentation.drop_by_share(
             state.nodes.model[nodes],
@@ -186,6 +187,7 @@ class Fgd(Rule):
         return np.where(gpu_free_milli >= request.gpu_milli, self._squashed(drop), -1)
 
     def _squashed(self, drop: IntArray) -> IntArray:
+        """Scores from 0 to `BEST` of falls of scaled fragmentation, of the same shape."""
         gpus = drop / (1000 * self._fragmentation.scale)
         return (BEST / (1 + np.exp(-gpus))).astype(np.int64)
 
@@ -200,7 +202,7 @@ class Pwr(Rule):
         self._power = context.power
 
     def score(self, request: Request, state: ClusterState, nodes: IntArray) -> IntArray:
-        """Score of each node."""
+        """Fall of each node's power in whole watts; `normalise` stretches these."""
         cpu_free_milli = state.cpu_free_milli[nodes]
         cpu_w = self._power.cpu_w(cpu_free_milli - request.cpu_milli, nodes) - self._power.cpu_w(
             cpu_free_milli, nodes
@@ -213,7 +215,7 @@ class Pwr(Rule):
         return -cpu_w - gpu_w
 
     def normalise(self, scores: IntArray) -> IntArray:
-        """Stretch the scores."""
+        """Stretch the watts from 0 to `BEST`, all of which equal ones get."""
         return stretched(scores, if_equal=BEST)
 
     def gpu(self, request: Request, state: ClusterState, node: int) -> int:
@@ -224,6 +226,7 @@ class Pwr(Rule):
 
 
 def _busy_with_room(request: Request, gpu_free_milli: IntArray) -> BoolArray:
+    """Mask of GPUs that are in use and have room for the share."""
     return (gpu_free_milli >= request.gpu_milli) & (gpu_free_milli < WHOLE_GPU)
 
 
@@ -321,6 +324,7 @@ class GpuClustering(Rule):
 
 
 def _size(request: Request) -> int:
+    """Column of the request's size in `GpuClustering`: 0 for a share, else its number of GPUs."""
     return 0 if request.shared else request.gpus
 
 
@@ -343,7 +347,7 @@ class Random:
         return Placement(node, state.first_free_gpus(node, request.gpus))
 
     def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
-        """Forget it."""
+        """Learn nothing of it."""
 
 
 RULES: Mapping[str, Callable[[PolicyContext], Rule]] = {
@@ -368,6 +372,7 @@ def by_policy(factory: Factory) -> Heuristic:
     """Heuristic that asks a policy about one task after another."""
 
     def placed(window: Window, objective: str, timer: Timer) -> PlacementDecision:
+        """Serve tasks in their order; those that the policy refuses, or time leaves no more, wait."""
         policy = factory(PolicyContext(window.nodes, window.power, window.target, seed=0))
         state, names = ClusterState(window.nodes), window.nodes.names
         state.cpu_free_milli = window.cpu_free_milli.copy()

@@ -59,16 +59,7 @@ class NodeTypes:
 def node_types(nodes: NodeTable, power: NodePower | None = None) -> NodeTypes:
     """Group nodes by capacity, GPU model and power.
 
-    Parameters
-    ----------
-    nodes : NodeTable
-    power : NodePower, optional
-        Power of the nodes; by `wattsched.perfmodels.node_power.node_power` without it.
-
-    Raises
-    ------
-    ValueError
-        If the power of a GPU model is unknown.
+    Without their power it is that of `perfmodels.node_power`; ValueError if that of a GPU model is unknown.
     """
     if power is None:
         power = node_power(nodes.cpu_milli, nodes.gpus, [nodes.models[m] for m in nodes.model])

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from wattsched.formulations.placement.configuration_lp import ConfigurationLp
 from wattsched.formulations.placement.configuration_pricing import NodePatterns
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload
-from wattsched.perfmodels.node_power import NodePower
+from wattsched.perfmodels.node_power import VCPU_PER_CORE, NodePower
 from wattsched.topology.arrays import FloatArray, IntArray
 
 MOST_UNITS = 128
@@ -37,7 +37,7 @@ GAP = 0.003
 _MOST_KNOWN = 8
 
 _known: dict[bytes, dict[float, FloatArray]] = {}
-# Prices by cluster and workload, and by demand: runs of other seeds ask for the same, in the same order.
+"""Prices by cluster and workload, and by demand: runs of other seeds ask for the same, in the same order."""
 
 
 class Left(NamedTuple):
@@ -48,7 +48,7 @@ class Left(NamedTuple):
     nodes : (S,) int
         Positions of the nodes.
     units : (S,) int
-        Free CPU, in units.
+        Free CPU, in units of the LP's dynamic programme.
     free_gpus : (S,) int
         GPUs that nothing uses.
     rests : (S, G) int
@@ -80,7 +80,7 @@ class Worth:
     of_rest: FloatArray
 
     def node_w(self, left: Left) -> FloatArray:
-        """Worth of nodes, shape (S,)."""
+        """Worth of nodes in watts, shape (S,)."""
         worth: FloatArray = self.free_w(left) + self.rests_w(left).sum(axis=1)
         return worth
 
@@ -128,7 +128,7 @@ class NodeValues:
         return cpu_free_milli // self._lp.pricing.unit
 
     def at(self, demand_gpus: float) -> Worth:
-        """Worth of nodes when the tasks that arrived ask for so many GPUs."""
+        """Worth of nodes when the tasks that have arrived ask for so many GPUs."""
         tables = self._lp.pricing.tables(self.prices_w(demand_gpus))
         units = int(self._nodes.cpu_milli.max()) // self._lp.pricing.unit
         free, rest = [], []
@@ -138,14 +138,14 @@ class NodeValues:
         return Worth(self._type, np.array(free), np.array(rest))
 
     def prices_w(self, demand_gpus: float) -> FloatArray:
-        """Price of hosting one more task of each of the LP's profiles, shape (M,)."""
+        """Price of hosting one more task of each of the LP's profiles, in watts, shape (M,)."""
         if demand_gpus not in self._prices:
             arrived = self._per_gpu * demand_gpus
             self._prices[demand_gpus] = self._lp.task_prices_w(arrived, self._refused_w, GAP)
         return self._prices[demand_gpus]
 
     def _of_free(self, type_: int, table: NodePatterns, units: int) -> FloatArray:
-        """Worth by free GPUs and free CPU, (G + 1, units + 1): the best over the packages that are active."""
+        """Worth in watts by free GPUs and units of CPU, (G + 1, units + 1): the best over active packages."""
         types, pricing = self._lp.types, self._lp.pricing
         gpus, capacity = int(types.nodes.gpus[type_]), int(types.nodes.cpu_milli[type_]) // pricing.unit
         gpu_w = float(types.power.gpu_full_w[type_] - types.power.gpu_idle_w[type_]) * np.arange(gpus + 1)
@@ -161,10 +161,11 @@ class NodeValues:
         return np.asarray(np.maximum.accumulate(worth, axis=0))
 
     def _of_rest(self, type_: int, table: NodePatterns, units: int) -> FloatArray:
-        """Worth by free thousandths of a GPU in use and free CPU, (1001, units + 1)."""
+        """Worth in watts by free thousandths of a GPU in use and free units of CPU, (1001, units + 1)."""
         power, unit = self._lp.types.power, self._lp.pricing.unit
         package_w = float(power.package_full_w[type_] - power.package_idle_w[type_])
-        unit_w = package_w / (2 * float(power.package_cores[type_])) * unit / 1000
+        # A unit is so many thousandths of a vCPU, a core two vCPUs.
+        unit_w = package_w / (VCPU_PER_CORE * float(power.package_cores[type_])) * unit / 1000
         most = table.most_of_shares()
         worth = np.maximum(np.maximum.accumulate(most - unit_w * np.arange(most.shape[1]), axis=1), 0.0)
         return np.pad(worth, ((0, 0), (0, units + 1)), mode="edge")[:, : units + 1].astype(np.float32)

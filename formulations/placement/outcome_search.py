@@ -44,14 +44,7 @@ _ROUNDING = 1e-6
 
 
 def search_outcomes(window: Window, timer: Timer) -> Found:
-    """Search the outcomes of a window.
-
-    Parameters
-    ----------
-    window : Window
-    timer : Timer
-        The search stops when it is over, with what it has.
-    """
+    """Search the outcomes of a window; where the timer is over, the search stops with what it has."""
     tree = OutcomeTree(window, MOST_STATES)
     pool = _Pool(window, tree)
     decisions = [pool.one_by_one(np.arange(0))]
@@ -85,7 +78,8 @@ def _near(tree: OutcomeTree, prices: Prices, room: float) -> IntArray:
     """States met that cost at most `room` more than their prices, the `NEARBY` that cost least of them."""
     met = np.arange(tree.roots, len(tree))
     reduced = prices.reduced(tree.cls[met], tree.hosted[met], tree.cost[met])
-    return met[np.argsort(reduced, kind="stable")[:NEARBY][np.sort(reduced)[:NEARBY] <= room]]
+    least = np.argsort(reduced, kind="stable")[:NEARBY]
+    return met[least[reduced[least] <= room]]
 
 
 class OutcomeTree:
@@ -168,6 +162,7 @@ class OutcomeTree:
         return Outcomes(self.cls[index], self.hosted[index].astype(np.int64), self.cost[index], profile, slot)
 
     def _grow(self, parent: IntArray, profile: IntArray) -> IntArray:
+        """Add the states after `parent` have hosted a task of a profile each; return their numbers."""
         slot = self._next_slot[parent, profile].astype(np.int64)
         states = self._states.take(parent)
         index = np.arange(self._size, self._size + len(parent))
@@ -180,6 +175,7 @@ class OutcomeTree:
         return index
 
     def _append(self, states: NodeStates, cls: IntArray) -> None:
+        """Add states of these classes, and what one more task costs them."""
         index = slice(self._size, self._size + len(states))
         self._size += len(states)
         self.cls[index] = cls
@@ -200,7 +196,7 @@ class _Pool(OutcomeMaster):
         self._position: dict[tuple[int, int], int] = {}
 
     def meet(self, states: IntArray) -> int:
-        """Add outcomes; the number of those that are new or cheaper than before."""
+        """Add the outcomes of states; return the number of those that are new or cheaper than before."""
         tree, known, changes = self._tree, len(self.states), 0
         keys = zip(tree.cls[states].tolist(), tree.key[states].tolist(), strict=True)
         for state, key in zip(states.tolist(), keys, strict=True):
@@ -271,7 +267,7 @@ def one_by_one(window: Window, tree: OutcomeTree, begun: IntArray) -> tuple[IntA
     cost[:roots][unused == 0] = np.inf
     met = []
     for profile in arrivals.tolist():
-        if hosted[profile]:
+        if hosted[profile]:  # by the nodes begun
             hosted[profile] -= 1
             continue
         row = int(np.argmin(cost[:rows, profile]))

@@ -23,6 +23,7 @@ from wattsched.topology.arrays import FloatArray, IntArray
 Counts = NDArray[np.signedinteger[Any]]
 
 _PER_CLASS = 5
+"""Outcomes of a class that join the LP at once, at most."""
 _ROUNDING = 1e-9
 _LARGEST_COST = 1e6
 
@@ -81,7 +82,7 @@ def decide(window: Window, outcomes: Outcomes, times: IntArray) -> PlacementDeci
     """
     waiting = [list(np.flatnonzero(window.profile == p)[::-1]) for p in range(len(window.demand))]
     unused = {cls: list(window.classes.members[cls][::-1]) for cls in set(outcomes.cls[times > 0].tolist())}
-    requests, tasks, found = window.tasks.profiles[0], window.instance.tasks, {}
+    (requests, _), tasks, found = window.tasks.profiles, window.instance.tasks, {}
     for k in np.repeat(np.arange(len(times)), times):
         node = unused[int(outcomes.cls[k])].pop()
         free = window.gpu_free_milli[node].copy()
@@ -119,12 +120,7 @@ def used_by(window: Window, outcomes: Outcomes, decision: PlacementDecision) -> 
 def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = None) -> Outcomes | None:
     """List all outcomes but the empty ones; None when there are too many, or no time for them.
 
-    Parameters
-    ----------
-    window : Window
-    most : float
-        Ways to look at, at most.
-    timer : Timer, optional
+    `most` are the ways to look at.
     """
     states, timer = window.classes.states, timer or Timer()
     size = int(window.demand.sum())
@@ -153,7 +149,7 @@ def _wanted(window: Window, states: NodeStates, level: Outcomes) -> Hostings:
 def _one_more(
     window: Window, states: NodeStates, level: Outcomes, ways: Hostings, depth: int
 ) -> tuple[Outcomes, NodeStates]:
-    """Outcomes and states after each of the ways."""
+    """Outcomes and states after each of the ways, by which they host task number `depth`."""
     state, profile, slot, cost = ways
     after = window.hosting.after(states.take(state), profile, slot)
     more = level.take(state)
@@ -207,7 +203,7 @@ class Prices(NamedTuple):
     cost: float
 
     def reduced(self, cls: IntArray, hosted: Counts, cost: FloatArray) -> FloatArray:
-        """Costs of outcomes beyond their prices, shape (K,); parameters as of `OutcomeMaster.add`."""
+        """Reduced costs of outcomes by their classes, (K,), tasks by profile, (K, P), and costs, (K,)."""
         return np.asarray(cost - hosted @ self.task_worth + self.node_cost[cls])
 
 
@@ -260,20 +256,8 @@ def fixed(window: Window, outcomes: Outcomes, found: Found) -> tuple[Found, Pric
 
     and one that uses outcome k at least :math:`L + r_k - \min(0, \min r)`. The prices are those of the LP.
 
-    Parameters
-    ----------
-    window : Window
-    outcomes : Outcomes
-        All outcomes of the window.
-    found : Found
-        Some of them, and a decision.
-
-    Returns
-    -------
-    Found
-        Those that are left.
-    Prices
-        Of the LP over all outcomes.
+    Takes all outcomes of the window, and some `found` with a decision; returns those that are left with that
+    decision, and the prices of the LP over all outcomes.
     """
     position = outcomes.numbers()
     known = np.array([position[key] for key in found.outcomes.numbers()], dtype=np.int64)
@@ -313,8 +297,8 @@ def first_of_class(cls: IntArray, value: FloatArray, most: int) -> IntArray:
     """Positions of the least values of every class, up to `most` of each."""
     order = np.lexsort((value, cls))
     ordered = cls[order]
-    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return order[place < most]
+    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return order[rank < most]
 
 
 def cheapest_of_each(cls: IntArray, key: IntArray, value: FloatArray) -> tuple[IntArray, IntArray]:

@@ -43,18 +43,11 @@ MOST_COUNTED = 6_000
 """Outcomes, up to which certificate trees can be grown."""
 
 _SEARCH_SHARE = 0.7
+"""Share of the time for searching outcomes; listing them has the rest."""
 
 
 def build(window: Window, objective: str = "", timer: Timer | None = None) -> Model[PlacementDecision]:
-    """Build the program of a window.
-
-    Parameters
-    ----------
-    window : Window
-        It holds what its objective counts.
-    timer : Timer, optional
-        What searching may take.
-    """
+    """Build the program of a window, which holds what its objective counts; the timer limits the search."""
     timer = timer or Timer()
     searching = timer.share(_SEARCH_SHARE)
     found, prices = search_outcomes(window, searching), None
@@ -89,6 +82,7 @@ def program_of(window: Window, outcomes: Outcomes) -> Program:
     demand, worth, count = window.demand, window.worth, window.classes.count
     names, build, hosted = _Names(window, outcomes), ProgramBuilder(), outcomes.hosted
     classes, row = np.unique(outcomes.cls, return_inverse=True)
+    # An outcome is used no more often than there are tasks and nodes for it.
     often = np.where(hosted > 0, demand // np.maximum(hosted, 1), len(window.tasks))
     often = np.minimum(often.min(axis=1, initial=len(window.tasks)), count[outcomes.cls])
     columns = build.columns(
@@ -117,7 +111,7 @@ class _Names:
 
     def request(self, profile: int) -> str:
         """CPU, memory and GPUs of a task, and the models that will do."""
-        tasks = self.window.tasks.profiles[0]
+        tasks, _ = self.window.tasks.profiles
         gpu = f"{tasks.gpus[profile]}x{tasks.gpu_milli[profile]}g"
         spec = "|".join(sorted(tasks.specs[tasks.spec[profile]]))
         return f"{tasks.cpu_milli[profile]}c,{tasks.memory_mib[profile]}m,{gpu}{',' * bool(spec)}{spec}"
@@ -133,7 +127,7 @@ _NO_PRICE = 1e-9
 
 
 class _Key(NamedTuple):
-    """Nodes with some tasks at least, by profile and number; or tasks of a profile; all or of a class."""
+    """What is counted: nodes of a class, or all, that have at least the tasks `hosts`; or tasks there."""
 
     cls: int | None = None
     profile: int | None = None
@@ -160,6 +154,7 @@ def counts_of(window: Window, outcomes: Outcomes) -> Counts:
     first = {int(profile): names[task] for task, profile in reversed(list(enumerate(window.profile)))}
 
     def named(key: _Key) -> dict[str, Any]:
+        """Describe a count by the names of nodes, and of the first task of each profile."""
         count: dict[str, Any] = {}
         if key.cls is not None:
             count["nodes"] = [nodes[node] for node in window.classes.members[key.cls]]
@@ -181,7 +176,7 @@ def counts_of(window: Window, outcomes: Outcomes) -> Counts:
 
 
 def named_prices(window: Window, task_worth: FloatArray, node_cost: FloatArray) -> dict[str, float]:
-    """Prices under the names of tasks and nodes; parameters as of `outcomes.Prices`."""
+    """Prices by name: of tasks, from the worth of each profile, and of nodes, from the cost of each class."""
     tasks, named = window.instance.tasks, {}
     for task, profile in zip(tasks, window.profile, strict=True):
         named[f"task:{task.name}"] = float(task_worth[profile])

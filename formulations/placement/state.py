@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
 def requests_of(tasks: TaskTable) -> list[Request]:
     """Distinct requests of a list, in the order of its profiles."""
-    profiles = tasks.profiles[0]
+    profiles, _ = tasks.profiles
     columns = (profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli, profiles.spec)
     return [
         Request(cpu, memory, gpus, gpu_milli, profiles.specs[spec])
@@ -114,13 +114,7 @@ class ClusterState:
         return self._allowed[models]
 
     def fits(self, request: Request, nodes: Nodes = slice(None)) -> BoolArray:
-        """Return the mask of these nodes that a task could go to, shape (S,).
-
-        Parameters
-        ----------
-        nodes : (S,) int, optional
-            Positions of nodes; all N without it.
-        """
+        """Return the mask of nodes at these positions (default: all) that a task fits on, shape (S,)."""
         fits = self.cpu_free_milli[nodes] >= request.cpu_milli
         fits &= self.memory_free_mib[nodes] >= request.memory_mib
         fits &= self.tasks[nodes] < MOST_TASKS
@@ -196,15 +190,7 @@ class Policy(Protocol):
     """Decides where tasks go, one after another."""
 
     def decide(self, request: Request, state: ClusterState) -> Placement | None:
-        """Place of an arriving task, or None to let it fail for good.
-
-        Parameters
-        ----------
-        request : Request
-            What the task asks for.
-        state : ClusterState
-            Read it, do not change it.
-        """
+        """Place of an arriving task, or None to let it fail for good; the state must not be changed."""
 
     def on_decision(self, request: Request, placement: Placement | None, state: ClusterState) -> None:
         """Learn that the task was placed there, or failed; `state` has it already."""

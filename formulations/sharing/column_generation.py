@@ -62,7 +62,7 @@ DETOUR = 0.005
 
 @dataclass(frozen=True)
 class Prices:
-    """Duals of the rows: of jobs (K,), unit types (T,), budgets (B,) and slots (Q,), nan without a row."""
+    """Duals of the rows: of kinds (K,), unit types (T,), budgets (B,) and slots (Q,), nan without a row."""
 
     job: FloatArray
     unit: FloatArray
@@ -72,7 +72,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Priced:
-    """Result of pricing: a lower bound, the reduced cost of every pattern, and of placements by class."""
+    """Lower bound by prices, and reduced costs of patterns and, by class, of placements."""
 
     bound: float
     patterns: FloatArray
@@ -100,7 +100,8 @@ class Generated:
 class PatternMaster:
     """The restricted master: rows of kinds, unit types and budgets, then of slots as they come.
 
-    Jobs that may not wait do so at a high cost until there are columns for all.
+    Jobs that may not wait do so at a high cost until there are columns for all. A placement is noted as the
+    number of its kind times the number of slots, plus its slot.
     """
 
     def __init__(self, data: SetPartitioning):
@@ -127,7 +128,7 @@ class PatternMaster:
         return np.asarray(self._slot_row >= 0)
 
     def add(self, patterns: IntArray, kinds: IntArray, slots: IntArray) -> int:
-        """Add patterns and placements, without those that are there; how many were new."""
+        """Add patterns and placements, without those that are there; return how many were new."""
         fresh = np.unique(patterns[~self._has[patterns]])
         codes = np.setdiff1d(kinds * len(self._slot_row) + slots, self._placed)
         new = Columns(fresh, *np.divmod(codes, max(1, len(self._slot_row))))
@@ -142,13 +143,7 @@ class PatternMaster:
         return size
 
     def solve(self) -> tuple[float, Prices]:
-        """Cost of the LP, offset included, and its duals.
-
-        Raises
-        ------
-        RuntimeError
-            If HiGHS fails.
-        """
+        """Cost of the LP, offset included, and its duals; raises as `RestrictedMaster.solve`."""
         data, optimum = self._data, self._lp.solve()
         k = len(data.kinds)
         common = [k, k + len(data.units), data.n_common_rows]
@@ -160,7 +155,7 @@ class PatternMaster:
 
 
 def typical_cost(data: SetPartitioning) -> float:
-    """Median cost of a job alone and of a pattern, those of nothing aside."""
+    """Median of the costs of jobs alone and of patterns, without those that are 0."""
     alone = np.flatnonzero(data.patterns.size[data.slot_pattern] == 1)
     epochs = float(np.median(data.kinds.epochs)) if len(data.kinds) else 1.0
     slots = np.abs(data.costs.slot + data.costs.per_epoch * epochs)[alone]
@@ -169,7 +164,7 @@ def typical_cost(data: SetPartitioning) -> float:
 
 
 def _dearest(data: SetPartitioning) -> float:
-    """Above the cost of any job in any place."""
+    """Cost above that of any job in any place."""
     costs, most = data.costs, float(data.kinds.epochs.max(initial=0.0))
     slots = np.abs(costs.slot).max(initial=0.0) + np.abs(costs.per_epoch).max(initial=0.0) * most
     rest = np.abs(costs.pattern).max(initial=0.0) + np.abs(data.waiting).max(initial=0.0)
@@ -213,7 +208,7 @@ def price(data: SetPartitioning, prices: Prices) -> Priced:
     kinds, patterns = data.kinds, data.patterns
     cheapest = np.full(len(patterns.job_class), np.inf)
     placements = []
-    for k, s in data.of_class:
+    for k, s in data.of_class:  # numbers of kinds and slots
         placements.append(data.cost_table(k, s, prices.budget) - prices.job[k, None])
         cheapest[s] = placements[-1].min(axis=0, initial=np.inf)
     of_pattern = data.costs.pattern - prices.unit[patterns.unit_type]
@@ -231,7 +226,7 @@ def price(data: SetPartitioning, prices: Prices) -> Priced:
 
 
 def _grow(data: SetPartitioning, master: PatternMaster, prices: Prices, priced: Priced) -> int:
-    """Add what looks worth it; how many columns were new."""
+    """Add patterns and placements of negative reduced cost; return how many columns were new."""
     tolerance = REDUCED_COST * typical_cost(data)
     worth = np.flatnonzero(priced.patterns < -tolerance)
     worth = worth[np.argsort(priced.patterns[worth], kind="stable")][:NEW_PATTERNS]
@@ -254,7 +249,7 @@ def _grow(data: SetPartitioning, master: PatternMaster, prices: Prices, priced: 
 
 
 def _least_marked(values: FloatArray, count: int, axis: int, below: float) -> BoolArray:
-    """Mark the least values along an axis, those below a bound only."""
+    """Mark the `count` least values along an axis, and their equals, as far as they are below a bound."""
     if count >= values.shape[axis]:
         return np.asarray(values < below)
     nth = np.partition(values, count - 1, axis=axis).take([count - 1], axis=axis)
@@ -264,7 +259,7 @@ def _least_marked(values: FloatArray, count: int, axis: int, below: float) -> Bo
 def _promising(
     data: SetPartitioning, columns: Columns, prices: Prices, bound: float, known: Columns | None
 ) -> Columns:
-    """Columns without placements of which a decision near the bound can have few or none.
+    """Leave out placements of which a decision near the bound can have few or none.
 
     Places of jobs alone and of the known decision stay.
     """
@@ -285,9 +280,9 @@ def _likely_placements(data: SetPartitioning) -> tuple[IntArray, IntArray]:
     coarser = replace(data, kinds=_merged(kinds, bucket), waiting=waiting)
     master, columns = PatternMaster(coarser), all_columns(coarser)
     master.add(columns.pattern, columns.kind, columns.slot)
-    slot_prices = master.solve()[1].slot
+    _, prices = master.solve()
     for k, s in data.of_class:
-        reduced = data.cost_table(k, s) - slot_prices[s]
+        reduced = data.cost_table(k, s) - prices.slot[s]
         rows, places = np.nonzero(_least_marked(reduced, LIKELY, axis=1, below=np.inf))
         pairs.append((k[rows], s[places]))
     return joined_pairs(pairs)
@@ -297,12 +292,14 @@ def _buckets(kinds: Kinds) -> IntArray:
     """Bucket of each kind: equal numbers of kinds of the same class and permissions, by work."""
     timed = np.isfinite(kinds.deadline_s)
     alike = np.stack([kinds.job_class, timed, kinds.exclusive, kinds.may_wait])
-    group = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    _, group = np.unique(alike, axis=1, return_inverse=True)
+    group = group.ravel()
     order, sizes = np.lexsort((kinds.epochs, group)), np.bincount(group)
     rank = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     bucket = np.empty(len(group), dtype=np.int64)
     bucket[order] = group[order] * BUCKETS + rank * BUCKETS // np.repeat(sizes, sizes)
-    return np.asarray(np.unique(bucket, return_inverse=True)[1])
+    _, number = np.unique(bucket, return_inverse=True)
+    return np.asarray(number)
 
 
 def _merged(kinds: Kinds, bucket: IntArray) -> Kinds:
@@ -311,7 +308,7 @@ def _merged(kinds: Kinds, bucket: IntArray) -> Kinds:
     epochs = np.bincount(bucket, kinds.epochs * kinds.jobs) / jobs
     loosest = np.zeros(len(jobs))
     np.maximum.at(loosest, bucket, kinds.deadline_s / kinds.epochs)
-    some = np.unique(bucket, return_index=True)[1]
+    _, some = np.unique(bucket, return_index=True)
     return Kinds(
         members=tuple(() for _ in jobs),
         job_class=kinds.job_class[some],

@@ -39,7 +39,7 @@ class Costs:
     pattern : float array, shape (P,)
         For each unit that carries the pattern.
     slot, per_epoch : float arrays, shape (Q,)
-        For each job in the slot, and for each epoch that remains of it.
+        a and b: for each job in the slot, and for each epoch that remains of it.
     waiting, waiting_per_epoch : float arrays, shape (C, T)
         The same for a job alone on each unit type, -inf where it cannot be; the dearest one counts.
     penalty : float
@@ -98,7 +98,7 @@ def _throughput(instance: SharingInstance, patterns: Patterns) -> Costs:
 def _of_slots(
     instance: SharingInstance, patterns: Patterns, slot: FloatArray, per_epoch: FloatArray
 ) -> Costs:
-    """Costs of slots alone; waiting costs what the slots of jobs alone do."""
+    """Costs of slots, none of patterns; waiting costs what the slots of jobs alone do."""
     shape = (len(instance.classes), len(instance.unit_types))
     waiting, waiting_per_epoch = np.full(shape, -np.inf), np.zeros(shape)
     alone = np.flatnonzero(patterns.size[patterns.pattern] == 1)
@@ -117,13 +117,7 @@ _COSTS: dict[str, Callable[[SharingInstance, Patterns], Costs]] = {
 
 
 def costs_of(instance: SharingInstance, patterns: Patterns, objective: str) -> Costs:
-    """Costs of an objective.
-
-    Raises
-    ------
-    ValueError
-        For an unknown objective.
-    """
+    """Costs of an objective; ValueError for an unknown one."""
     if objective not in _COSTS:
         raise ValueError(f"unknown objective '{objective}'; known: {', '.join(OBJECTIVES)}")
     return _COSTS[objective](instance, patterns)
@@ -217,7 +211,7 @@ class SetPartitioning:
     def cost_of(
         self, kinds: IntArray, slots: IntArray, budget_prices: FloatArray | None = None
     ) -> FloatArray:
-        """Cost of a job of each kind in each slot; with prices, and what it uses of budgets at these."""
+        """Cost of a job of each kind in the slot at its place; with prices also that of budgets."""
         epochs = self.kinds.epochs[kinds]
         cost = self.costs.slot[slots] + self.costs.per_epoch[slots] * epochs
         for budget, y in zip(self.budgets, () if budget_prices is None else budget_prices, strict=False):
@@ -234,13 +228,7 @@ class SetPartitioning:
 
 
 def set_partitioning(patterns: Patterns, objective: str) -> SetPartitioning:
-    """Everything that formulations need of an instance.
-
-    Raises
-    ------
-    ValueError
-        For an unknown objective.
-    """
+    """Everything that formulations need of an instance; ValueError for an unknown objective."""
     instance, budgets = patterns.instance, budgets_of(patterns)
     costs = costs_of(instance, patterns, objective)
     work_matters = costs.work_matters or any(budget.per_epoch.any() for budget in budgets)
@@ -273,9 +261,9 @@ def all_columns(data: SetPartitioning) -> Columns:
 
 
 def joined_pairs(pairs: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    """Placements of several classes; a round may be without any."""
+    """Kinds and slots of the placements of several classes; a round may be without any."""
     none = np.zeros(0, dtype=np.int64)
-    kind, slot = (np.concatenate([none, *(pair[i] for pair in pairs)]) for i in (0, 1))
+    kind, slot = (np.concatenate(parts) for parts in zip((none, none), *pairs, strict=True))
     return kind, slot
 
 

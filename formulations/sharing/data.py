@@ -8,7 +8,7 @@ nothing that matters are of one *kind*: only their number counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -41,7 +41,7 @@ class Patterns:
     job_class, jobs : int arrays, shape (Q,)
         Number of the class, and how many jobs of it the pattern has.
     epoch_s : float array, shape (Q,)
-        Seconds per epoch of a job in the slot.
+        Seconds that a job in the slot takes for an epoch.
     """
 
     instance: SharingInstance
@@ -75,7 +75,7 @@ class Patterns:
 
     @cached_property
     def class_of_job(self) -> IntArray:
-        """Class of each job of the instance."""
+        """Number of the class of each job of the instance."""
         number = {job_class.name: c for c, job_class in enumerate(self.instance.classes)}
         return np.array([number[job.job_class] for job in self.instance.jobs], dtype=np.int64)
 
@@ -159,7 +159,7 @@ def _enough(rows: IntArray, room: IntArray) -> BoolArray:
 
 
 class _Table:
-    """Data of classes and sets on one unit type."""
+    """Data of classes and sets on one unit type; arrays are by class, nan where it cannot be there."""
 
     def __init__(self, instance: SharingInstance, unit: UnitType):
         self._instance, self._unit = instance, unit
@@ -176,6 +176,7 @@ class _Table:
     def patterns(self, unit_type: int, rows: IntArray) -> Patterns:
         """Patterns of some multisets, shape (n, size), without those that the limits refuse."""
         size = rows.shape[1]
+        # As laws have it; what was measured takes their place.
         load, memory = self._load[rows].sum(axis=1), self._memory[rows].sum(axis=1)
         slowdown = np.ones(rows.shape)
         if size > 1:
@@ -227,6 +228,7 @@ def _or(value: float | None, otherwise: float) -> float:
 
 
 def _contains(rows: IntArray, misfit: Counter[int]) -> BoolArray:
+    """Mask of multisets that have all of a misfit."""
     return np.asarray(np.all([(rows == c).sum(axis=1) >= n for c, n in misfit.items()], axis=0))
 
 
@@ -264,7 +266,7 @@ class Kinds:
         return kind
 
     def admits(self, kinds: IntArray, patterns: Patterns, slots: IntArray) -> BoolArray:
-        """Return the mask of kinds' jobs that may be in these slots of their class; same shapes."""
+        """Mask of pairs of a kind and a slot of its class that its jobs may be in; broadcast."""
         done_s = self.epochs[kinds] * patterns.epoch_s[slots]
         alone = patterns.size[patterns.pattern[slots]] == 1
         return np.asarray(
@@ -273,26 +275,20 @@ class Kinds:
 
 
 def kinds_of(patterns: Patterns, work_matters: bool) -> Kinds:
-    """Group the jobs.
-
-    Parameters
-    ----------
-    work_matters : bool
-        Whether a cost or budget depends on the epochs that remain; deadlines always do.
-    """
-    found: dict[Hashable, list[int]] = {}
+    """Group the jobs; `work_matters` where a cost or budget depends on the epochs that remain."""
+    found: dict[tuple[int, float, float, bool, bool], list[int]] = {}
     rows = zip(patterns.instance.jobs, patterns.class_of_job.tolist(), patterns.may_wait, strict=True)
-    for j, (job, job_class, waits) in enumerate(rows):
-        epochs = job.remaining_epochs if work_matters or job.deadline_s is not None else 1.0
-        deadline_s = np.inf if job.deadline_s is None else job.deadline_s
-        found.setdefault((job_class, epochs, deadline_s, job.exclusive, waits), []).append(j)
-    columns = list(zip(*found, strict=True)) or [()] * 5
+    for j, (job, cls, waits) in enumerate(rows):
+        rest = job.remaining_epochs if work_matters or job.deadline_s is not None else 1.0
+        due_s = np.inf if job.deadline_s is None else job.deadline_s
+        found.setdefault((cls, rest, due_s, job.exclusive, waits), []).append(j)
+    job_class, epochs, deadline_s, exclusive, may_wait = zip(*found, strict=True) if found else [()] * 5
     return Kinds(
         members=tuple(tuple(members) for members in found.values()),
-        job_class=np.array(columns[0], dtype=np.int64),
+        job_class=np.array(job_class, dtype=np.int64),
         jobs=np.array([len(members) for members in found.values()], dtype=np.int64),
-        epochs=np.array(columns[1], dtype=float),
-        deadline_s=np.array(columns[2], dtype=float),
-        exclusive=np.array(columns[3], dtype=bool),
-        may_wait=np.array(columns[4], dtype=bool),
+        epochs=np.array(epochs, dtype=float),
+        deadline_s=np.array(deadline_s, dtype=float),
+        exclusive=np.array(exclusive, dtype=bool),
+        may_wait=np.array(may_wait, dtype=bool),
     )

@@ -73,6 +73,7 @@ def point(data: SetPartitioning, columns: Columns, decision: SharingDecision) ->
     used = columns_of(data, decision)
     if used is None:
         return None
+    # A placement is the number of its kind times the number of slots, plus its slot.
     width = len(data.slot_pattern)
     patterns = _counts(columns.pattern, used.pattern)
     placed = _counts(columns.kind * width + columns.slot, used.kind * width + used.slot)
@@ -102,7 +103,7 @@ def certificate_prices(data: SetPartitioning, y: FloatArray) -> dict[str, float]
 
 
 class _Key(NamedTuple):
-    """Units, or jobs of a kind: all, or on a unit type, or there in sets with some classes at least."""
+    """What is counted: units, or jobs of a kind; all, on a unit type, or there in sets with some classes."""
 
     kind: int | None = None
     unit_type: int | None = None
@@ -110,27 +111,23 @@ class _Key(NamedTuple):
 
 
 def counts_of(data: SetPartitioning, columns: Columns, program: Program) -> Counts:
-    """Counts of a program over some columns, from those of everything to those of single columns.
-
-    Parameters
-    ----------
-    program : Program
-        Of `patterns.program_of`.
-    """
+    """Counts of a program over columns, from those of everything to those of single columns."""
     patterns, counting, n = data.patterns, Counting(), len(columns.pattern)
     members = np.split(np.repeat(patterns.job_class, patterns.jobs), np.cumsum(patterns.size)[:-1])
     parts = {p: list(_parts(data, p, tuple(members[p].tolist()))) for p in columns.pattern.tolist()}
     of_kind = zip(columns.kind.tolist(), data.slot_pattern[columns.slot].tolist(), strict=True)
     for column, (kind, p) in enumerate([*((None, p) for p in columns.pattern.tolist()), *of_kind]):
-        unit_type, whole = int(patterns.unit_type[p]), int(column >= n)
-        counting.add(2 * whole, _Key(kind), column)
-        counting.add(1 + 2 * whole, _Key(kind, unit_type), column)
+        # Patterns are counted before placements: levels 0 and 1 before 2 and 3.
+        unit_type, level = int(patterns.unit_type[p]), 2 * int(column >= n)
+        counting.add(level, _Key(kind), column)
+        counting.add(1 + level, _Key(kind, unit_type), column)
         for classes in parts[p]:
             single = len(classes) == 1 and kind is None
             counting.add(3 if single else 4, _Key(kind, unit_type, classes), column)
     instance, job_names = data.instance, [job.name for job in data.instance.jobs]
 
     def named(key: _Key) -> dict[str, Any]:
+        """Describe a count by the names of jobs, unit type and classes."""
         count: dict[str, Any] = {}
         if key.kind is not None:
             count["jobs"] = [job_names[j] for j in data.kinds.members[key.kind]]

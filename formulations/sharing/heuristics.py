@@ -29,14 +29,9 @@ class OpenSet:
 
 
 class Packing:
-    """A decision while a rule builds it: sets formed so far, free units and budgets left.
+    """A decision while a rule builds it: sets `by_pattern`, `free` units by type, and what budgets have left.
 
-    Parameters
-    ----------
-    patterns : Patterns
-    thrifty : bool
-        Whether a job alone gets the unit on which it needs the least energy, not the one on which it is
-        fastest.
+    If `thrifty`, a job alone gets the unit on which it needs the least energy, else the fastest one.
     """
 
     def __init__(self, patterns: Patterns, *, thrifty: bool = False):
@@ -58,10 +53,10 @@ class Packing:
 
     def extended(self, pattern: int, job: int) -> int | None:
         """Pattern with one more job, None where there is none."""
-        key = pattern, self.job_class[job]
+        key = pattern, (job_class := self.job_class[job])
         if key not in self._extended:
             unit_type, classes = self._classes[pattern]
-            self._extended[key] = self._numbers.get((unit_type, tuple(sorted((*classes, key[1])))))
+            self._extended[key] = self._numbers.get((unit_type, tuple(sorted((*classes, job_class)))))
         return self._extended[key]
 
     def slot(self, pattern: int, job: int) -> int:
@@ -91,7 +86,7 @@ class Packing:
                 yield pattern
 
     def admits(self, pattern: int, jobs: Sequence[int], instead_of: OpenSet | None = None) -> bool:
-        """True if jobs may form this pattern: exclusive jobs, deadlines and budgets."""
+        """True if exclusive jobs, deadlines and budgets let jobs form it, `instead_of` a smaller set."""
         known = [self.instance.jobs[j] for j in jobs]
         if len(jobs) > 1 and any(job.exclusive for job in known):
             return False
@@ -173,6 +168,7 @@ class Packing:
         return SharingDecision(sets=formed, waiting=[names[j] for j in waiting])
 
     def _uses(self, pattern: int, jobs: Sequence[int]) -> list[float]:
+        """Use of each budget by a unit with this pattern of jobs."""
         epochs = [(self.slot(pattern, j), self.instance.jobs[j].remaining_epochs) for j in jobs]
         return [
             float(budget.of_pattern[pattern]) + sum(float(budget.per_epoch[s]) * r for s, r in epochs)

@@ -76,6 +76,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
 
 
 def _require_pairs(instance: SharingInstance) -> None:
+    """Raise an UnsuitableError for an instance that is no matching, or too large for one."""
     if len(instance.unit_types) > 1:
         raise UnsuitableError(f"matching takes one unit type, the instance has {len(instance.unit_types)}")
     if instance.limits.jobs_per_set > 2:
@@ -92,7 +93,11 @@ def _require_pairs(instance: SharingInstance) -> None:
 
 
 class _Sets:
-    """Choices of jobs and their costs, by *key*: ``(i, j)`` for a pair, ``(i, i)`` alone, ``(i, WAITS)``."""
+    """Choices of jobs and their costs, by *key*: ``(i, j)`` for a pair, ``(i, i)`` alone, ``(i, WAITS)``.
+
+    Costs by job are `alone`, `pair` (by two jobs) and `waiting`, infinite where that may not be; `number` is
+    the program's column by key, `cost` that of columns.
+    """
 
     def __init__(self, data: SetPartitioning):
         self.instance, self.offset = data.instance, data.costs.offset
@@ -133,6 +138,7 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
     alone, pair = np.full(len(kinds), np.inf), np.full((len(kinds), len(kinds)), np.inf)
 
     def part(slot: int) -> tuple[IntArray, FloatArray]:
+        """Kinds of the slot's class, and their costs in it."""
         own, _ = data.of_class[patterns.job_class[slot]]
         return own, data.cost_table(own, np.array([slot]))[:, 0]
 
@@ -143,8 +149,8 @@ def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
             continue
         # A pattern of two jobs of one class has one slot.
         other, second = part(patterns.start[p + 1] - 1)
-        value = cost + first[:, None] + second[None, :]
-        pair[np.ix_(one, other)], pair[np.ix_(other, one)] = value, value.T
+        both = cost + first[:, None] + second[None, :]
+        pair[np.ix_(one, other)], pair[np.ix_(other, one)] = both, both.T
     return alone, pair
 
 
@@ -156,6 +162,7 @@ def _lacking(sets: _Sets) -> str:
 
 
 def _program(sets: _Sets, units: int, sense: Any) -> Program:
+    """Program of the module's text over these choices and so many units."""
     names = [
         f"waits:{sets.jobs[i]}" if j == WAITS else "+".join(sets.jobs[k] for k in sorted({i, j}))
         for i, j in sets.number

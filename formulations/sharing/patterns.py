@@ -35,17 +35,9 @@ MOST_COUNTED = 2_000
 
 
 def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Model[SharingDecision]:
-    """Build the program of all patterns, or of those that column generation finds.
+    """Build the program of all patterns, or of those that column generation finds in the timer's time.
 
-    Parameters
-    ----------
-    timer : Timer, optional
-        What column generation may take; it stops with whatever bound it has proved.
-
-    Raises
-    ------
-    ValueError
-        For an unknown objective.
+    ValueError for an unknown objective.
     """
     data = set_partitioning(patterns, objective)
     given = {name: limit for name, limit in patterns.instance.budgets if limit is not None}
@@ -62,6 +54,7 @@ def build(patterns: Patterns, objective: str, timer: Timer | None = None) -> Mod
 
 
 def _model(data: SetPartitioning, columns: Columns) -> Model[SharingDecision]:
+    """Model over some columns."""
     return Model(
         program=program_of(data, columns),
         decode=lambda x, starts: decide(data, columns, x),

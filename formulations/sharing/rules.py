@@ -29,17 +29,11 @@ SEED = 0
 
 
 Attempt = Callable[[int], bool]
-"""Gives a job something; False when it cannot."""
+"""Gives a job something, such as GPUs of its own (`start`); False when it cannot."""
 
 
 def fifo(jobs: Iterable[int], start: Attempt) -> None:
-    """First in, first out: the first job for which no GPUs are free stops those behind it.
-
-    Parameters
-    ----------
-    start : callable
-        Gives a job GPUs of its own, the best that are free.
-    """
+    """First in, first out: the first job for which `start` finds no free GPUs stops those behind it."""
     for job in jobs:
         if not start(job):
             return
@@ -48,10 +42,7 @@ def fifo(jobs: Iterable[int], start: Attempt) -> None:
 def fifo_packed(jobs: Iterable[int], start: Attempt, join_best_pair: Attempt) -> None:
     """Place jobs as `fifo`; one for which nothing is free joins the single job that makes the fastest pair.
 
-    Parameters
-    ----------
-    join_best_pair : callable
-        Lets a job join it, if the normalised throughput of the pair is above `PACKING_THRESHOLD`.
+    The normalised throughput of the pair must be above `PACKING_THRESHOLD`, or `join_best_pair` fails.
     """
     fifo(jobs, lambda job: start(job) or join_best_pair(job))
 
@@ -68,12 +59,7 @@ def eaco(jobs: Iterable[int], join_fullest: Attempt, start: Attempt) -> None:
 
 
 class Gandiva:
-    """Random pairs, each of which stays together until one of the two is complete.
-
-    Parameters
-    ----------
-    seed : int
-    """
+    """Random pairs, each of which stays together until one of the two is complete."""
 
     def __init__(self, seed: int = SEED) -> None:
         self.draw = random.Random(seed)
@@ -100,6 +86,7 @@ class Gandiva:
         for one, other in propose([j for j in jobs if j not in self._partner]):
             self._partner[one], self._partner[other] = other, one
         groups = [[j, self._partner[j]] if j in self._partner else [j] for j in jobs]
+        # Each pair is there twice; the smaller number comes first in the one that counts.
         return [group for group in groups if group[0] <= group[-1]]
 
     def part(self) -> None:
@@ -109,6 +96,7 @@ class Gandiva:
 
 def neighbours(jobs: Sequence[int], worth: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
     """Pairs of neighbours, from the first on; one whose pair with the next is not worth it stays alone."""
+    # Reversed, so that `pop` takes the first.
     rest = list(reversed(jobs))
     while len(rest) > 1:
         one = rest.pop()

@@ -168,12 +168,7 @@ def generate(
 ) -> Generated:
     """Generate schedules until prices are about as good as they get.
 
-    Parameters
-    ----------
-    first : list of Schedules
-        To begin with, the first of them with a schedule for every job.
-    prices : Prices, optional
-        Good ones, from earlier rounds.
+    Begins with the schedules `first`, of which the first ones have one for every job, and prices of before.
     """
     pool, master = SchedulePool(), ScheduleMaster(horizon, objective, first[0])
     for schedules in first:

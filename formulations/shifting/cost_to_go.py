@@ -190,17 +190,9 @@ class _Move:
 
 
 class Recursion:
-    """Steps from slot to slot for the jobs of a group, each in a window of its own.
+    """Steps from slot to slot for the jobs of a group, each in a window of its own from slot `begin` on.
 
-    Parameters
-    ----------
-    begin : int array, shape (n_jobs,)
-        First slot of each job's window.
-    length : int
-        Slots of all windows.
-    rounded : bool
-        Round the work of slots up to whole levels instead of going between them; then costs are no more than
-        the truth.
+    If `rounded`, the work of slots is rounded up to whole levels; then costs are no more than the truth.
     """
 
     def __init__(self, jobs: PricedJobs, begin: IntArray, length: int, *, rounded: bool = False):

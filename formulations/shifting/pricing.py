@@ -39,10 +39,7 @@ _BEGIN, _GROWTH, _TIMES = 1e-4, 1.4, 25
 class SchedulePricing:
     """Finds schedules that cost little at given prices; they are followed with their exact work.
 
-    Parameters
-    ----------
-    levels : int
-        Levels of the work of a job that takes a few slots; more of them come closer.
+    More `levels` of the work of a job that takes a few slots come closer.
     """
 
     def __init__(self, horizon: Horizon, levels: int = LEVELS):

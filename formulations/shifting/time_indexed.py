@@ -68,6 +68,7 @@ def build(horizon: Horizon, objective: str, timer: Timer | None = None) -> Model
     )
 
     def decode(x: FloatArray, starts: Starts) -> ShiftingDecision:
+        """Decision of a point: its runs, followed with their exact work."""
         option = np.full((horizon.n_jobs, horizon.slots), PAUSE, dtype=np.int64)
         for job in jobs:
             slot, chosen = np.nonzero(x[job.runs] > 0.5)

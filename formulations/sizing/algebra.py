@@ -110,9 +110,9 @@ class Round:
     def choices(self) -> tuple[Choice, ...]:
         """All choices, in the order of their numbers."""
         columns, options, index = self.columns, self.options, self.columns.index
-        what = (columns.job, columns.pool, options.gpus[index], columns.block, columns.needs_room)
-        worth = (columns.cost, options.completion_s[index], options.power_w[index], index)
-        return tuple(Choice(*row) for row in zip(*(a.tolist() for a in (*what, *worth)), strict=True))
+        first = (columns.job, columns.pool, options.gpus[index], columns.block, columns.needs_room)
+        last = (columns.cost, options.completion_s[index], options.power_w[index], index)
+        return tuple(Choice(*row) for row in zip(*(a.tolist() for a in (*first, *last)), strict=True))
 
     @cached_property
     def budgets(self) -> tuple[Limit, ...]:
@@ -158,6 +158,7 @@ def adapt(external: External) -> Callable[..., Model[Decision]]:
 def _build(
     external: External, known: RoundJobs, objective: str, timer: Timer | None = None
 ) -> Model[Decision]:
+    """Build the model of a user's formulation; a fault in its code is said to be of its source."""
     keep = bool(getattr(external.formulate, "keep_dominated", False))
     options = options_of(known)
     refuse_sleepers(options.of, external.source)
@@ -189,6 +190,7 @@ def _parts(made: Any, n: int) -> tuple[Any, list[Any]]:
 
 
 def _places(variables: list[Any], column_of: Mapping[int, int], source: str) -> IntArray:
+    """Column of each choice's variable in the compiled program, from `column_of` by the variable's `id`."""
     for choice, variable in enumerate(variables):
         if id(variable) not in column_of:
             fault = f"variable '{variable}' of choice {choice} is in no constraint and not in the objective"
@@ -209,6 +211,7 @@ def complete(model: Any, variables: Sequence[Any], columns: Choices) -> None:
             first, other = (0 if c is None else variables[c] for c in (link.first, link.other))
             model.wattsched_share.add(first - other == 0)
     unused = [row for row in columns.budgets if not len(row.column)]
+    # No choice can mend these: 0 <= a negative number has no solution.
     broken = [-abs(row.capacity) for row in unused if row.least or row.capacity < 0]
     if broken:
         model.wattsched_nothing = pyo.Var(bounds=(0, 0))
@@ -223,6 +226,7 @@ def compiled(model: Any, columns: Choices) -> tuple[Program, dict[int, int]]:
 
 
 def _add_objective(model: Any, variables: Sequence[Any], columns: Choices) -> None:
+    """Minimise the sum of the costs taken, or the largest of a job, which a variable bounds."""
     import pyomo.environ as pyo
 
     costs = [cost * x for cost, x in zip(columns.cost.tolist(), variables, strict=True)]

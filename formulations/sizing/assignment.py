@@ -78,6 +78,7 @@ def algebra(given: Round, most: float = np.inf) -> Any:
     """
     rooms = rooms_of(given.options.of)
     blocks = free_blocks(rooms)
+    # Choices by job, pool and what they take there: in pools of blocks, and in others.
     wanted: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     sized: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for c, choice in enumerate(given.choices):
@@ -138,7 +139,7 @@ def _add_budgets(m: Any, given: Round, rooms: list[Room], sleepers: Mapping[tupl
     import pyomo.environ as pyo
 
     known, budgets = given.options.of, budgets_of(given.options.of)
-    uses = {at: uses_of_node(known, budgets, rooms[at[0]], each_w) for at, each_w in sleepers.items()}
+    uses = {(p, n): uses_of_node(known, budgets, rooms[p], each_w) for (p, n), each_w in sleepers.items()}
     m.budget, limits = pyo.ConstraintList(), {limit.name: limit for limit in given.budgets}
     for row in given.columns.budgets:
         of_nodes = [use[row.name] * m.awake[at] for at, use in uses.items() if use.get(row.name)]

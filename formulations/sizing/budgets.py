@@ -16,10 +16,11 @@ from wattsched.instances.sizing.tenants import cohorts_of
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 _LAST_DIGITS, _NEARLY_ALL = 2.0**-51, 1e-6
+"""Share of a limit that rounding takes, and share of it below which what is left is next to nothing."""
 
 
 def left_of(limit: float, standing: float) -> float:
-    """Return what is left of a limit; where next to nothing is, the rounding of both does not count."""
+    """Return what idle GPUs and nodes leave of a limit; where next to nothing, rounding does not count."""
     left = limit - standing
     return left + _LAST_DIGITS * limit if abs(left) < _NEARLY_ALL * limit else left
 
@@ -57,15 +58,15 @@ class BudgetRow:
     def of(
         cls, name: str, use: FloatArray, limit: float, standing: float, *, least: bool = False
     ) -> BudgetRow:
-        """Row of the uses of all columns, shape (n_columns,)."""
+        """Row of the `use` of all columns, shape (n_columns,); `standing` is that of idle GPUs and nodes."""
         column = np.flatnonzero(use)
         return cls(name, column, use[column], left_of(limit, standing), limit, least)
 
     def in_reach(self) -> BudgetRow:
         """The row in a unit in which its numbers are neither too large nor too small for solvers."""
-        if (known := reached(self.use, self.capacity, self.limit, least=self.least)) is None:
+        if (rescaled := reached(self.use, self.capacity, self.limit, least=self.least)) is None:
             return self
-        use, capacity, unit = known
+        use, capacity, unit = rescaled
         return replace(self, use=use, capacity=capacity, unit=unit)
 
 
@@ -167,7 +168,7 @@ def uses_of(options: Options, quota: Budget) -> FloatArray:
 
 
 def under(options: Options, quotas: list[Budget]) -> BoolArray:
-    """Options of jobs whose tenants are under some of the quotas."""
+    """Mask of options of jobs whose tenants are under some of the quotas."""
     limited = np.isin(options.of.tenant, np.concatenate([quota.members for quota in quotas]))
     return np.asarray(limited[options.job])
 
@@ -175,10 +176,7 @@ def under(options: Options, quotas: list[Budget]) -> BoolArray:
 def budget_rows(options: Options, index: IntArray | None = None) -> list[BudgetRow]:
     """Rows of all budgets and power caps of the instance, of quotas of its tenants, and of the least goodput.
 
-    Parameters
-    ----------
-    index : int array, shape (n_columns,), optional
-        Option of each column; without it, every option is one.
+    The `index` is the option of each column; without it, every option is one.
     """
     budgets, quotas = budgets_of(options.of), quotas_of(options.instance)
     least = options.instance.budgets.least_goodput

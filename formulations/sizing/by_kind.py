@@ -65,8 +65,8 @@ class _OwnPairs(NamedTuple):
     job, row : int arrays, shape (n,)
         `WAIT` for waiting.
     cost : float array, shape (n,)
-    seconds : float array, shape (n,)
-        For which it draws its watts; for waiting the joules that it pays for.
+    drawn : float array, shape (n,)
+        Seconds for which it draws its watts; for waiting the joules that it pays for.
     credit : float array, shape (n,)
         Goodput at the speed of the smallest configuration.
     """
@@ -74,12 +74,28 @@ class _OwnPairs(NamedTuple):
     job: IntArray
     row: IntArray
     cost: FloatArray
-    seconds: FloatArray
+    drawn: FloatArray
     credit: FloatArray
 
 
 class _Round:
-    """A round between its instance and its program."""
+    """A round between its instance and its program.
+
+    Attributes
+    ----------
+    scaled : ByKind
+        Costs of jobs in rows of their kinds.
+    of_kind : bool array, shape (n_jobs,)
+        Whether the program has a job's options as rows of its kind.
+    index, rows
+        Of each row of the program its number among all configurations, and these rows.
+    order, rank : int arrays, shape (n_jobs,)
+        Job of each group of the program, and group of each job.
+    own : _OwnPairs
+        What else jobs can do, in the order of the groups.
+    parts : list of Part
+        Nodes that sleep: groups behind those of the jobs, of two own columns each.
+    """
 
     def __init__(self, known: RoundJobs, objective: Objective) -> None:
         self.known, self.objective = known, objective
@@ -87,10 +103,9 @@ class _Round:
         self.of_kind = self.scaled.scales & ~known.jobs.fixed & ~_saves_by_restarts(known)
         rows = known.configurations
         self.criteria = row_criteria(known, self.scaled.value)
-        # Values of rows hang on the objective and the scope alone.
+        # Under this key the next rounds find what was found of rows.
         self.key = objective.name, known.counts_rounds, *self.criteria
         keep = np.flatnonzero(self._undominated("pool", rows.pool))
-        # Of every row of the program which of all configurations it is.
         by = (rows.power_w, self.scaled.value, -rows.rate, rows.kind)
         self.index, self.rows = rows.once(("in order", *self.key), lambda: _ordered(rows, keep, by))
         # Groups are in the order of their work: those far from one another differ most then, and few cuts by
@@ -99,7 +114,6 @@ class _Round:
         self.rank = np.empty_like(self.order)
         self.rank[self.order] = np.arange(len(self.order))
         self.own = self._own_pairs()
-        # Parts of the nodes that sleep are groups behind those of the jobs, of two own columns each.
         self.parts = parts_of(known, objective.name)
 
     def model(self) -> Model[Decision]:
@@ -119,13 +133,12 @@ class _Round:
         )
 
     def program(self) -> KindProgram:
-        """Costs and rows of the kinds, and of what jobs have for themselves."""
+        """Build the costs and rows of the kinds, and of what jobs have for themselves."""
         known, scaled, own = self.known, self.scaled, self.own
         rows = self.rows
         uses, builder, kinds = self._kinds()
         n, in_round = len(known.configurations), known.instance.budgets.scope == "round"
         horizon_s = known.round_s if in_round else np.inf
-        of_parts = np.zeros(2 * len(self.parts))
         lower, upper = builder.row_bounds()
         of_group = {
             "kind": np.where(self.of_kind, known.kind, -1),
@@ -137,12 +150,13 @@ class _Round:
             "most": self._most(rows),
         }
         of_part, n_parts = {"kind": -1, "worth": 1.0}, len(self.parts)
+        nothing = np.zeros(2 * n_parts)
         groups: dict[str, Any] = {
             name: _with_more(values[self.order], np.full(n_parts, of_part.get(name, 0), dtype=values.dtype))
             for name, values in of_group.items()
         }
         n_own = _with_more(np.bincount(own.job, minlength=len(known))[self.order], np.full(n_parts, 2))
-        # Rows of jobs that keep their GPUs are there once more, without the room.
+        # Uses are those of rows, of rows that jobs keep without taking room, of waiting, and of parts.
         kept = own.row + n * known.jobs.fixed[own.job] if known.jobs.fixed.any() else own.row
         entry = np.where(own.row == WAIT, 2 * n, kept)
         entry = _with_more(entry, 2 * n + 1 + np.arange(2 * n_parts))
@@ -152,8 +166,8 @@ class _Round:
             own=OwnColumns.of(
                 start=np.concatenate([[0], np.cumsum(n_own)]),
                 cost=_with_more(own.cost, np.ravel([(0.0, part.cost) for part in self.parts])),
-                seconds=_with_more(np.minimum(own.seconds, horizon_s), of_parts),
-                credit=_with_more(own.credit, of_parts),
+                seconds=_with_more(np.minimum(own.drawn, horizon_s), nothing),
+                credit=_with_more(own.credit, nothing),
                 entry=entry,
                 uses=uses,
             ),
@@ -226,7 +240,7 @@ class _Round:
         return Uses(*(csr_array(some.matrix(*shape).T) for some in (builder, metered, credited))), builder
 
     def _most(self, rows: Configurations) -> IntArray:
-        """Count the rows of its kind that keep a job's deadline; those before a slow one are quicker."""
+        """Count the rows of each job's kind that keep its deadline: the first ones, the quickest."""
         known, sizes = self.known, np.diff(rows.start)
         most = np.where(self.of_kind, sizes[known.kind], 0)
         late = np.flatnonzero(self.of_kind & np.isfinite(known.latest_s))
@@ -245,13 +259,14 @@ class _Round:
         return _OwnPairs(*(column[in_turn] for column in columns))
 
     def _waiting(self) -> _OwnPairs:
+        """Waiting of the jobs that may; where joules to completion count, it pays for the least."""
         known, every = self.known, np.arange(len(self.known))
         options = options_in(known, every, np.full(len(every), WAIT))
         waits = self.of_kind & ~known.must_run & (options.completion_s <= known.latest_s)
         job, cost = self.order[waits[self.order]], self.objective.cost(options)
         row, nothing = np.full(len(job), WAIT), np.zeros(len(job))
-        seconds = nothing if known.counts_rounds else options.energy_j[job]
-        return _OwnPairs(job, row, cost[job], seconds, nothing)
+        joules = nothing if known.counts_rounds else options.energy_j[job]
+        return _OwnPairs(job, row, cost[job], drawn=joules, credit=nothing)
 
     def _kept(self) -> _OwnPairs:
         """The rows in which jobs that run now do not restart, without those that another one beats."""
@@ -267,13 +282,13 @@ class _Round:
         if np.isfinite(known.latest_s).any():
             in_time = known.work[job] / rows.rate[row] <= known.latest_s[job]
             job, row = job[in_time], row[in_time]
-        cost = self.scaled.worth[job] * self.scaled.value[row]
-        return _OwnPairs(job, row, cost, known.work[job] / rows.rate[row], known.weight[job])
+        cost, seconds = self.scaled.worth[job] * self.scaled.value[row], known.work[job] / rows.rate[row]
+        return _OwnPairs(job, row, cost, drawn=seconds, credit=known.weight[job])
 
     def _undominated(self, name: str, alike: IntArray) -> BoolArray:
-        """Rows that no other one of the kind beats for all jobs that is alike in what has this name.
+        """Mask of rows that none of the same kind and `alike` beats for all jobs; see `columns.undominated`.
 
-        See `columns.undominated`.
+        The answer is kept under the name of what is alike.
         """
         rows, every = self.known.configurations, list(self.criteria.values())
 
@@ -303,9 +318,9 @@ class _Round:
         keep = np.flatnonzero(undominated(options, cost))
         keep = keep[np.argsort(self.rank[options.job[keep]], kind="stable")]
         credit = known.weight[options.job] * useful_share(options, known.round_s)
-        waiting = 0.0 if known.counts_rounds else options.energy_j
-        seconds = np.where(options.waiting, waiting, options.completion_s)
-        return _OwnPairs(options.job[keep], row[keep], cost[keep], seconds[keep], credit[keep])
+        joules = 0.0 if known.counts_rounds else options.energy_j
+        drawn = np.where(options.waiting, joules, options.completion_s)
+        return _OwnPairs(options.job[keep], row[keep], cost[keep], drawn[keep], credit[keep])
 
     def decision_of(self, point: IntArray) -> Decision:
         """Decision of a point, with concrete GPUs."""
@@ -393,7 +408,7 @@ def _ordered(
 
 def _by_place(rows: Configurations) -> IntArray:
     """A number of each row, the same for those with one pool, GPU count and batch size."""
-    batch = np.unique(rows.batch_size, return_inverse=True)[1]
+    _, batch = np.unique(rows.batch_size, return_inverse=True)
     pool = rows.pool * (int(batch.max(initial=0)) + 1) + batch
     return np.asarray(pool * (int(rows.gpus.max(initial=0)) + 1) + rows.gpus)
 

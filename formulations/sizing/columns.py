@@ -29,19 +29,15 @@ _CELLS = 4_000_000
 """Comparisons held in memory at once."""
 
 _STEP = 16
-"""Lengths of runs are rounded up to multiples of this."""
+"""Lengths of runs are rounded up to multiples of this, so that many are compared at once."""
 
 
 def undominated(options: Options, cost: FloatArray) -> BoolArray:
-    """Options worth keeping.
+    """Mask of options worth keeping, shape (n_options,).
 
     An option goes when another option of the same job in the same pool costs no more, takes no larger
     block and uses no more of any budget (the first of equals stays), or when waiting does. Options in sets
     stay, and beat none: they depend on what other jobs do.
-
-    Returns
-    -------
-    bool array, shape (n_options,)
     """
     criteria = _criteria(options, cost)
     keep = ~_beaten_by_waiting(options, criteria)
@@ -107,6 +103,7 @@ def row_criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
 
 
 def _beaten_by_waiting(options: Options, criteria: FloatArray) -> BoolArray:
+    """Mask of options, none in a set, that have no less of any criterion than their job's waiting."""
     # A job's waiting option, where it has one, is its last.
     rival = (options.start[1:] - 1)[options.job]
     beaten = options.waiting[rival] & ~options.waiting & ~options.shared
@@ -123,14 +120,14 @@ def _runs(job: IntArray, pool: IntArray) -> IntArray:
 
 
 def beaten_in_runs(job: IntArray, pool: IntArray, criteria: FloatArray) -> BoolArray:
-    """Columns that another one of the same job in the same pool beats, or equals and comes first."""
+    """Mask of columns that another one of the same job and pool beats, or equals and comes first."""
     if len(criteria) == 2:
         return _beaten_by_two(job, pool, *criteria)
     return _beaten_in_run(_runs(job, pool), criteria)
 
 
 def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: FloatArray) -> BoolArray:
-    """The same where two numbers count: in ascending order of one, those that have no less of the other."""
+    """Mask of beaten columns where two criteria count: by the first, they have no less of the second."""
     begins = np.ones(len(job), dtype=np.int64)
     begins[1:] = (job[1:] != job[:-1]) | (pool[1:] != pool[:-1])
     run = np.cumsum(begins)
@@ -145,6 +142,7 @@ def _beaten_by_two(job: IntArray, pool: IntArray, first: FloatArray, second: Flo
 
 
 def _beaten_in_run(runs: IntArray, criteria: FloatArray) -> BoolArray:
+    """Mask of columns that another one of their run beats, or equals and comes first."""
     n = criteria.shape[1]
     # Runs of about the same length are compared together, filled up with a column that beats nothing.
     padded = np.hstack([criteria, np.full((len(criteria), 1), np.inf)])
@@ -163,16 +161,9 @@ def _beaten_in_run(runs: IntArray, criteria: FloatArray) -> BoolArray:
 
 
 def _pareto(values: FloatArray) -> BoolArray:
-    """Dominated members of equally long runs.
+    """Mask of dominated members of equally long runs, shape (n_runs, size).
 
-    Parameters
-    ----------
-    values : float array, shape (n_criteria, n_runs, size)
-        Smaller is better.
-
-    Returns
-    -------
-    bool array, shape (n_runs, size)
+    Smaller values are better; their shape is (n_criteria, n_runs, size).
     """
     size = values.shape[2]
     order = np.lexsort(values[::-1], axis=-1)

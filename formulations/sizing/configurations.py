@@ -96,12 +96,13 @@ class Configurations(RowColumns):
         return known
 
     def latest(self, name: str, key: Any, compute: Callable[[], T]) -> T:
-        """Return such a result under a key that changes from round to round: only the last one is kept."""
-        known = self._cache.get(name)
-        if known is None or known[0] != key:
-            known = self._cache[name] = key, compute()
-        answer: T = known[1]
-        return answer
+        """Return a result under a key that changes from round to round; by name the last one is kept."""
+        last_key, answer = self._cache.get(name, (None, None))
+        if last_key != key:
+            answer = compute()
+            self._cache[name] = key, answer
+        known: T = answer
+        return known
 
     @property
     def by_setting(self) -> Rows:
@@ -164,7 +165,7 @@ class Configurations(RowColumns):
         return np.sort(order[height < before])
 
     def only(self, keep: BoolArray) -> Configurations:
-        """Leave rows out."""
+        """Keep the rows of a mask."""
         return self.taken(np.flatnonzero(keep))
 
     def taken(self, rows: IntArray) -> Configurations:
@@ -196,6 +197,7 @@ class Configurations(RowColumns):
         begin = first[kinds]
         sizes = first[kinds + 1] - begin + 1
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        # At first the differences of successive entries.
         job, row = np.zeros(start[-1], dtype=np.int64), np.ones(start[-1], dtype=np.int64)
         job[start[1:-1]] = 1
         row[:1] = begin[:1]
@@ -225,6 +227,7 @@ def configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, .
 
 
 def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Configurations:
+    """Configurations that the jobs may run in, by kind, found anew."""
     first, of_job = jobs.kinds
     n = len(first)
     allowed = _allowed(jobs.coded("pools").take(first), pools)
@@ -257,7 +260,7 @@ def _configurations_of(instance: Instance, jobs: JobColumns, pools: tuple[Pool, 
 
 
 def _allowed(names: Coded, pools: tuple[Pool, ...]) -> BoolArray:
-    """Return the mask of pools that jobs may use, by their own names or GPU types; all without a list."""
+    """Mask of pools that each list of names stands for, of pools or GPU types; all without a list."""
     stated = [[pool.name in some or pool.gpu_type in some for pool in pools] for some in names.values]
     return np.array([*stated, [True] * len(pools)], dtype=bool)[names.codes]
 

@@ -58,7 +58,7 @@ class Cutting:
         return cls(room, sizes, np.array(free, dtype=np.int64), listed)
 
     def nodes(self) -> tuple[IntArray, IntArray]:
-        """Numbers of free GPUs that are cut, and how many nodes have as many."""
+        """Counts of free GPUs that a node may have, ascending, and the number of nodes with each."""
         return np.unique(self.room.on_nodes[np.isin(self.room.on_nodes, self.free)], return_counts=True)
 
     def demand(self, taken: IntArray) -> Iterator[tuple[int, IntArray]]:
@@ -73,13 +73,7 @@ class Cutting:
         return np.array([pieces.sum() for _, pieces in self.demand(taken)], dtype=np.int64)
 
     def add(self, rows: ProgramBuilder, inside: IntArray, taken: IntArray) -> None:
-        """Add the columns, and the rows of the formula.
-
-        Parameters
-        ----------
-        inside, taken : int arrays, shape (n_inside,)
-            Columns that take something of the pool, and how much.
-        """
+        """Add the columns and rows of the formula; columns `inside` take so much of the pool."""
         name, (free, nodes) = self.room.pool.name, self.nodes()
         of_way = np.searchsorted(free, self.free)
         columns = rows.columns(Block(f"cut:{name}", len(self.free)), upper=nodes[of_way].astype(float))
@@ -95,10 +89,7 @@ class Cutting:
     def ways_for(self, pieces: IntArray, asleep: int = 0) -> IntArray | None:
         """Find how many nodes to cut in each way for so many pieces of each size; None if they do not fit.
 
-        Parameters
-        ----------
-        asleep : int
-            Nodes, all of whose GPUs are free, that are not cut.
+        Of the nodes all of whose GPUs are free, so many as are `asleep` are not cut.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -121,6 +112,7 @@ class Cutting:
     def slots(self, ways: IntArray) -> Slots:
         """Nodes and sizes of the pieces that so many nodes cut in each way give, the largest first."""
         node, size = [], []
+        # Nodes with each count of free GPUs that are not cut yet.
         of_count = {
             count: iter(np.flatnonzero(self.room.on_nodes == count)) for count in set(self.free.tolist())
         }
@@ -195,10 +187,7 @@ def points_of(
 ) -> FloatArray | None:
     """Values of the columns of all cuttings for what jobs take of some pools; None where it does not fit.
 
-    Parameters
-    ----------
-    woken : mapping of str to int
-        How many of the nodes that sleep are awake in each pool.
+    Of the nodes that sleep, so many as `woken` says are awake, by name of the pool.
     """
     values = [np.zeros(0)]
     for cutting in cuttings:
@@ -223,7 +212,7 @@ def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Exact]:
 
 
 def _at_point(cutting: Cutting, values: FloatArray, size: IntArray) -> Slots:
-    """Whatever the sizes of the pieces: the point holds them all."""
+    """Slots at a point; they suit the sizes of the jobs' pieces, as the point is of these jobs."""
     return cutting.slots(np.rint(values).astype(np.int64))
 
 

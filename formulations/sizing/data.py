@@ -225,6 +225,7 @@ def comparable_jobs(instance: Instance) -> RoundJobs:
 
 
 def _refuse(known: RoundJobs, job: int, seconds: float) -> None:
+    """Raise an InputError for a job with a completion time that cannot be compared."""
     low, high = COMPLETION_RANGE_S
     rule = f"job '{known.jobs.names[job]}': completion times must be from {low:g} to {high:g} s"
     raise InputError([f"{rule}, remaining_work / rate is {seconds:g} s in one of its options"])
@@ -258,10 +259,7 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
     Jobs that share a table or a model share its arrays until the last step, so the work is one
     vectorised pass per kind of job, not per job.
 
-    Parameters
-    ----------
-    jobs : int array, ascending, optional
-        Numbers of the jobs; default: all. Of their sets only those with all jobs among them count.
+    Numbers of `jobs` ascend; default: all. Of their sets only those with all jobs among them count.
     """
     kind = known.kind if jobs is None else known.kind[jobs]
     start, job, row = known.configurations.laid_out(kind)
@@ -272,15 +270,15 @@ def options_of(known: RoundJobs, jobs: IntArray | None = None) -> Options:
     if jobs is None and not known.job_sets:
         return _allowed(_of_columns(known, job, job_set, columns, start))
     if known.job_sets:
-        of_row, number, rows = _rows_of_sets(known)
+        member, member_set, rows = _rows_of_sets(known)
         if jobs is not None:
-            inside = np.isin(of_row, jobs)
-            of_row, number = of_row[inside], number[inside]
+            inside = np.isin(member, jobs)
+            member, member_set = member[inside], member_set[inside]
             rows = {name: values[inside] for name, values in rows.items()}
         # Before each job's waiting option.
-        place = np.searchsorted(job, of_row, side="right") - 1
+        place = np.searchsorted(job, member, side="right") - 1
         columns = {name: np.insert(values, place, rows[name]) for name, values in columns.items()}
-        job, job_set = np.insert(job, place, of_row), np.insert(job_set, place, number)
+        job, job_set = np.insert(job, place, member), np.insert(job_set, place, member_set)
     return _allowed(_of_columns(known, job, job_set, columns))
 
 
@@ -290,6 +288,7 @@ def options_in(known: RoundJobs, job: IntArray, row: IntArray) -> Options:
 
 
 def _columns_of(known: RoundJobs, row: IntArray) -> Columns:
+    """Values of rows of the kinds, by name; those of `WAITING` for `WAIT`, which is -1: the last."""
     columns = known.configurations.columns
     if (row == WAIT).all():
         return {name: np.full(len(row), WAITING[name], values.dtype) for name, values in columns.items()}
@@ -348,9 +347,9 @@ def _allowed(options: Options) -> Options:
 
 
 def allowed(options: Options) -> BoolArray:
-    """All but what a deadline, a job that may not wait or a job that keeps its GPUs rules out.
+    """Mask of options that no deadline, no job that may not wait and no job that keeps its GPUs rules out.
 
-    So do the joules that a job's tenant may use; a job to which they leave nothing to run as does not wait.
+    The joules that a job's tenant may use rule out options, too; if no other is left to run as, also waiting.
     What rules out a set for one of its jobs does so for all of them.
     """
     most_j = options.of.most_j
@@ -360,7 +359,7 @@ def allowed(options: Options) -> BoolArray:
     keep &= np.isfinite(options.completion_s) & np.isfinite(options.best_s)[options.job]
     keep &= ~(options.waiting & options.of.must_run[options.job])
     keep &= ~(options.pays_restart & options.fixed[options.job])
-    formed = options.job_set == ALONE
+    formed = options.job_set == ALONE  # or of a set that is possible for all its jobs
     if not formed.all():
         possible = keep if within is None else keep & within
         formed |= ~np.isin(options.job_set, options.job_set[~formed & ~possible])

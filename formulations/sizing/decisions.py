@@ -33,7 +33,7 @@ class Places(Held):
 
     @classmethod
     def joined(cls, parts: list[Places]) -> Self:
-        """All of them, by job."""
+        """GPUs of all parts, by job."""
         if len(parts) == 1:
             return cls(parts[0].job, parts[0].position)
         none = np.empty(0, dtype=np.int64)
@@ -42,11 +42,11 @@ class Places(Held):
         return cls(job[order], np.concatenate([none, *(part.position for part in parts)])[order])
 
     def only(self, keep: BoolArray) -> Self:
-        """Leave some out."""
+        """Keep the GPUs of a mask."""
         return type(self)(self.job[keep], self.position[keep])
 
     def of(self, source: IntArray, job: IntArray) -> Self:
-        """Give jobs the GPUs that others have; both are by job."""
+        """GPUs of jobs that each have those of their `source`, another job; both are by job."""
         first, end = (np.searchsorted(self.job, source, side=side) for side in ("left", "right"))
         return type(self)(np.repeat(job, end - first), self.position[ranges(first, end - first)])
 
@@ -88,6 +88,7 @@ def place(
         # Jobs that change anyway, or move for nothing, make room for those whose moves have a price.
         stays = ~options.pays_restart[chosen] & (options.of.change_cost > 0.0)
         held = held.only(stays[held.job])
+    # Within a pool, the jobs to place count from 0.
     rooms, number = rooms_of(options.of), np.zeros(len(chosen), dtype=np.int64)
     for room in rooms if pools is None else [rooms[p] for p in pools]:
         jobs = np.flatnonzero(needs & (chosen_pool == room.number))
@@ -106,7 +107,7 @@ def place(
 
 
 def positions_awake(room: Room, block: IntArray, gpus: IntArray, held: Held, *, few: bool) -> IntArray:
-    """The same in a pool of which some nodes sleep; few of them are awake where watts count."""
+    """Positions of jobs where some nodes sleep, `few` of which are to be woken; else as `positions_of`."""
     large = np.flatnonzero(block > room.pool.gpus_per_node) if room.pool.capacity == "blocks" else block[:0]
     first = room.sleeping[:0]
     if len(large):
@@ -180,7 +181,7 @@ def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
 
 
 def _unshared(options: Options, chosen: IntArray, held: Places) -> Places:
-    """GPUs of jobs that are not the second to hold one of theirs, the dearest to move first."""
+    """GPUs of jobs none of whose GPUs another holds, too, that would be dearer to move."""
     width = max(pool.n_gpus for pool in options.pools)
     gpu = options.pool[chosen][held.job] * width + held.position
     if distinct(gpu, len(options.pools) * width):

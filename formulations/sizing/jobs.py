@@ -159,18 +159,16 @@ class RoundJobs:
 
     @cached_property
     def held_gpus(self) -> tuple[IntArray, IntArray]:
-        """GPUs that running jobs hold now, as far as these are known.
+        """Job and position of each GPU that running jobs hold now, in the order of these, as far as known.
 
-        Returns
-        -------
-        job, position : int arrays, shape (n_held,)
-            A job and a place on the line of its pool, by job and by place.
+        A position is a place on the line of the pool that the job holds GPUs of.
         """
         held, running = self.jobs.holdings, self.jobs.running
         codes = self.jobs.current.codes[running]
         size = held.start[codes + 1] - held.start[codes]
         job, entry = np.repeat(running, size), ranges(held.start[codes], size)
-        at, position = self.held[1][job], np.zeros(len(job), dtype=np.int64)
+        _, pool_of, _ = self.held
+        at, position = pool_of[job], np.zeros(len(job), dtype=np.int64)
         node, gpu = held.node.codes[entry], held.gpu[entry]
         for p, pool in enumerate(self.pools):
             here = at == p
@@ -214,6 +212,7 @@ class RoundJobs:
         """
         known = self.configurations
         row = known.least_energy_row[self.kind]
+        # The row appended is for `WAIT`, which is -1: of jobs that cannot run.
         rate, power_w = np.append(known.rate, 1.0)[row], np.append(known.power_w, np.inf)[row]
         energy_j = power_w * (self.work / rate)
         # What a restart takes may make another configuration the one of least energy.
@@ -266,13 +265,8 @@ class RoundJobs:
     def going_on(self, rows: Rows, jobs: IntArray) -> tuple[IntArray, IntArray]:
         """Those of some jobs that run now, in their order, and rows in which they would not restart.
 
-        Jobs that restart in no time and at no cost, and may, are left out.
-
-        Parameters
-        ----------
-        rows : Rows
-            By kind and what tells whether a job restarts: pool, GPUs and batch size.
-        jobs : int array
+        Jobs that may restart, in no time and at no cost, are left out. The `rows` are found by kind and what
+        tells whether a job restarts: pool, GPUs and batch size.
         """
         gpus, pool, batch = self.held
         pays = (self.restart_s > 0.0) | (self.change_cost > 0.0)

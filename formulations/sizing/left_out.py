@@ -123,6 +123,7 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
         return f"{who} '{place}' is {short_by:,.6g} {unit} short: {needs}{together}"
     if kind == "least_goodput":
         lacking = f"the least goodput of {known.instance.budgets.least_goodput:,.6g} cannot be reached"
+        # Not `short_by`, which is lacking if other limits are raised, too: this is what no decision beats.
         most = short.available if short.alone else max(0.0, needed - short.at_least)
         return f"{lacking}: no decision has more than {most:,.6g}{together}"
     if kind in UNITS:
@@ -132,7 +133,7 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
         declared, _, pool = name.rpartition(":")
         return f"set '{declared}' in pool '{pool}' can be neither formed nor left, for job '{job}'{together}"
     if kind in ("pieces", "cuts"):
-        pool, _, size = place.rpartition(":")
+        pool, _, _ = place.rpartition(":")
         return f"pool '{pool}': its nodes cannot be cut up into the pieces that the jobs need{together}"
     if kind not in ("gpus", "buddy", "parts"):
         return f"{row} is {short_by:g} short of {needed:g}" + together
@@ -146,6 +147,7 @@ def describe(known: RoundJobs, short: ShortRow) -> str:
 
 
 def _budget(known: RoundJobs, row: str, needed: float, short_by: float) -> str:
+    """Say by how much a budget or power cap is short, of which the jobs need at least so much."""
     budget = next(budget for budget in budgets_of(known) if budget.name == row)
     kind, _, domain = row.partition(":")
     unit = UNITS[kind]

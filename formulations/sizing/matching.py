@@ -120,12 +120,9 @@ def note_rows(known: RoundJobs, decision: Decision, row: IntArray) -> None:
 
 
 def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
-    """Row of its kind that a decision stands for, of every job that is not in a set.
+    """Row of its kind that a decision stands for, of every job that is not in a set, shape (n_jobs,).
 
-    Returns
-    -------
-    int array, shape (n_jobs,)
-        `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
+    `WAIT` for waiting, `UNKNOWN` where the job is new or its kind has no such row.
     """
     for made in _made(decision):
         if made.pool() is known.configurations.pool:
@@ -140,6 +137,7 @@ def matching_rows(known: RoundJobs, decision: Decision) -> IntArray:
 
 
 def _looked_up(known: RoundJobs, decision: Decision) -> IntArray:
+    """Row of its kind of every job by the settings that the decision states, `WAIT` or `UNKNOWN`."""
     stated, rows = stated_choices(known, decision), known.configurations
     row = rows.by_setting.first_equal([known.kind, stated.pool, stated.gpus, *stated.settings.values()])
     found = np.where((row == NONE) | (stated.together.codes != NONE), UNKNOWN, row)

@@ -47,14 +47,7 @@ STATES = ("asleep", "awake")
 
 
 def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model[Decision]:
-    """Build the aggregated formulation, of a large round by kind.
-
-    Parameters
-    ----------
-    known : RoundJobs
-        Jobs of the round.
-    objective : str
-        Name in the registry of objectives.
+    """Build the aggregated formulation, of a large round by kind, for an objective of the registry.
 
     Raises
     ------
@@ -165,6 +158,7 @@ def assemble(
     names, worst = columns.options.of.jobs.names, columns.objective.combine == "worst"
 
     def cut() -> int:
+        """Add columns that say how nodes are cut up, and return how many."""
         _, pool, taken = room_of(columns)
         before = rows.n_columns
         for cutting in cuttings:

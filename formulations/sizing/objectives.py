@@ -35,6 +35,7 @@ HOLD_S = 600.0
 """Seconds that a configuration is expected to be kept, where the round is not longer."""
 
 _BITS = 30
+"""Binary digits by which sizes per weight are told apart."""
 
 
 def work_values(size_s: FloatArray, weight: FloatArray) -> FloatArray:
@@ -243,7 +244,7 @@ def _log_slowdown_by_kind(jobs: RoundJobs) -> ByKind:
 
 
 def _of_beginners(jobs: RoundJobs, worth: FloatArray, value: FloatArray) -> ByKind:
-    """Costs that a restart changes otherwise than by a factor and a term."""
+    """Costs of jobs that lose no time to a restart: of others it changes more than a factor and a term."""
     return ByKind(worth, value, worth, np.zeros(len(worth)), jobs.restart_s == 0.0)
 
 
@@ -254,7 +255,9 @@ def _goodput_by_kind(jobs: RoundJobs) -> ByKind:
 
 
 def _energy_by_kind(name: str, jobs: RoundJobs) -> ByKind:
+    """Energy at a price: a row's watts (by rate to completion) times what one watt of the job costs."""
     rows, work, per_joule = jobs.configurations, jobs.work, abs(jobs.per_joule[name])
+    # A worth is at least 0, so where a joule is paid for the sign is one of the rows' values.
     none, sign = np.zeros(len(work)), np.copysign(1.0, jobs.per_joule[name])
     if not jobs.counts_rounds:
         return _of_beginners(jobs, work * per_joule, sign * rows.power_w / rows.rate)
@@ -266,6 +269,7 @@ def _energy_by_kind(name: str, jobs: RoundJobs) -> ByKind:
 
 
 def _work_value_by_kind(jobs: RoundJobs) -> ByKind:
+    """Value of the job's work times the row's speed over the smallest configuration, negative."""
     worth = work_values(jobs.work / jobs.reference_rate, jobs.weight)
     hold_s, lost_s = max(HOLD_S, jobs.round_s), jobs.restart_s
     # Restarts of jobs that may be complete before are spread over less.
@@ -293,13 +297,7 @@ OBJECTIVES = {
 
 
 def objective(name: str) -> Objective:
-    """Look up an objective.
-
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-    """
+    """Look up an objective; ValueError if there is none of that name."""
     if name not in OBJECTIVES:
         raise ValueError(f"unknown objective '{name}'; known: {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]

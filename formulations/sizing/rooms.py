@@ -31,23 +31,24 @@ from wattsched.topology.room import KeptRoom, Room
 
 @remembered
 def _undisturbed(cluster: Cluster) -> BoolArray:
-    """Nodes that sleep, as far as others are concerned."""
+    """Mask of nodes that may sleep: others use nothing there."""
     nodes = cluster.node_columns()
     sleeps = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0.0)
-    sleeps[nodes.broken[0]] = False
+    broken, _ = nodes.broken
+    sleeps[broken] = False
     return np.asarray(sleeps)
 
 
 @remembered
 def _sleepers(cluster: Cluster) -> list[IntArray]:
-    """`sleepers_of` rounds in which no job keeps its GPUs."""
+    """Sleeping nodes of each pool where no job keeps its GPUs, by their places in `Pool.nodes`."""
     sleeps = _undisturbed(cluster)
     return [np.flatnonzero(sleeps[pool.members]) for pool in pools_of(cluster)]
 
 
 @remembered
 def _open_rooms(cluster: Cluster) -> list[Room]:
-    """`rooms_of` rounds in which no job keeps its GPUs."""
+    """Room of each pool where no job keeps its GPUs."""
     every = zip(pools_of(cluster), _sleepers(cluster), strict=True)
     return [_room(cluster, p, pool, pool.available, some) for p, (pool, some) in enumerate(every)]
 
@@ -63,9 +64,10 @@ def sleepers_of(known: RoundJobs) -> list[IntArray]:
         return _sleepers(known.instance.cluster)
     sleeps = _undisturbed(known.instance.cluster).copy()
     job, position = known.held_gpus
-    kept, pool_of = known.jobs.fixed[job], known.held[1][job]
+    _, pool_of, _ = known.held
     for p, pool in enumerate(known.pools):
-        sleeps[pool.members[pool.node_index[position[kept & (pool_of == p)]]]] = False
+        kept = position[known.jobs.fixed[job] & (pool_of[job] == p)]
+        sleeps[pool.members[pool.node_index[kept]]] = False
     return [np.flatnonzero(sleeps[pool.members]) for pool in known.pools]
 
 
@@ -96,7 +98,7 @@ def rooms_of(known: RoundJobs) -> list[Room]:
 
 
 def _room(cluster: Cluster, number: int, pool: Pool, free: BoolArray, sleepers: IntArray) -> Room:
-    """A pool's room, with the nodes that sleep, all of whose GPUs are free."""
+    """A pool's room, with those of its sleepers all of whose GPUs are free, the thriftiest first."""
     if not len(sleepers):
         return Room(number, pool, free)
     sleeping = np.setdiff1d(sleepers, pool.node_index[~free])
@@ -126,19 +128,21 @@ def in_place(known: RoundJobs) -> RoundJobs | None:
 
     So it is with sets of jobs, whose members share GPUs, and with nodes that sleep.
     """
-    if known.job_sets or not known.change_cost.any() or not known.change_cost[known.held_gpus[0]].any():
+    if known.job_sets or not known.change_cost.any():
         return None
+    job, _ = known.held_gpus
     sleeping = known.instance.cluster.node_columns().flags("sleeps")
-    return None if sleeping.any() else replace(known, in_place=True)
+    return replace(known, in_place=True) if known.change_cost[job].any() and not sleeping.any() else None
 
 
 def kept_rooms(known: RoundJobs, free: Sequence[BoolArray]) -> list[Room]:
     """Return the free GPUs of each pool, apart from the pieces of jobs that are not to move."""
     job, position = known.held_gpus
+    _, pool_of, _ = known.held
     keeps = (known.change_cost[job] > 0.0) & ~known.jobs.fixed[job]
     rooms: list[Room] = []
     for p, (pool, left) in enumerate(zip(known.pools, free, strict=True)):
-        here = keeps & (known.held[1][job] == p)
+        here = keeps & (pool_of[job] == p)
         rest, sizes = left.copy(), []
         for own in _by_job(job[here], position[here]):
             for piece in _pieces(pool, own):
@@ -161,11 +165,12 @@ def _pieces(pool: Pool, own: IntArray) -> Iterator[IntArray]:
     if pool.capacity == "nodes":
         node = pool.node_index[own]
         pieces = np.split(own, np.flatnonzero(np.diff(node)) + 1)
+        # An option takes whole nodes and a part of one; what is held otherwise is no option's.
         if sum(len(piece) < pool.gpus_per_node for piece in pieces) <= 1:
             yield from pieces
     elif pool.capacity == "blocks":
         size = block_size(len(own))
         begin = int(own[0]) // size * size
-        block = pool.blocks[np.searchsorted(pool.blocks[:, 0], own[0], side="right") - 1]
-        if block[1] >= size and own[-1] < begin + size:
+        _, length = pool.blocks[np.searchsorted(pool.blocks[:, 0], own[0], side="right") - 1]
+        if length >= size and own[-1] < begin + size:
             yield np.arange(begin, begin + size)

@@ -119,7 +119,7 @@ def add_uses(rows: ProgramBuilder, parts: Sequence[Part], first: int) -> None:
 
 
 def awake_parts(parts: Sequence[Part], awake: Mapping[str, int]) -> IntArray:
-    """Choose the parts that are awake, 1 or 0, for so many nodes of each pool, lowest draw first."""
+    """Return 1 for each part that is awake, else 0, for so many nodes `awake` by pool, lowest draw first."""
     left, found = dict(awake), np.zeros(len(parts), dtype=np.int64)
     by_watts: dict[tuple[str, float], list[int]] = {}
     for i, part in enumerate(parts):
@@ -135,7 +135,7 @@ def awake_parts(parts: Sequence[Part], awake: Mapping[str, int]) -> IntArray:
 
 
 def nodes_awake(rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> dict[str, int]:
-    """Count the sleeping nodes that jobs need, by pool; all of a pool where these are too few."""
+    """Count the sleeping nodes that jobs need, by name of the pool; all of a pool where these are too few."""
     found = {}
     for room in rooms:
         if len(room.sleeping):
@@ -145,7 +145,7 @@ def nodes_awake(rooms: Sequence[Room], pool: IntArray, taken: IntArray) -> dict[
 
 
 def least_awake(room: Room, taken: IntArray) -> int:
-    """Count the sleeping nodes that jobs need in a pool, by the ways to cut nodes, too."""
+    """Count the sleeping nodes that jobs need in a pool, where need be by the ways to cut its nodes up."""
     least = room.least_awake(taken)
     while least < len(room.sleeping):
         woken = room.woken(room.sleeping[:least])

@@ -82,7 +82,7 @@ def _named(settings: FloatArray, mine: BoolArray, others: BoolArray) -> list[tup
     Returns
     -------
     list of (row, length)
-        Rows that begin so, and the numbers of settings; None where a setting is on both sides.
+        A row that begins so, and the length of the beginning; None where a setting is on both sides.
     """
     order = np.lexsort(settings.T[::-1])
     mine, others, differs = mine[order], others[order], np.diff(settings[order], axis=0) != 0.0
@@ -97,7 +97,7 @@ def _named(settings: FloatArray, mine: BoolArray, others: BoolArray) -> list[tup
 
 
 def _key(options: Options, i: int, length: int) -> list[Any] | str:
-    """First of the settings pool, GPU count, batch size, frequency and power limit; of sets pool and name."""
+    """First `length` of pool, GPU count, batch size, frequency and power limit; of sets of pool and name."""
     if options.waiting[i]:
         return "wait"
     pool = options.pools[options.pool[i]].name

@@ -42,37 +42,19 @@ def families() -> dict[str, str]:
 
 
 def builder(family: str) -> Callable[..., Any]:
-    """Function that generates a family.
-
-    Raises
-    ------
-    ValueError
-        For an unknown family.
-    """
+    """Function that generates a family; ValueError for an unknown one."""
     require_known("family", family, FAMILIES)
     made: Callable[..., Any] = resolve_name(f"{__name__}.{FAMILIES[family]}")
     return made
 
 
 def parameters_of(family: str) -> list[inspect.Parameter]:
-    """Parameters of a family beyond jobs, gpus and seed.
-
-    Raises
-    ------
-    ValueError
-        For an unknown family.
-    """
+    """Parameters of a family beyond jobs, gpus and seed."""
     return [p for p in inspect.signature(builder(family)).parameters.values() if p.name not in _COMMON]
 
 
 def options_of(family: str) -> dict[str, Any]:
-    """Options of a family beyond jobs, gpus and seed, with their defaults.
-
-    Raises
-    ------
-    ValueError
-        For an unknown family.
-    """
+    """Options of a family beyond jobs, gpus and seed, with their defaults."""
     return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 

@@ -46,7 +46,11 @@ class Choices:
 
 @dataclass(frozen=True)
 class Kind:
-    """Parameters of one kind of job; times are in units of computing one sample at top frequency."""
+    """Parameters of one kind of job; times are in units of computing one sample at top frequency.
+
+    `memory_bound` is a of the module's text, `exchange` S(2) and `noise_scale` phi, both by smallest batch;
+    `intensity` is the share of the top draw when it computes, `affinity` a factor of the speed by GPU type.
+    """
 
     memory_bound: float
     exchange: float
@@ -81,6 +85,7 @@ def table_of(kind: Kind, choices: list[Choices]) -> OptionTable:
 
 
 def _columns(kind: Kind, c: Choices, taste: float, smallest_batch: int) -> dict[str, list[object]]:
+    """Rows of the table on one GPU type, on which the kind is faster by its `taste`."""
     gpus, mhz, batch = (
         grid.ravel() for grid in np.meshgrid(c.gpus, c.frequencies_mhz, c.batch_sizes, indexing="ij")
     )

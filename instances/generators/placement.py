@@ -41,6 +41,7 @@ USUAL = (
 FREE_PER_ASKED = 2.0
 """Free GPUs for each that the window asks for, where the number of GPUs is not given."""
 TRIALS = 20
+"""Tasks that fit nowhere, one after the other, after which nodes are left with less than their load."""
 
 
 def placement_window(
@@ -77,7 +78,7 @@ def placement_window(
     rng = np.random.default_rng(seed)
     kinds = _kinds(rng, jobs)
     if gpus is None:
-        asked_milli = sum(USUAL[kind][2] * USUAL[kind][3] for kind in kinds)
+        asked_milli = sum(count * milli for _, _, count, milli, _ in map(USUAL.__getitem__, kinds))
         gpus = int(np.ceil(FREE_PER_ASKED * asked_milli / WHOLE_GPU / (1 - load)))
     nodes = _nodes(rng, max(1, gpus), load)
     return PlacementInstance(
@@ -94,6 +95,7 @@ def placement_window(
 
 
 def _tasks(rng: np.random.Generator, kinds: list[int], types: list[str], constrained: float) -> list[Task]:
+    """Tasks of these kinds, a part of which name two GPU types."""
     made = []
     for name, kind in zip(numbered("t", len(kinds)), kinds, strict=True):
         cpu_milli, memory_mib, gpus, gpu_milli, _often = USUAL[kind]
@@ -112,6 +114,7 @@ def _tasks(rng: np.random.Generator, kinds: list[int], types: list[str], constra
 
 
 def _kinds(rng: np.random.Generator, count: int) -> list[int]:
+    """Draw rows of `USUAL`, as often as these are there."""
     until = np.cumsum([often for *_rest, often in USUAL])
     kinds: list[int] = np.searchsorted(until, rng.integers(until[-1], size=count), side="right").tolist()
     return kinds
@@ -121,7 +124,7 @@ def _nodes(rng: np.random.Generator, gpus: int, load: float) -> list[Node]:
     """Nodes until there are so many GPUs, after tasks came to nodes at random until the load is reached."""
     share = np.array([share for *_rest, share in NODES])
     kinds: list[int] = []
-    while (there := sum(NODES[kind][1] for kind in kinds)) < gpus:
+    while (there := sum(count for _, count, *_ in map(NODES.__getitem__, kinds))) < gpus:
         kinds += rng.choice(len(NODES), size=max(1, (gpus - there) // 8), p=share / share.sum()).tolist()
     nodes = [_empty(kind) for kind in kinds]
     wanted, failed = int(load * WHOLE_GPU * there), 0
@@ -135,6 +138,7 @@ def _nodes(rng: np.random.Generator, gpus: int, load: float) -> list[Node]:
 
 
 def _empty(kind: int) -> dict[str, Any]:
+    """Fields of a node of a row of `NODES`, without any task."""
     gpu_type, gpus, cpu_milli, memory_mib, _share = NODES[kind]
     has = {"cpu_milli": cpu_milli, "memory_mib": memory_mib, "gpus": gpus, "gpu_type": gpu_type}
     return {**has, "used_cpu_milli": 0, "used_memory_mib": 0, "used_gpu_milli": [0] * gpus}

@@ -142,14 +142,15 @@ def _gpu_types(gpus: int) -> list[UnitType]:
 
 
 def _gpu_classes(rng: np.random.Generator, types: list[str]) -> list[JobClass]:
-    classes = []
+    """Classes with made-up measurements on these types; slower ones are busier."""
+    classes, slower = [], {name: factor for name, (factor, _, _) in GPU_TYPES.items()}
     for k in range(KINDS):
         epoch_s, load, memory = rng.lognormal(np.log(300), 0.7), rng.uniform(15, 95), rng.uniform(5, 60)
         taste = rng.lognormal(0.0, 0.15, len(types))
         alone = {
             name: Alone(
-                epoch_s=float(f"{epoch_s * GPU_TYPES[name][0] * taste[i]:.6g}"),
-                utilisation_pct=round(min(100.0, load * GPU_TYPES[name][0] ** 0.3), 1),
+                epoch_s=float(f"{epoch_s * slower[name] * taste[i]:.6g}"),
+                utilisation_pct=round(min(100.0, load * slower[name] ** 0.3), 1),
                 memory_pct=round(memory, 1),
             )
             for i, name in enumerate(types)
@@ -161,6 +162,7 @@ def _gpu_classes(rng: np.random.Generator, types: list[str]) -> list[JobClass]:
 def _jobs(
     rng: np.random.Generator, count: int, classes: list[JobClass], deadlines: float, exclusive: float
 ) -> list[Job]:
+    """Jobs of random classes, of which some parts have deadlines, and need a unit to themselves."""
     kind = rng.integers(len(classes), size=count)
     epochs = rng.integers(1, EPOCHS + 1, size=count).astype(float)
     has_deadline, alone = rng.random(count) < deadlines, rng.random(count) < exclusive

@@ -120,6 +120,7 @@ def shifting_horizon(
 def _with_budget(
     instance: ShiftingInstance, carbon_fraction: float | None, completion_factor: float | None
 ) -> ShiftingInstance:
+    """The instance with one of the two budgets, or none."""
     fastest_s, least_g, most_g = _extremes(instance)
     if completion_factor is not None:
         budgets = HorizonBudgets(average_completion_s=completion_factor * fastest_s)
@@ -135,7 +136,7 @@ def _with_budget(
 def _demand(
     jobs: Sequence[Job], best: dict[str, dict[int, float]], wanted: IntArray, horizon_s: float
 ) -> int:
-    """GPUs that are busy for a part of the horizon when all jobs run as their users ask."""
+    """GPUs that are busy for `LOAD` of the horizon when all jobs run on as many as are `wanted`."""
     busy_gpu_s = sum(
         count * job.remaining_work / best[str(job.options)][count]
         for job, count in zip(jobs, wanted.tolist(), strict=True)
@@ -184,7 +185,7 @@ def _job(
     """Half of the jobs are there from the beginning, a tenth has a deadline half a horizon or more away."""
     arrives, slot = rng.random() < 0.5, int(rng.integers(1, max(2, slots // 2)))
     arrival_s = slot * slot_s if arrives else 0.0
-    late, slack = rng.random() < DEADLINE_SHARE, float(rng.uniform(0.5, 1.0))
+    has_deadline, slack = rng.random() < DEADLINE_SHARE, float(rng.uniform(0.5, 1.0))
     fastest_s = job.remaining_work / max(best[str(job.options)].values())
     return ShiftingJob(
         name=job.name,
@@ -192,7 +193,7 @@ def _job(
         options=str(job.options),
         remaining_work=job.remaining_work,
         arrival_s=arrival_s,
-        deadline_s=round(arrival_s + 3 * fastest_s + slack * slots * slot_s, 1) if late else None,
+        deadline_s=round(arrival_s + 3 * fastest_s + slack * slots * slot_s, 1) if has_deadline else None,
         restart_s=restart_s[str(job.options)],
     )
 

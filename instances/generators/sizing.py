@@ -114,8 +114,8 @@ def uniform_round(
 
 
 def _energy_j(jobs: JobColumns, tables: dict[str, OptionTable], fraction: float) -> float:
-    """Energy budget between the least energy and that of the fastest options."""
-    least, fastest = [], []
+    """Energy budget in J, at a fraction of the way from the least energy to that of the fastest options."""
+    least, fastest = [], []  # J by unit of work
     for table in tables.values():
         rate, power = np.array(table.rate), np.array(table.power_w)
         least.append(float(np.min(power / rate)))
@@ -325,6 +325,7 @@ def hetero_round(
 
 
 def _cluster(rng: np.random.Generator, racks: int, gpus: int, unavailable: float) -> Cluster:
+    """Racks of the types in turn, with at least so many GPUs, a share of them broken."""
     names, nodes = [f"rack{r:03d}" for r in range(racks)], []
     for rack, gpu_type in zip(names, list(HETERO_TYPES) * racks, strict=False):
         for i in range(max(1, -(-gpus // (racks * NODE_GPUS)))):

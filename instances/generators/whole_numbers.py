@@ -70,6 +70,7 @@ def _round(
     jobs: list[Job],
     tables: dict[str, OptionTable] | None = None,
 ) -> Instance:
+    """Round of an hour under a power cap."""
     return Instance(
         name=name,
         objective=objective,
@@ -193,6 +194,7 @@ def sets_round(*, jobs: int, gpus: int | None = None, seed: int = 0, power_fract
 
 
 def _table(rng: np.random.Generator) -> OptionTable:
+    """Options on every GPU count, at as many watts for each GPU."""
     watts, less = int(rng.integers(120, FULL_W)), rng.integers(0, 4, size=len(GPU_COUNTS)).cumsum().tolist()
     return OptionTable(
         gpus=[*GPU_COUNTS],

@@ -47,7 +47,7 @@ class GpuType(Strict):
 
 
 class CpuType(GpuType):
-    """The same of one CPU package, and its physical cores, of two vCPUs each."""
+    """Watts of one CPU package, idle and fully used, and its physical cores, of two vCPUs each."""
 
     cores: Count
 
@@ -81,6 +81,7 @@ class Node(Strict):
 
     @model_validator(mode="after")
     def _within(self) -> Self:
+        """Refuse more use than there is, and GPUs without a type."""
         faults = [
             f"used_{name} {used} is above {name} {most}"
             for name in ("cpu_milli", "memory_mib")

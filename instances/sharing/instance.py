@@ -62,12 +62,13 @@ class UnitType(Strict):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
+        """Refuse less draw at full use than idle or asleep."""
         asleep, idle, full = self.sleep_power_w, self.idle_power_w, self.full_power_w
-        told = {
+        faults = {
             f"full_power_w {full:g} is below idle_power_w {idle:g}": full < idle,
             f"sleep_power_w {asleep:g} is above full_power_w {full:g}": asleep > full,
         }
-        refuse(f"unit type '{self.name}': {fault}" for fault, holds in told.items() if holds)
+        refuse(f"unit type '{self.name}': {fault}" for fault, holds in faults.items() if holds)
         return self
 
 
@@ -286,6 +287,7 @@ def contradictions(instance: SharingInstance) -> Iterator[str]:
 
 
 def _bad_unit_types(instance: SharingInstance) -> Iterator[str]:
+    """Unit types of unknown pools, of the name of one, or of one and with a draw asleep."""
     pools = {pool.name for pool in instance.pools}
     for unit in instance.unit_types:
         if unit.name in pools:
@@ -298,6 +300,7 @@ def _bad_unit_types(instance: SharingInstance) -> Iterator[str]:
 
 
 def _bad_sets(instance: SharingInstance) -> Iterator[str]:
+    """Measured sets that are there twice, name what is unknown, or contradict themselves."""
     types = {unit_type.name for unit_type in instance.unit_types}
     alone = {job_class.name: job_class.alone for job_class in instance.classes}
     seen = Counter((s.unit_type, tuple(sorted(s.classes))) for s in instance.sets)

@@ -124,6 +124,7 @@ class ShiftingInstance(Strict):
 
     @model_validator(mode="after")
     def _forecasts_reach(self) -> Self:
+        """Refuse a forecast that ends before the horizon."""
         refuse(
             f"{field} has {len(values)} numbers but the horizon has {self.slots} slots"
             for field in ("carbon_g_per_kwh", "price_per_kwh")
@@ -137,13 +138,7 @@ class ShiftingInstance(Strict):
         return self.slots * self.slot_s
 
     def table_of(self, job: ShiftingJob) -> OptionTable:
-        """Table of a job.
-
-        Raises
-        ------
-        KeyError
-            If it names an unknown one.
-        """
+        """Table of a job; KeyError if it names an unknown one."""
         return self.tables[job.options] if isinstance(job.options, str) else job.options
 
 
@@ -163,7 +158,7 @@ def faults_of(instance: ShiftingInstance) -> list[str]:
 
 
 def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
-    """The forecasts that the objective or a budget needs."""
+    """Forecasts that the objective or a budget needs, and that are not there."""
     for unit, forecast in (("carbon_g", "carbon_g_per_kwh"), ("money", "price_per_kwh")):
         if getattr(instance, forecast) is None and getattr(instance.budgets, unit) is not None:
             yield f"budgets.{unit} needs the forecast '{forecast}'"
@@ -172,6 +167,7 @@ def _of_needs(instance: ShiftingInstance) -> Iterator[str]:
 
 
 def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
+    """Tables without rows or rates, rows of unknown pools, or with fewer watts than idle GPUs."""
     tables = {f"table '{name}'": table for name, table in instance.tables.items()}
     own = {f"job '{j.name}'": j.options for j in instance.jobs if not isinstance(j.options, str)}
     for owner, table in (tables | own).items():
@@ -187,6 +183,7 @@ def _of_tables(instance: ShiftingInstance) -> Iterator[str]:
 
 
 def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
+    """Pools of which running jobs hold more GPUs together than there are."""
     for name, pool in instance.pools.items():
         held = [job.current.gpus for job in instance.jobs if job.current and job.current.pool == name]
         if sum(held) > pool.gpus >= max(held, default=0):
@@ -194,6 +191,7 @@ def _of_pools(instance: ShiftingInstance) -> Iterator[str]:
 
 
 def _of_job(instance: ShiftingInstance, job: ShiftingJob) -> Iterator[str]:
+    """Times of a job that contradict one another or the slots, bad holdings, and bad options."""
     if job.deadline_s is not None and job.deadline_s <= job.arrival_s:
         yield f"deadline_s {job.deadline_s:g} is past when it arrives, at {job.arrival_s:g}"
     if job.arrival_s > instance.horizon_s - instance.slot_s:

@@ -81,11 +81,13 @@ class AssignmentColumns(RecordColumns[Assignment]):
         return self
 
     def _several_of(self, places: IntArray) -> dict[str, Column]:
+        """Columns of the GPUs of the assignments at these places."""
         entries = ranges(self.start[places], self.counts("gpus")[places])
         node = self.coded("node")
         return {"node": Coded(node.codes[entries], node.values), "gpu": self.gpu[entries]}
 
     def _made(self, j: int) -> Assignment:
+        """Assignment j as a model."""
         entries = slice(int(self.start[j]), int(self.start[j + 1]))
         node = self.coded("node")
         names = [node.values[code] for code in node.codes[entries].tolist()]
@@ -116,7 +118,7 @@ class Decision(Strict):
     waiting: list[Name]
 
     def listed(self) -> Self:
-        """The same with assignments as a list where they are few."""
+        """The decision with assignments as a list where they are few."""
         if not isinstance(self.jobs, AssignmentColumns):
             return self
         return self.model_copy(update={"jobs": self.jobs.listed()})
@@ -202,7 +204,7 @@ class Holdings(Made[Placement]):
         )
 
     def assignments(self, places: IntArray, names: list[str]) -> AssignmentColumns | None:
-        """The same of some placements, as jobs of these names have them; None where GPUs are not known."""
+        """Placements at these places as assignments of jobs of these names; None where GPUs are not known."""
         if np.any(np.diff(self.start) != self.gpus):
             return None
         columns = {name: getattr(self, name) for name in (*_NUMBERS, *_NAMES, "node", "gpu")}
@@ -213,6 +215,7 @@ class Holdings(Made[Placement]):
         return len(self.gpus)
 
     def _made(self, i: int) -> Placement:
+        """Placement i as a model."""
         entries = slice(int(self.start[i]), int(self.start[i + 1]))
         names = [self.node.values[code] for code in self.node.codes[entries].tolist()]
         limit_w = float(self.power_limit_w[i])

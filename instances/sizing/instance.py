@@ -37,10 +37,7 @@ def lacking(instance: Instance) -> list[str]:
 
 
 def content_of_kinds(instance: Instance, jobs: JobColumns) -> list[Any]:
-    """Return all that the options of the kinds of jobs depend on but the cluster.
-
-    It is equal in rounds of the same kinds, and so serves as the key of a cache.
-    """
+    """Key of a cache: all that the options of the kinds of jobs depend on but the cluster."""
     others = dict(instance.tables), list(instance.profiles), dict(instance.tenants)
     return [*jobs.content_of_kinds, *others]
 
@@ -166,13 +163,7 @@ class Instance(Strict):
         return self
 
     def table_of(self, job: Job) -> OptionTable:
-        """Table of a job without a model.
-
-        Raises
-        ------
-        KeyError
-            If it names an unknown one.
-        """
+        """Table of a job without a model; KeyError if it names an unknown one."""
         assert job.options is not None
         return self.tables[job.options] if isinstance(job.options, str) else job.options
 
@@ -185,9 +176,7 @@ class Instance(Strict):
     def configurations_of(self, job: Job | ModelKind, pool: Pool) -> Configurations | None:
         """Return the configurations of a job, or of a kind of jobs, with a model in a pool.
 
-        Their rates and draws are those of the pool's GPU type.
-
-        None where nobody has a profile of the model on that type.
+        Rates and draws are those of the pool's GPU type; None where nobody has a profile of the model on it.
         """
         profile, choices = self._choices_of(job, pool)
         if profile is None:
@@ -207,7 +196,7 @@ class Instance(Strict):
         return 0 if profile is None else profile.count(**choices)
 
     def _choices_of(self, job: Job | ModelKind, pool: Pool) -> tuple[Profile | None, dict[str, Any]]:
-        """Profile of a job's model on the GPUs of a pool, and what it is asked to combine."""
+        """Profile of a job's model on the GPUs of a pool, and the arguments of its `configurations`."""
         gpu_type = self.cluster.gpu_types[pool.gpu_type]
         return None if job.model is None else self.profile_of(job.model, pool.gpu_type), {
             "gpu_counts": job.gpu_counts,

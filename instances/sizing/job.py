@@ -65,6 +65,7 @@ class OptionTable(Strict):
 
     @model_validator(mode="after")
     def _same_lengths(self) -> Self:
+        """Refuse columns of different lengths, and both or none of rate and completion time."""
         if (self.rate is None) == (self.completion_s is None):
             raise ValueError("give exactly one of 'rate' and 'completion_s'")
         columns = {name: value for name, value in self if value is not None}

@@ -89,7 +89,7 @@ class JobColumns(RecordColumns[Job]):
 
     @cached_property
     def holdings(self) -> Holdings:
-        """The same by column; `current` has the codes of the jobs."""
+        """Placements that jobs hold now, by column; `current` has the code of each job's."""
         return Holdings.of(self.current.values)
 
     @cached_property

@@ -54,6 +54,7 @@ class Tenant(Strict):
 
     @model_validator(mode="after")
     def _own_before_borrowed(self) -> Self:
+        """Refuse a tenant that lends or borrows without what that needs."""
         if self.cohort is not None and self.gpus is None:
             raise ValueError("a tenant of a cohort needs 'gpus', those that are its own")
         if self.cohort is None and self.borrow_gpus is not None:

@@ -83,7 +83,7 @@ def sleep_faults(cluster: Cluster) -> list[str]:
 
 
 def strangers(instance: Instance, decision: Decision) -> list[str]:
-    """One job that a decision says nothing of, if there is one: then it is the decision of another round."""
+    """Fault of a decision of another round: a job that it says nothing of, if there is one."""
     names = instance.by_column().names
     said = {*AssignmentColumns.from_records(decision.jobs).names, *decision.waiting}
     if said.issuperset(names):
@@ -140,9 +140,9 @@ def _ambiguous_rows(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...
 
 
 def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
-    """Judge equal jobs once: a round of 100,000 jobs has a few hundred kinds of them.
+    """Jobs that have no option; one that fits nowhere is a fault only where it may not wait.
 
-    One that fits nowhere is a fault only where it may not wait.
+    Equal jobs are judged once: a round of 100,000 jobs has a few hundred kinds of them.
     """
     first, kind = jobs.kinds
     surely = _surely_fit(instance, jobs, pools).tolist()
@@ -155,11 +155,12 @@ def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Poo
         refused[number], lacking[number] = bool(told) and not nowhere, nowhere
     must_run = jobs.fixed | ~jobs.flags("can_wait")
     for j in np.flatnonzero(refused[kind] | (lacking[kind] & must_run)).tolist():
-        yield f"job '{jobs.names[j]}' {verdicts[kind[j]][0]}"
+        reason, _ = verdicts[kind[j]]
+        yield f"job '{jobs.names[j]}' {reason}"
 
 
 def _surely_fit(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> BoolArray:
-    """Kinds of jobs without bounds of their own that have a row of a table that fits."""
+    """Mask of kinds of jobs without bounds of their own that have a row of a table that fits."""
     first, _ = jobs.kinds
     fits, rows = np.zeros(len(first), dtype=bool), rows_of_kinds(instance)
     bounded = (jobs.counts("min_gpus") + jobs.counts("max_gpus"))[first] > 0
@@ -215,14 +216,14 @@ def why_nowhere(instance: Instance, pools: tuple[Pool, ...], job: Job) -> str:
     alike = {(pool.name, gpus): (pool, gpus) for pool, gpus, _ in within}
     need = {key: _need_of(pool, gpus) for key, (pool, gpus) in alike.items()}
     fits = {key: need[key] <= largest_room(pool) for key, (pool, _) in alike.items()}
-    fitting = [row for row in within if fits[row[0].name, row[1]]]
+    fitting = [(gpus, watts) for pool, gpus, watts in within if fits[pool.name, gpus]]
     if not fitting:
         largest = max((pool for pool, _ in alike.values()), key=largest_room)
         return f"needs at least {min(need.values())} GPUs {_beyond(largest)}"
     most = most_alone(instance.tenants, job.tenant)
-    if any(gpus <= most.gpus and watts <= most.power_w for _, gpus, watts in fitting):
+    if any(gpus <= most.gpus and watts <= most.power_w for gpus, watts in fitting):
         return ""
-    fewest, least_w = min(gpus for _, gpus, _ in fitting), min(watts for *_, watts in fitting)
+    fewest, least_w = (min(column) for column in zip(*fitting, strict=True))
     if fewest > most.gpus:
         return f"needs at least {fewest} GPUs but its tenant '{job.tenant}' may have {most.gpus:g}"
     if least_w > most.power_w:
@@ -236,6 +237,7 @@ def _need_of(pool: Pool, gpus: int) -> int:
 
 
 def _beyond(pool: Pool, of: str = "") -> str:
+    """End of a sentence on a need that the largest pool, or its largest block, does not meet."""
     if pool.capacity == "blocks":
         return f"in one block but the largest block{of} is {pool.largest_block}"
     return f"but the largest pool has {pool.n_gpus}"
@@ -248,7 +250,8 @@ def _may_use(job: Job, pool: Pool) -> bool:
 def _within(instance: Instance, pools: tuple[Pool, ...], job: Job) -> list[tuple[Pool, int, float]]:
     """Pools, GPU counts and watts of a job's options within its own bounds."""
     rows = [(p, *row) for p in pools if _may_use(job, p) for row in _rows(instance, job, p)]
-    return [row for row in rows if (job.min_gpus or 1) <= row[1] <= (job.max_gpus or row[1])]
+    fewest, most = job.min_gpus or 1, job.max_gpus or np.inf
+    return [(pool, gpus, watts) for pool, gpus, watts in rows if fewest <= gpus <= most]
 
 
 def _without_boards(instance: Instance) -> Instance:
@@ -272,6 +275,7 @@ def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:
 
 
 def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
+    """What running jobs hold that is not there, or that another holds, too."""
     if not len(jobs.running):
         return
     names = {pool.name for pool in pools}
@@ -329,7 +333,7 @@ def _suspects(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> 
 def _bad_gpus(
     held: Placement, nodes: dict[str, Node], known: Collection[str], *, kept: bool
 ) -> Iterator[str]:
-    """A job that is not `kept` where it is may hold GPUs that broke under it: it goes on elsewhere."""
+    """What is wrong with a placement; a job that is not `kept` there may hold GPUs that broke."""
     if held.nodes and (listed := len(held.places)) != held.gpus:
         yield f"gpus is {held.gpus} but current.nodes lists {listed}"
     for name, numbers in held.nodes.items():
