@@ -108,7 +108,7 @@ def _from_entry(entry: EntryPoint) -> External:
 
 
 def _external(target: Any, source: str, name: str) -> External:
-    """Formulation of a function, or of an object of a class, that a user's code calls so."""
+    """Formulation of a function, or of an object of a class, that has this name in a user's code."""
     with blaming(source):
         formulate = target() if isinstance(target, type) else target
     if not callable(formulate):

@@ -55,7 +55,7 @@ class ColumnPool(Generic[ColumnsT]):
         return len(self._number)
 
     def add(self, columns: ColumnsT) -> ColumnsT:
-        """Keep those that are new, and return them."""
+        """Keep the columns that are new, and return these."""
         new = []
         for position, key in enumerate(columns.hashes()):
             if key not in self._number:
@@ -71,7 +71,7 @@ class ColumnPool(Generic[ColumnsT]):
         return None if None in found else np.array(found, dtype=np.int64)
 
     def all(self) -> ColumnsT:
-        """All of them, the oldest first."""
+        """All columns, the oldest first."""
         self._parts = [type(self._parts[0]).joined(self._parts)]
         return self._parts[0]
 

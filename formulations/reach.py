@@ -47,14 +47,20 @@ def reached(
     uneven = not least and VIOLATION * largest > FEASIBILITY * limit
     if smallest < 0.0:
         size = max(abs(capacity), -smallest, largest)
-        unit = float(np.ldexp(1.0, int(np.frexp(size)[1])))
+        unit = _unit(size)
         return (use / unit, capacity / unit, unit) if size < TINY else None
     if rounded or not (tiny or uneven):
         return None
     capacity = max(capacity, min(smallest, TINY)) if least else capacity
-    unit = float(np.ldexp(1.0, int(np.frexp(abs(capacity))[1])))
+    unit = _unit(abs(capacity))
     with np.errstate(over="ignore"):
         return np.minimum(use / unit, _MOST_UNITS), capacity / unit, unit
+
+
+def _unit(size: float) -> float:
+    """Least power of two above a size: a division by it loses no digit."""
+    _, exponent = np.frexp(size)
+    return float(np.ldexp(1.0, int(exponent)))
 
 
 def in_reach(model: Model[Any], limits: Mapping[str, float]) -> Model[Any]:

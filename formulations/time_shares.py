@@ -90,7 +90,7 @@ def program_of(
 
 
 def prices_of(instance: TimeShareInstance, duals: FloatArray) -> Prices:
-    """Prices of the rows of `program_of`."""
+    """Prices from the duals of the rows of `program_of`, in their order."""
     n, k = len(instance.jobs), len(instance.types)
     capped = int(np.isfinite(instance.power_cap_w))
     use, progress = -duals[n : n + k + capped], duals[n + k + capped :]

@@ -87,7 +87,7 @@ class Timer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the seconds of a phase; its parts add up."""
+        """Count the seconds of this block to a phase; several blocks add up."""
         begin = self._begun[name] = time.perf_counter()
         self.phase_s.setdefault(name, 0.0)
         try:

@@ -106,7 +106,7 @@ class _Field(NamedTuple):
 
 @cache
 def _fields(model: type[BaseModel]) -> list[_Field]:
-    """Fields in the order of their names."""
+    """Fields of a model's type in the order of their names."""
     return [
         _Field(
             name,

@@ -148,7 +148,7 @@ def duplicates(what: str, items: Iterable[Any]) -> Iterator[str]:
 
 
 def repeated(what: str, names: Collection[str]) -> Iterator[str]:
-    """Report each name that occurs more than once."""
+    """Report each name of such a thing that occurs more than once."""
     if len(set(names)) == len(names):
         return
     counts = Counter(names)
@@ -205,7 +205,7 @@ class FormerNameWarning(FutureWarning):
 
 @contextmanager
 def naming(file: str | Path) -> Iterator[None]:
-    """Name the file in what is wrong with it, a ValueError."""
+    """Put the file's name before the text of a ValueError that this block raises."""
     try:
         yield
     except ValueError as error:
@@ -255,7 +255,7 @@ def _first_faults(model: type[BaseModel], document: Any) -> list[str]:
 
 
 def _beginning(value: Any, depth: int = 12) -> Any:
-    """A document with the first entries of its lists, as deep as documents are."""
+    """The first entries of a document's lists and objects, down to a depth that documents have."""
     if depth and isinstance(value, dict):
         return {key: _beginning(value[key], depth - 1) for key in list(value)[:MOST_FAULTS]}
     if depth and isinstance(value, list):

@@ -108,8 +108,10 @@ def _board_named(name: str, stand_in: str | None) -> tuple[GpuType, str]:
 @lru_cache(maxsize=4096)
 def recognised_gpu_type(name: str) -> GpuType | None:
     """GPU type that a scheduler calls so, where the name tells it; None where nobody could know its watts."""
-    board = common_name(part_named(name).board)
-    return gpu_type_named(name)[0] if board in {*GPU_TYPES, *BOARD_POWER_W} else None
+    if common_name(part_named(name).board) not in {*GPU_TYPES, *BOARD_POWER_W}:
+        return None
+    kind, _ = gpu_type_named(name)
+    return kind
 
 
 def stated_gpu_type(text: str) -> tuple[str, GpuType]:

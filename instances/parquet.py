@@ -125,7 +125,7 @@ def _bytes(rest: dict[str, Any], place: str, records: RecordColumns[Any], waitin
 
 
 def _held(assigned: AssignmentColumns, running: IntArray, n: int) -> Iterator[tuple[str, pa.Array]]:
-    """Columns of what jobs hold, null for those that do not run."""
+    """Names and columns of what n jobs hold, null for those that do not run."""
     place = np.full(n, len(assigned))
     place[running] = np.arange(len(assigned))
     for name, column in assigned.columns.items():
@@ -208,7 +208,7 @@ def _jobs(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_gpus(columns: dict[str, Any]) -> dict[str, Any]:
-    """The rows that have GPUs, and the entries of their lists."""
+    """The rows whose `gpus` are not null; of lists their entries one after the other."""
     runs = columns["gpus"].is_valid()
     found = {name: column.filter(runs) for name, column in columns.items()}
     for name, column in found.items():

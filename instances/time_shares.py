@@ -164,7 +164,7 @@ def equal_share_rates(
 
 
 def _types(pool: Any, types: list[str], m: int) -> IntArray:
-    """Type of every option."""
+    """Number of the GPU type of each of m options, from its name, or one for all."""
     listed = [pool] * m if isinstance(pool, str) else as_list(pool)
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise TypeError("pool must be a name, or a sequence of names")

@@ -64,7 +64,7 @@ class Uses(NamedTuple):
     def in_all(
         self, entry: IntArray, seconds: FloatArray, credit: FloatArray, part: IntArray, parts: int
     ) -> FloatArray:
-        """Return the total use of columns, by part, shape (parts, n_rows)."""
+        """Return the sum of columns' uses by the `part` of each, shape (parts, n_rows)."""
         shape = parts, self.fixed.shape[1]
         total = _sum_by_part(self.fixed, entry, None, part, shape)
         for uses, factor in self._varying(seconds, credit):
@@ -164,7 +164,7 @@ class OwnColumns:
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
     def take(self, groups: IntArray) -> OwnColumns:
-        """Return the columns of some of the groups."""
+        """Return the columns of some of the groups, which are numbered anew."""
         sizes = np.diff(self.start)[groups]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         columns = ranges(self.start[groups], sizes)
@@ -246,7 +246,7 @@ class KindGroups:
         return np.concatenate([self.own.group, group]), code
 
     def costs(self, group: IntArray, code: IntArray) -> FloatArray:
-        """Compute the cost of columns."""
+        """Compute the cost of columns by group and code, shape (n,)."""
         shared, own, option = self._split(code)
         cost, choosing = np.empty(len(code)), group[shared]
         cost[own] = self.own.cost[code[own]]
@@ -262,7 +262,7 @@ class KindGroups:
         return option, self._seconds(group, option), self.credit[group]
 
     def uses(self, group: IntArray, code: IntArray) -> csr_array:
-        """Return the use of each constraint row by each column, shape (n, n_rows)."""
+        """Return the uses of columns by group and code, shape (n, n_rows)."""
         from scipy.sparse import csr_array, vstack
 
         shared, own, option = self._split(code)
@@ -283,7 +283,7 @@ class KindGroups:
         return use[0] if part is None else use
 
     def reduced(self, group: IntArray, code: IntArray, prices: FloatArray) -> FloatArray:
-        """Compute the reduced costs of columns at row prices."""
+        """Compute the reduced costs of columns by group and code, at row prices, shape (n,)."""
         shared, own, option = self._split(code)
         cost = self.costs(group, code)
         cost[shared] -= self.kinds.uses.priced(prices, *self._used_by_options(group[shared], option))

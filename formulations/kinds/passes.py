@@ -38,15 +38,17 @@ class Passes:
         return least, code
 
     def least_costs(self, prices: FloatArray) -> FloatArray:
-        """Least reduced cost of every group, without its column."""
-        last = self._last
-        if last is None or not np.array_equal(last[0], prices):
-            last = self._last = prices.copy(), self._compute_costs(prices), None
-        _, least, _ = last
+        """Least reduced cost of every group at row prices, shape (n_groups,), without its column."""
+        if self._last is not None:
+            last_prices, least, _ = self._last
+            if np.array_equal(last_prices, prices):
+                return least
+        least = self._compute_costs(prices)
+        self._last = prices.copy(), least, None
         return least
 
     def _compute_costs(self, prices: FloatArray) -> FloatArray:
-        """Least reduced cost of every group."""
+        """Least reduced cost of every group at row prices, not looked up."""
         (least, _), order = self._least_own(prices), self._by_kind.order
         priced, of_kind = _Priced(self._groups, self._by_kind, prices), np.full(len(least), np.inf)
 

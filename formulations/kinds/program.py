@@ -220,7 +220,7 @@ class KindProgram(KindGroups, ProgramRows):
 
     @cached_property
     def _extremes(self) -> tuple[FloatArray, FloatArray]:
-        """Least and most that each group can cost."""
+        """Least and most that each group's columns cost, two arrays of shape (n_groups,)."""
         least, most = np.full(self.n_groups, np.inf), np.full(self.n_groups, -np.inf)
         np.minimum.at(least, self.own.group, self.own.cost)
         np.maximum.at(most, self.own.group, self.own.cost)
@@ -274,7 +274,7 @@ class Part:
     decided: IntArray
 
     def lift(self, x: FloatArray) -> IntArray:
-        """Point of the whole program."""
+        """Point of the whole program from one of the part."""
         taken = np.flatnonzero(x > 0.5)
         point = self.decided.copy()
         point[self.group[taken]] = self.code[taken]

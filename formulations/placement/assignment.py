@@ -89,7 +89,7 @@ def algebra(window: Window, most: float = MOST_VARIABLES) -> Any:
     """
     nodes = sorted(int(n) for members in window.classes.members for n in members)
     tasks, free = window.tasks, window.gpu_free_milli
-    fits = np.isfinite(window.hosting.best(window.classes.states)[0])[:, window.profile]
+    fits = window.hosting.possible(window.classes.states)[:, window.profile]
     class_of = {int(n): c for c, nodes in enumerate(window.classes.members) for n in nodes}
     pairs = [(t, n) for n in nodes for t in range(len(tasks)) if fits[class_of[n], t]]
     gpus_of = {
@@ -190,7 +190,7 @@ def _power(m: Any, window: Window, places: list[tuple[int, int, int]]) -> Any:
 
 
 def _classes_on(window: Window, n: int) -> list[int]:
-    """Classes of the usual tasks that a node could run now."""
+    """Numbers of the classes of usual tasks with GPUs that node n could run now."""
     classes, nodes = window.target.classes, window.nodes
     runs = allowed(classes, nodes.models)[:, nodes.model[n]] & (classes.gpus > 0)
     runs &= window.cpu_free_milli[n] >= classes.cpu_milli

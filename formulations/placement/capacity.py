@@ -272,6 +272,7 @@ class WholeNodes:
         self.size = int(nodes.gpus.max())
         self.largest: BoolArray = nodes.gpus == self.size
         watts: FloatArray = (power.gpu_full_w - power.gpu_idle_w).astype(float)
+        # Distinct watts of a GPU, and which of them each node has.
         self._level_w, self._level = np.unique(watts, return_inverse=True)
         self._level = self._level.reshape(-1)
         self._refused_w = REFUSAL * float(watts.max())

@@ -143,7 +143,7 @@ class ConfigurationLp:
     requests : TaskTable
         Distinct requests that may arrive, R of them: ``tasks.profiles[0]``.
     power : NodePower, optional
-        Power of the nodes; by `node_power` with one CPU model everywhere without it.
+        Power of the nodes; without it as `node_types`.
     most_units : int
         Units that the CPU of the largest node is divided into, at most: more are tighter and slower.
 
@@ -157,11 +157,6 @@ class ConfigurationLp:
         GPUs and vCPUs that one task of each profile requests, and 1.
     pool : ColumnPool
         Patterns found so far.
-
-    Raises
-    ------
-    ValueError
-        If the power of a GPU model is unknown.
     """
 
     def __init__(
@@ -192,7 +187,7 @@ class ConfigurationLp:
         gap: float = GAP,
         rounds: int = ROUNDS,
     ) -> PatternBound:
-        """Bound the power of the cluster from below.
+        """Bound the power of the cluster from below; ``bound_w`` is infinite if no placement can host that.
 
         Parameters
         ----------
@@ -205,10 +200,7 @@ class ConfigurationLp:
         rounds : int
             Rounds of column generation at most, 1 at least.
 
-        Returns
-        -------
-        PatternBound
-            ``bound_w`` is infinite if no placement can host that.
+
 
         Raises
         ------

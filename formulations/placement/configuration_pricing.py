@@ -416,7 +416,7 @@ class PatternPricing:
         return priced
 
     def patterns(self, priced: Sequence[PricedPattern]) -> Patterns:
-        """Recover the tasks and the power of priced patterns by backtracking."""
+        """Recover the patterns that were priced, with their tasks and power, by backtracking."""
         solutions = [pattern.table.pattern(pattern.gpus, pattern.units) for pattern in priced]
         type_ = np.array([pattern.type for pattern in priced], dtype=np.int64)
         hosted = np.array([tasks for tasks, _gpus in solutions], dtype=np.int64).reshape(

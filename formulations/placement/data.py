@@ -18,7 +18,7 @@ from wattsched.formulations.placement.fragmentation import Fragmentation, allowe
 from wattsched.instances.placement.instance import PlacementInstance, Request
 from wattsched.instances.placement.tables import WHOLE_GPU, NodeTable, TargetWorkload, TaskTable
 from wattsched.perfmodels.node_power import VCPU_PER_CORE, NodePower
-from wattsched.topology.arrays import FloatArray, IntArray
+from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,18 @@ class Window:
     def classes(self) -> NodeClasses:
         """Classes of nodes that could host a task."""
         classes = NodeClasses.of(self)
-        return classes.take(np.flatnonzero(np.isfinite(self.hosting.best(classes.states)[0]).any(axis=1)))
+        return classes.take(np.flatnonzero(self.hosting.possible(classes.states).any(axis=1)))
 
     @cached_property
     def worth(self) -> FloatArray:
         """Cost of not hosting a task of each profile, 0 where it fits nowhere, shape (P,)."""
         worth = np.zeros(len(self.demand))
         worth[self.profile] = self.waiting
-        possible = np.isfinite(self.hosting.best(self.classes.states)[0]).any(axis=0)
-        return np.where(possible, worth, 0.0)
+        return np.where(self.hosting.possible(self.classes.states).any(axis=0), worth, 0.0)
 
 
 def window_of(instance: PlacementInstance) -> Window:
-    """Arrays of an instance."""
+    """Arrays of a valid instance, with what a watt, a fragment and a waiting task count in its objective."""
     nodes, columns = instance.nodes, max(1, *(node.gpus for node in instance.nodes))
     models = tuple(dict.fromkeys(node.gpu_type or "" for node in nodes))
     gpus, cpus = list(map(instance.gpu_type_of, nodes)), list(map(instance.cpu_type_of, nodes))
@@ -302,8 +301,13 @@ class Hosting:
         slot = table.argmin(axis=2)
         return np.take_along_axis(table, slot[:, :, None], axis=2)[:, :, 0], slot
 
+    def possible(self, states: NodeStates) -> BoolArray:
+        """Mask of the profiles that each state can host one more of, shape (S, P)."""
+        cost, _ = self.best(states)
+        return np.isfinite(cost)
+
     def after(self, states: NodeStates, profile: IntArray, slot: IntArray) -> NodeStates:
-        """States after each has hosted a task, shapes (S,)."""
+        """States after each has hosted a task of a profile, (S,), on the GPUs from a slot on, (S,)."""
         profiles = self.profiles
         place = np.arange(states.gpu_milli.shape[1])
         used = (place >= slot[:, None]) & (place < (slot + profiles.gpus[profile])[:, None])

@@ -372,7 +372,7 @@ def by_policy(factory: Factory) -> Heuristic:
     """Heuristic that asks a policy about one task after another."""
 
     def placed(window: Window, objective: str, timer: Timer) -> PlacementDecision:
-        """Serve tasks in their order; those that the policy refuses, or time leaves no more, wait."""
+        """Serve tasks in their order; those that the policy refuses, and all once time is over, wait."""
         policy = factory(PolicyContext(window.nodes, window.power, window.target, seed=0))
         state, names = ClusterState(window.nodes), window.nodes.names
         state.cpu_free_milli = window.cpu_free_milli.copy()

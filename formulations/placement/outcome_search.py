@@ -148,7 +148,7 @@ class OutcomeTree:
         return states[cheapest], which
 
     def outcomes(self, index: IntArray) -> Outcomes:
-        """Outcomes that these states are."""
+        """Outcomes that states are, with the tasks on the way to them from the root."""
         steps = []
         at = index
         while np.any(at >= self.roots):
@@ -292,7 +292,7 @@ class _Beam(NamedTuple):
 
 
 def _better_states(tree: OutcomeTree, prices: Prices, width: int, timer: Timer) -> IntArray:
-    """States whose cost is below their price, up to `width` of each class."""
+    """States that cost less than their price, up to `width` of each class, by beam search."""
     least = -_TOLERANCE * max(float(prices.task_worth.max(initial=0.0)), 1e-12)
     beam = _Beam(np.arange(tree.roots), prices.node_cost)
     best, idle = np.full(tree.roots, least), np.zeros(tree.roots, dtype=np.int64)

@@ -139,7 +139,7 @@ def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = No
 
 
 def _wanted(window: Window, states: NodeStates, level: Outcomes) -> Hostings:
-    """Ways by which profiles come in order, so that no multiset is met in two orders."""
+    """Ways to host one more task; profiles come in order, so that no multiset is met twice."""
     ways = window.hosting.ways(states)
     last = np.max(level.profile, axis=1, initial=0)[ways.state]
     wanted = (ways.profile >= last) & (level.hosted[ways.state, ways.profile] < window.demand[ways.profile])

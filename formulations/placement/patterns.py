@@ -110,7 +110,7 @@ class _Names:
         return self.window.nodes.names[int(self.window.classes.members[cls][0])]
 
     def request(self, profile: int) -> str:
-        """CPU, memory and GPUs of a task, and the models that will do."""
+        """Name of a request by its CPU, memory, GPUs and models: ``4000c,8192m,1x500g,T4``."""
         tasks, _ = self.window.tasks.profiles
         gpu = f"{tasks.gpus[profile]}x{tasks.gpu_milli[profile]}g"
         spec = "|".join(sorted(tasks.specs[tasks.spec[profile]]))

@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 def requests_of(tasks: TaskTable) -> list[Request]:
-    """Distinct requests of a list, in the order of its profiles."""
+    """Distinct requests of a list of tasks, in the order of `TaskTable.profiles`."""
     profiles, _ = tasks.profiles
     columns = (profiles.cpu_milli, profiles.memory_mib, profiles.gpus, profiles.gpu_milli, profiles.spec)
     return [
@@ -107,7 +107,7 @@ class ClusterState:
         return other
 
     def allowed(self, models: frozenset[str]) -> BoolArray:
-        """Nodes with a GPU of these models, all if there are none, shape (N,)."""
+        """Mask of nodes with a GPU of these models, or of any if there are none, shape (N,)."""
         if models not in self._allowed:
             fine = [not models or model in models for model in self.nodes.models]
             self._allowed[models] = np.array(fine, dtype=bool)[self.nodes.model]

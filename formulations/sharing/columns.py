@@ -134,7 +134,7 @@ class Budget:
 
 
 def budgets_of(patterns: Patterns) -> tuple[Budget, ...]:
-    """Rows of the GPUs of pools and of the budgets of an instance."""
+    """Rows of the GPUs of an instance's pools, and of its budgets beside sleeping units."""
     instance, energy_j = patterns.instance, patterns.epoch_energy_j
     nothing, no_energy = np.zeros(len(patterns)), np.zeros(len(energy_j))
     rows, given, types = [], instance.budgets, instance.unit_types
@@ -184,7 +184,7 @@ class SetPartitioning:
 
     @cached_property
     def of_class(self) -> list[tuple[IntArray, IntArray]]:
-        """Kinds and slots of each class."""
+        """Numbers of the kinds, and of the slots, of each class."""
         return [
             (np.flatnonzero(self.kinds.job_class == c), np.flatnonzero(self.patterns.job_class == c))
             for c in range(len(self.instance.classes))

@@ -96,7 +96,7 @@ class Patterns:
 
     @cached_property
     def numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
-        """Pattern by unit type and ascending classes, one per job."""
+        """Number of each pattern by its unit type and ascending classes, one per job."""
         members = np.repeat(self.job_class, self.jobs).tolist()
         ends = np.cumsum(self.size).tolist()
         rows = zip(self.unit_type.tolist(), self.size.tolist(), ends, strict=True)
@@ -266,7 +266,7 @@ class Kinds:
         return kind
 
     def admits(self, kinds: IntArray, patterns: Patterns, slots: IntArray) -> BoolArray:
-        """Mask of pairs of a kind and a slot of its class that its jobs may be in; broadcast."""
+        """Mask of pairs of a kind and a slot of its class, broadcast, that its jobs may be in."""
         done_s = self.epochs[kinds] * patterns.epoch_s[slots]
         alone = patterns.size[patterns.pattern[slots]] == 1
         return np.asarray(

@@ -84,7 +84,7 @@ def point(data: SetPartitioning, columns: Columns, decision: SharingDecision) ->
 
 
 def _counts(known: IntArray, used: IntArray) -> FloatArray | None:
-    """Count how often each known number is used, None when another one is."""
+    """Count how often each known number is used, None when another number is."""
     if not np.isin(used, known).all():
         return None
     order, counts = np.argsort(known), np.zeros(len(known))

@@ -100,7 +100,7 @@ class Packing:
         return all(u - b <= left for u, b, left in zip(uses, before, self._left, strict=True))
 
     def start(self, job: int) -> bool:
-        """Give a job the best free unit to itself."""
+        """Give a job the best free unit to itself; False if there is none."""
         values = self.patterns.epoch_energy_j if self._thrifty else self.patterns.epoch_s
         idle = min(self.idle(job), key=lambda pattern: values[self.slot(pattern, job)], default=None)
         if idle is not None:
@@ -108,7 +108,7 @@ class Packing:
         return idle is not None
 
     def join_fullest(self, job: int) -> bool:
-        """Let a job join the most utilised set that takes it."""
+        """Let a job join the most utilised set that takes it; False if none does."""
         utilisation = self.patterns.utilisation_pct
         for pattern in sorted(self.by_pattern, key=lambda p: (-utilisation[p], p)):
             if (larger := self.extended(pattern, job)) is None:

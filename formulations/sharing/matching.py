@@ -122,7 +122,7 @@ class _Sets:
         return x
 
     def decision(self, x: FloatArray) -> SharingDecision:
-        """Decision of a point."""
+        """Decision of a point of the program."""
         taken = sorted(key for key, c in self.number.items() if x[c] > 0.5)
         unit_type = self.instance.unit_types[0].name
         sets = [sorted({i, j}) for i, j in taken if j != WAITS]
@@ -133,7 +133,7 @@ class _Sets:
 
 
 def _costs_of_kinds(data: SetPartitioning) -> tuple[FloatArray, FloatArray]:
-    """Costs of jobs of each kind alone and in pairs; infinite where that may not be."""
+    """Costs of a job of each kind alone, (K,), and of pairs, (K, K); infinite where none may be."""
     patterns, kinds = data.patterns, data.kinds
     alone, pair = np.full(len(kinds), np.inf), np.full((len(kinds), len(kinds)), np.inf)
 
@@ -162,7 +162,7 @@ def _lacking(sets: _Sets) -> str:
 
 
 def _program(sets: _Sets, units: int, sense: Any) -> Program:
-    """Program of the module's text over these choices and so many units."""
+    """Program of the module's text: each job in one set, on so many units."""
     names = [
         f"waits:{sets.jobs[i]}" if j == WAITS else "+".join(sets.jobs[k] for k in sorted({i, j}))
         for i, j in sets.number
@@ -195,7 +195,7 @@ def _without_limit(sets: _Sets) -> list[Key] | None:
 
 
 def _with_blanks(sets: _Sets, units: int) -> list[Key] | None:
-    """Sets of least cost on the units that there are, None when there are none."""
+    """Sets of least cost on so many units, None when the jobs do not fit."""
     import networkx as nx
 
     n = sets.n_jobs

@@ -32,6 +32,7 @@ from wattsched.formulations.shifting.columns import (
     decision_of,
     follow,
     is_valid,
+    least_of_jobs,
     never_run,
     prices_of,
     schedules_of,
@@ -316,7 +317,7 @@ class _Branching:
         return follow(self.horizon, np.full(len(option), job), option)
 
     def _lp(self, taken: Sequence[Taken]) -> MasterSolution:
-        """The LP over the schedules that splits allow."""
+        """Solve the LP over the schedules that splits allow."""
         known = self.pool.all()
         keep = np.ones(len(known), dtype=bool)
         for split, inside, number in taken:
@@ -332,7 +333,7 @@ class _Branching:
         return next(j for j, job in enumerate(self.horizon.instance.jobs) if job.name == split["job"])
 
     def _is_on_side(self, split: Mapping[str, Any], schedules: Schedules, inside: bool) -> BoolArray:
-        """Return the mask of schedules on a side of a split, were they of its job."""
+        """Mask of schedules on a side of a split, as if they were of its job."""
 
         def rows_in(slot: int) -> IntArray:
             option = schedules.option[:, slot]
@@ -343,9 +344,7 @@ class _Branching:
     def _round(self, solution: MasterSolution) -> None:
         """Take of each job the schedule of most share in the LP, if they make a better decision."""
         known = self.pool.all()
-        order = np.lexsort((-solution.share, known.job))
-        first = np.unique(known.job[order], return_index=True)[1]
-        likeliest = known.take(order[first])
+        likeliest = known.take(least_of_jobs(known.job, -solution.share))
         decision = follow(self.horizon, likeliest.job, likeliest.option)
         fits = len(decision) == self.horizon.n_jobs and is_valid(self.horizon, decision)
         if not fits or (use(self.horizon, decision) > self.horizon.free_cells).any():

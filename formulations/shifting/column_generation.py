@@ -26,6 +26,7 @@ from wattsched.formulations.shifting.columns import (
     held_gpus,
     is_valid,
     lagrangian,
+    least_of_jobs,
     priced_cost,
     row_limits,
     use,
@@ -102,7 +103,7 @@ class ScheduleMaster:
         self._spare = self._lp.add_columns(spare.matrix(self._lp.n_rows, self._lp.n_rows), self._spare_cost())
 
     def _spare_cost(self) -> FloatArray:
-        """A GPU too many costs one job's typical cost, a whole budget too much n, a job left out 10."""
+        """In typical costs of a job, times the limit: a GPU too many is 1, a budget n, a job left out 10."""
         n, cells = self._horizon.n_jobs, self._horizon.n_cells
         each = np.ones(cells), np.full(len(self._scale) - cells, float(n)), np.full(n, 10.0)
         return self._limit * self._unit * np.concatenate(each)
@@ -168,7 +169,7 @@ def generate(
 ) -> Generated:
     """Generate schedules until prices are about as good as they get.
 
-    Begins with the schedules `first`, of which the first ones have one for every job, and prices of before.
+    It begins with the schedules of `first`, whose first entry has one for every job, and with good prices.
     """
     pool, master = SchedulePool(), ScheduleMaster(horizon, objective, first[0])
     for schedules in first:
@@ -192,6 +193,7 @@ def generate(
         if closed or not len(new):
             if not solution.exceeds or raised == MOST_RAISES:
                 break
+            # Some row is exceeded because prices may not rise higher.
             master.raise_limits()
             raised, best_value = raised + 1, -np.inf
         smoothing = SMOOTHING
@@ -237,8 +239,7 @@ class Insertion:
         self.horizon, self.objective, self.pricing = horizon, objective, pricing
         self.prices = generated.prices
         self.known, share = generated.pool.all(), generated.master.share
-        best = np.lexsort((-share, self.known.job))
-        self.likely = best[np.unique(self.known.job[best], return_index=True)[1]]
+        self.likely = least_of_jobs(self.known.job, -share)
         self.likelihood = share[self.likely]
         self.tried: list[Schedules] = []
 

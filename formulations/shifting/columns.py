@@ -117,6 +117,13 @@ def run_slot(
     return able, ends, np.where(ends, lost_s + np.minimum(left, able) / rate, slot_s)
 
 
+def least_of_jobs(job: IntArray, value: FloatArray) -> IntArray:
+    """Position of the least value of each job that has one."""
+    order = np.lexsort((value, job))
+    _, first = np.unique(job[order], return_index=True)
+    return order[first]
+
+
 def never_run(horizon: Horizon, jobs: IntArray) -> Schedules:
     """Schedules in which jobs do nothing."""
     return follow(horizon, jobs, np.full((len(jobs), horizon.slots), PAUSE, dtype=np.int64))
@@ -220,7 +227,7 @@ class Prices:
 
 
 def prices_of(horizon: Horizon, objective: int, named: Mapping[str, float]) -> Prices:
-    """Prices that `Prices.named` has named."""
+    """Prices from derivatives of the objective by row, as `Prices.named` gives them."""
     charged = np.array([max(0.0, -named.get(name, 0.0)) for name in row_names(horizon)])
     criteria = np.zeros(len(CRITERIA))
     criteria[horizon.limited] = charged[horizon.n_cells :]

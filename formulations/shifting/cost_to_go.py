@@ -153,7 +153,7 @@ class PricedJobs:
 def priced_jobs(
     horizon: Horizon, group: JobGroup, prices: Prices, free: IntArray | None = None
 ) -> PricedJobs:
-    """Jobs at prices, and GPUs that are free in each cell, if these are limited."""
+    """Jobs of a group with prices as they see them, and only `free` GPUs in each cell, if given."""
     cell = horizon.pool[group.option] * horizon.slots + np.arange(horizon.slots)[:, None]
     gpus = horizon.gpus[group.option]
     gpu_cost = gpus * prices.gpu[cell]
@@ -235,7 +235,7 @@ class Recursion:
         np.minimum(now, FORBIDDEN, out=now)
 
     def _run(self, slot: IntArray, later: FloatArray, move: _Move, buffer: int) -> FloatArray:
-        """Cost of running every option in the slot, by job, option and level; it is in that buffer."""
+        """Cost of running every option in the slot, by job, option and level, kept in a buffer."""
         jobs, cost, other = self._jobs, self._buffers[buffer], self._buffers[2]
         np.take(later, move.upper, out=cost, mode="clip")
         np.take(later, move.lower, out=other, mode="clip")

@@ -57,9 +57,9 @@ def carbon_blind(horizon: Horizon, objective: str, timer: Timer | None = None) -
 
 def intensity_of(horizon: Horizon, objective: int) -> FloatArray:
     """Return the cost of a joule by slot: in the objective's unit, else the first budget's, else in grams."""
-    budgets = [c for c in (1, 3, 2) if np.isfinite(horizon.budget[c])]
-    which = objective if objective else (budgets or [1])[0]
-    per_joule = horizon.per_joule[which - 1, :-1]
+    carbon, money, joules = map(CRITERIA.index, ("carbon_g", "money", "energy_j"))
+    budgets = (c for c in (carbon, money, joules) if np.isfinite(horizon.budget[c]))
+    per_joule = horizon.per_joule[(objective or next(budgets, carbon)) - 1, :-1]
     return per_joule if per_joule.any() else np.ones(horizon.slots)
 
 
@@ -79,7 +79,7 @@ def by_stretch(horizon: Horizon, objective: int, intensity: FloatArray) -> Shift
 
 
 def serve(horizon: Horizon, intensity: FloatArray, stretch: float, effort: Effort) -> Schedules:
-    """Serve all jobs with one stretch, by steps that are worth some effort."""
+    """Serve all jobs with one stretch and effort; `intensity` is the cost of a joule by slot."""
     # A job stays in one pool.
     tables = [np.arange(*span) for span in pairwise(horizon.option_start)]
     in_pools = [[t[horizon.pool[t] == pool] for pool in np.unique(horizon.pool[t])] for t in tables]

@@ -65,7 +65,7 @@ class SchedulePricing:
 
 
 def _cheapest(jobs: PricedJobs) -> IntArray:
-    """Options by slot that cost least, shape (n_jobs, slots)."""
+    """Options in each slot of the schedules that cost least, shape (n_jobs, slots)."""
     slots = jobs.horizon.slots
     # Windows of some lengths only, so that many jobs are decided together.
     length = np.ceil(2.0 ** (np.ceil(2 * np.log2(_windows(jobs))) / 2)).astype(np.int64)

@@ -25,6 +25,7 @@ from wattsched.formulations.shifting.columns import (
     all_schedules,
     decision_of,
     lagrangian,
+    least_of_jobs,
     limits_of,
     named_prices,
     never_run,
@@ -112,8 +113,7 @@ def _outside(horizon: Horizon, objective: int, prices: Prices, near: NearOptimal
 
     That job costs at least `near.margin` more than its cheapest schedule, the others what theirs do.
     """
-    order = np.lexsort((priced_cost(horizon, near.schedules, prices), near.schedules.job))
-    cheapest = order[np.unique(near.schedules.job[order], return_index=True)[1]]
+    cheapest = least_of_jobs(near.schedules.job, priced_cost(horizon, near.schedules, prices))
     bound = lagrangian(horizon, objective, near.schedules.take(cheapest), prices) + near.margin
     return float(horizon.idle_use[objective] + bound - ROUNDING * abs(bound))
 

@@ -92,7 +92,7 @@ def _ends(horizon: Horizon, builder: ProgramBuilder, job: int, minimised: int) -
 
 
 def _completion(horizon: Horizon, job: int) -> Coefficients:
-    """Seconds from the beginning of the horizon to a job's end."""
+    """Coefficients of a job's columns in its end, in seconds from the beginning of the horizon."""
     slots, slot_s = np.arange(horizon.first_slot[job], horizon.slots), horizon.slot_s
     shape = (len(slots), len(horizon.options_of(job)))
     left = 1.0 / horizon.rate[horizon.fastest[horizon.table[job]]]
@@ -101,7 +101,7 @@ def _completion(horizon: Horizon, job: int) -> Coefficients:
 
 
 def _costs(horizon: Horizon, job: int, criterion: int) -> Coefficients:
-    """Coefficients with which a job adds to the criterion of a number."""
+    """Coefficients of a job's columns in a criterion, by its number in `CRITERIA`."""
     if criterion == 0:
         ends, runs, used, left = (horizon.share[job] * values for values in _completion(horizon, job))
         return ends, runs, used, left

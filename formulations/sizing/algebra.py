@@ -84,7 +84,7 @@ class Round:
     Attributes
     ----------
     columns : Choices
-        The same as arrays.
+        The choices as arrays.
     options : Options
         All options of all jobs as arrays, dominated ones included.
     instance : Instance

@@ -114,7 +114,7 @@ class Budget:
 
 
 def budgets_of(known: RoundJobs) -> list[Budget]:
-    """All budgets and power caps of the round."""
+    """All budgets and power caps of the round, with what idle GPUs and nodes use of them."""
     instance, pools, budgets = known.instance, known.pools, known.instance.budgets
     found, everywhere = list[Budget](), np.arange(len(pools))
     if (budgets.power_w, budgets.energy_j, budgets.carbon_g) == (None, None, None):
@@ -137,7 +137,7 @@ def budgets_of(known: RoundJobs) -> list[Budget]:
 
 
 def quotas_of(instance: Instance) -> list[Budget]:
-    """All quotas of the round."""
+    """All quotas of the round's tenants and cohorts."""
     tenants, found = instance.tenants, list[Budget]()
     for t, (name, tenant) in enumerate(tenants.items()):
         alone = np.array([t])

@@ -117,7 +117,7 @@ class _Round:
         self.parts = parts_of(known, objective.name)
 
     def model(self) -> Model[Decision]:
-        """Program, and the way between its points and decisions."""
+        """Model of the round: its program, and the way between points and decisions."""
         program, own = self.program(), self.own
         # Rows in which jobs of kinds need not restart are among their kind's, too.
         again = np.count_nonzero((own.row != WAIT) & self.of_kind[own.job])
@@ -308,7 +308,7 @@ class _Round:
         return ~self.of_kind & ~(self.known.jobs.fixed & self.scaled.scales)
 
     def _odd(self) -> _OwnPairs:
-        """All that jobs can do whose costs or uses do not scale."""
+        """All options of jobs whose costs or uses do not scale, without those that others beat."""
         known, jobs = self.known, np.flatnonzero(self._is_odd)
         _, job, row = known.configurations.laid_out(known.kind[jobs])
         options = options_in(known, jobs[job], row)
@@ -323,7 +323,7 @@ class _Round:
         return _OwnPairs(options.job[keep], row[keep], cost[keep], drawn[keep], credit[keep])
 
     def decision_of(self, point: IntArray) -> Decision:
-        """Decision of a point, with concrete GPUs."""
+        """Decision of a point, with concrete GPUs; a job may stop that cannot be placed."""
         row, of_parts = np.empty_like(self.order), np.full(2 * len(self.parts), WAIT)
         every = np.arange(len(row))
         row[self.order] = np.concatenate([self.own.row, of_parts, self.index])[point[: len(row)]]
@@ -339,7 +339,7 @@ class _Round:
             return decision
 
     def _cheapest_to_stop(self, row: IntArray, pool: int) -> int | None:
-        """The job of a pool that costs least if it waits, of those that may."""
+        """The running job of a pool whose waiting costs least, of those that may wait."""
         pools = np.append(self.known.configurations.pool, WAIT)
         may_wait = np.zeros(len(row), dtype=bool)
         may_wait[self.own.job[self.own.row == WAIT]] = True
@@ -414,7 +414,7 @@ def _by_place(rows: Configurations) -> IntArray:
 
 
 def _saves_by_restarts(known: RoundJobs) -> BoolArray:
-    """Jobs of which a restart saves energy: a row draws less than its GPUs when they are idle."""
+    """Mask of jobs of which a restart saves energy: a row draws less than its GPUs when they are idle."""
     rows, budgets = known.configurations, known.instance.budgets
     metered = budgets.energy_j is not None or budgets.carbon_g is not None
     if not metered or budgets.scope == "completion" or not (rows.power_w < known.row_idle_w).any():

@@ -248,7 +248,7 @@ class Choices:
 
     @cached_property
     def links(self) -> list[Link]:
-        """Links that hold the jobs of each set together, by set and pool."""
+        """Pairs of columns, by set and pool, that are taken together: its first job's and another's."""
         options, names = self.options, self.options.of.jobs.names
         columns = np.flatnonzero(options.shared[self.index])
         of_column = zip(
@@ -285,7 +285,7 @@ class Choices:
         return _criteria(self.options, self.objective.cost(self.options))
 
     def attributes(self) -> dict[str, FloatArray]:
-        """Quantities that published rules read."""
+        """Quantities of the columns that published rules read: GPUs, seconds and joules."""
         options, index = self.options, self.index
         return {
             "gpus": options.gpus[index].astype(float),

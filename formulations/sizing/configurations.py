@@ -157,7 +157,7 @@ class Configurations(RowColumns):
     @cached_property
     def thrifty_rows(self) -> IntArray:
         """Rows of each kind that may take the least energy, whatever work and restart, ascending."""
-        per_work, number = self.power_w / self.rate, np.unique(self.power_w, return_inverse=True)[1]
+        per_work, (_, number) = self.power_w / self.rate, np.unique(self.power_w, return_inverse=True)
         order = np.lexsort((number, per_work, self.kind))
         # Less power than all that take no more energy per work: kinds are apart, the later the lower.
         height = number[order] - self.kind[order] * (len(self) + 1)
@@ -178,20 +178,10 @@ class Configurations(RowColumns):
     def laid_out(self, kinds: IntArray, rows: IntArray | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Write the rows of jobs behind one another, each job's waiting last.
 
+        Jobs have these `kinds`; `rows` to choose from ascend, default: all. Returns `start`, where options of
+        job j are ``start[j]`` to ``start[j + 1]``, and the job and row of each option, `WAIT` for waiting.
+
         By running sums: `np.repeat` lets no other thread run, for a second where there are many.
-
-        Parameters
-        ----------
-        kinds : int array, shape (n_jobs,)
-        rows : int array, ascending, optional
-            Rows to choose from; default: all.
-
-        Returns
-        -------
-        start : int array, shape (n_jobs + 1,)
-            Options of job j are ``start[j]`` to ``start[j + 1]``.
-        job, row : int arrays, shape (n_options,)
-            `WAIT` for waiting.
         """
         first = self.start if rows is None else np.searchsorted(rows, self.start)
         begin = first[kinds]

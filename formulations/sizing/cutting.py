@@ -45,7 +45,7 @@ class Cutting:
 
     @classmethod
     def of(cls, room: Room, sizes: IntArray) -> Cutting | None:
-        """All ways; None where they are too many."""
+        """All ways to cut nodes with so many free GPUs into pieces of these sizes; None for too many."""
         free, pieces = [], []
         for count in np.unique(room.on_nodes).tolist():
             kinds = sizes[sizes <= count].tolist()
@@ -201,7 +201,7 @@ def points_of(
 
 
 def slots_of(cuttings: Sequence[Cutting], x: FloatArray) -> dict[int, Exact]:
-    """Return how each pool's nodes are cut up at a point, whose last values are those of `points_of`."""
+    """Return by pool what cuts its nodes up as a point does, whose last values are of `points_of`."""
     found: dict[int, Exact] = {}
     end = len(x)
     for cutting in reversed(cuttings):
@@ -217,7 +217,7 @@ def _at_point(cutting: Cutting, values: FloatArray, size: IntArray) -> Slots:
 
 
 def slots_for(room: Room, gpus: IntArray, size: IntArray) -> Slots | None:
-    """Slots for pieces of jobs with so many GPUs; None where these do not fit, or are too many to list."""
+    """Slots for pieces of these sizes of jobs with so many GPUs; None where they do not fit."""
     cutting = cutting_of(room, gpus)
     if cutting is None:
         return None

@@ -307,15 +307,9 @@ def _of_columns(
 
 
 def _rows_of_sets(known: RoundJobs) -> tuple[IntArray, IntArray, Columns]:
-    """An option for every job of every set, by job; sets of a job in their order.
+    """Job, set and columns of values of an option for every job of every set, by job and then set.
 
     All jobs of a set have its GPUs, but only the first a block; each draws its part of the set's watts.
-
-    Returns
-    -------
-    job, job_set : int arrays, shape (n_rows,)
-    columns : dict of str to array, shape (n_rows,)
-        As `Configurations.columns`.
     """
     job_sets = known.job_sets
     places = sorted((j, s, k) for s, together in enumerate(job_sets) for k, j in enumerate(together.members))

@@ -189,7 +189,8 @@ def _unshared(options: Options, chosen: IntArray, held: Places) -> Places:
     restarts = options.pays_restart[chosen][held.job]
     order = np.lexsort((-options.of.change_cost[held.job], restarts))
     late = np.ones(len(gpu), dtype=bool)
-    late[order[np.unique(gpu[order], return_index=True)[1]]] = False
+    _, first = np.unique(gpu[order], return_index=True)
+    late[order[first]] = False
     return held.only(~np.isin(held.job, held.job[late]))
 
 

@@ -58,7 +58,7 @@ def build(known: RoundJobs, objective: str, timer: Timer | None = None) -> Model
 
 
 def _places(columns: Choices, in_blocks: BoolArray, x: np.ndarray, starts: Starts) -> Places:
-    """GPUs of the jobs in blocks, from where their intervals start."""
+    """GPUs of the jobs in blocks that a point runs, from where their intervals start."""
     picked = np.flatnonzero((x[: len(columns)] > 0.5) & in_blocks)
     picked = picked[np.argsort(columns.job[picked], kind="stable")]
     start = np.array([starts[c] for c in picked.tolist()], dtype=np.int64)

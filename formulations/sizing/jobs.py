@@ -291,7 +291,7 @@ def jobs_of(instance: Instance) -> RoundJobs:
 def _job_set_options(
     instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]
 ) -> tuple[JobSetOption, ...]:
-    """Options in the order of the sets, and of the pools within a set."""
+    """Sets in each pool that can hold them, in the order of the sets and then of the pools."""
     number = {name: j for j, name in enumerate(jobs.names)} if instance.sets else {}
     return tuple(
         JobSetOption(declared, p, tuple(number[name] for name in declared.rates))

@@ -44,7 +44,7 @@ class StatedChoices:
 
 
 def stated_choices(known: RoundJobs, decision: Decision) -> StatedChoices:
-    """Read a decision; jobs that are not in the round are left out."""
+    """What a decision says of each job of the round; other jobs are left out."""
     n = len(known)
     running = AssignmentColumns.from_records(decision.jobs)
     number = {pool.name: p for p, pool in enumerate(known.pools)}

@@ -124,7 +124,8 @@ def _point_of(
     woken = nodes_awake(rooms, pool[places], taken[places]) if parts else {}
     x[len(columns) + 2 * np.arange(len(parts)) + awake_parts(parts, woken)] = 1.0
     if columns.objective.combine == "worst":
-        x = np.append(x, columns.cost[places].max(initial=worst_range(columns.start, columns.cost)[0]))
+        least, _ = worst_range(columns.start, columns.cost)
+        x = np.append(x, columns.cost[places].max(initial=least))
     ways = points_of(cuttings, pool[places], taken[places], woken)
     return None if ways is None else np.append(x, ways)
 

@@ -88,7 +88,7 @@ def free_gpus(known: RoundJobs) -> list[BoolArray]:
 
 @remembered
 def rooms_of(known: RoundJobs) -> list[Room]:
-    """Return the free GPUs of each pool as jobs can take them."""
+    """Return the free GPUs of each pool, and its sleeping nodes, as jobs can take them."""
     if known.in_place:
         return kept_rooms(known, free_gpus(known))
     if not known.jobs.fixed.any():

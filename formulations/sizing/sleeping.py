@@ -62,7 +62,7 @@ class Part:
 
 
 def parts_of(known: RoundJobs, objective: str) -> list[Part]:
-    """All parts of a round's nodes that sleep."""
+    """Parts of each pool's sleeping nodes, of 1, 2, 4, ... that draw the same, with costs and uses."""
     if not any(len(room.sleeping) for room in rooms_of(known)):
         return []
     found, budgets = list[Part](), budgets_of(known)

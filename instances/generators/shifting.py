@@ -120,7 +120,7 @@ def shifting_horizon(
 def _with_budget(
     instance: ShiftingInstance, carbon_fraction: float | None, completion_factor: float | None
 ) -> ShiftingInstance:
-    """The instance with one of the two budgets, or none."""
+    """The instance with a budget of completion or, without that factor, of carbon, or none."""
     fastest_s, least_g, most_g = _extremes(instance)
     if completion_factor is not None:
         budgets = HorizonBudgets(average_completion_s=completion_factor * fastest_s)
@@ -155,7 +155,7 @@ def _pools(gpus: int) -> dict[str, GpuPool]:
 def _recorded(
     option: str, file: str | Path, zone: str | None, start: str | None, slots: int, slot_s: float
 ) -> tuple[list[float], str | None]:
-    """Forecast of a file, from a time on, and its currency."""
+    """Forecast of a file in so many slots from a time on, and its currency."""
     if not file:
         raise ValueError(f"{option}: the file name is empty")
     trace = read_carbon(file, zone, "money" if option == "tariff" else "carbon")
@@ -167,7 +167,7 @@ def _recorded(
 
 
 def _made_up(rng: np.random.Generator, slots: int, slot_s: float) -> list[float]:
-    """Forecast of days with a dip at noon."""
+    """Forecast in g/kWh of days with a dip at noon."""
     hour = (np.arange(slots) + 0.5) * slot_s / S_PER_H % 24
     dip = np.exp(-(((hour - 12.5) / 3.5) ** 2))
     drift = np.cumsum(rng.normal(0.0, 6.0, slots))

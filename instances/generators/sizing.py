@@ -37,7 +37,7 @@ NODE_GPUS = 8
 
 
 def _half(wanted: IntArray, gpus: int | None) -> int:
-    """GPUs for half of the demand, where nothing else is asked for."""
+    """GPUs for half of those wanted, unless a number is given."""
     half = max(1, int(wanted.sum()) // 2) if gpus is None else gpus
     if half > MOST_GPUS:
         raise ValueError(f"gpus: half of the demand is {half:,}, say at most {MOST_GPUS:,}")
@@ -349,8 +349,8 @@ def _with_deadlines(
     rng: np.random.Generator, jobs: JobColumns, tables: dict[str, OptionTable], round_s: float
 ) -> JobColumns:
     """Give a fifth of the jobs a deadline, 1.5 to 6 times what waiting and then 1 GPU would need."""
-    one = np.array([best_rates(table)[1] for table in tables.values()])
+    on_one_gpu = np.array([best_rates(table)[1] for table in tables.values()])
     has, slack = rng.random(len(jobs)) < 0.2, rng.uniform(1.5, 6.0, len(jobs))
-    needed_s = round_s + jobs.numbers("remaining_work") / one[jobs.coded("options").codes]
+    needed_s = round_s + jobs.numbers("remaining_work") / on_one_gpu[jobs.coded("options").codes]
     deadline_s = np.array([round(value, 1) for value in (slack * needed_s).tolist()])
     return JobColumns({**jobs.columns, "deadline_s": np.where(has, deadline_s, np.nan)})

@@ -205,7 +205,7 @@ class PlacementInstance(Strict):
         return CpuType(idle_power_w=idle_w, full_power_w=full_w, cores=cores)
 
     def usual_tasks(self) -> list[TaskClass]:
-        """Classes that fragmentation is measured by."""
+        """Classes that fragmentation is measured by: the workload's, or the tasks' by their number."""
         if self.workload:
             return self.workload
         often = Counter((t.cpu_milli, t.gpus, t.gpu_milli, tuple(t.gpu_types)) for t in self.tasks)
@@ -224,7 +224,7 @@ class PlacementInstance(Strict):
         return per_task, per_gpu
 
     def _largest_change_w(self, node: Node) -> float:
-        """Most that the objective can change on a node."""
+        """Most that the objective can change on a node, in watts, which fragments count as, too."""
         gpu, cpu = self.gpu_type_of(node), self.cpu_type_of(node)
         packages = -(-node.cpu_milli // (1000 * VCPU_PER_CORE * cpu.cores))
         change_w = 0.0

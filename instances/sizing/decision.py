@@ -55,7 +55,7 @@ class AssignmentColumns(RecordColumns[Assignment]):
 
     @classmethod
     def from_records(cls, records: Sequence[Assignment]) -> Self:
-        """Columns of models; an InputError where one lists other than its count of GPUs."""
+        """Columns of assignments; an InputError where one lists other than its count of GPUs."""
         if isinstance(records, cls):
             return records
         for one in records:
@@ -101,7 +101,7 @@ class AssignmentColumns(RecordColumns[Assignment]):
 
 
 def by_node(nodes: list[str], gpus: list[int]) -> dict[str, list[int]]:
-    """GPU numbers of each node."""
+    """GPU numbers of each node, from the node and number of each GPU."""
     found: dict[str, list[int]] = {}
     for node, gpu in zip(nodes, gpus, strict=True):
         found.setdefault(node, []).append(gpu)
@@ -159,7 +159,7 @@ class Holdings(Made[Placement]):
 
     @classmethod
     def of(cls, placements: Sequence[Placement]) -> Holdings:
-        """Columns of models."""
+        """Columns of placements."""
         if isinstance(placements, cls):
             return placements
         places = [placement.places for placement in placements]

@@ -51,12 +51,12 @@ class OptionRows:
 
     @classmethod
     def of(cls, tables: Sequence[OptionTable]) -> OptionRows:
-        """Rows of models."""
+        """Rows of tables."""
         return tables.rows if isinstance(tables, OptionTables) else cls.joined([*map(rows_of, tables)])
 
     @classmethod
     def joined(cls, parts: Sequence[OptionRows]) -> Self:
-        """Tables of one after the other."""
+        """Tables of all parts, one after the other."""
         sizes = [np.diff(part.start) for part in parts]
         number: dict[str, int] = {}
         codes = [
@@ -75,7 +75,7 @@ class OptionRows:
         )
 
     def take(self, tables: IntArray) -> OptionRows:
-        """Rows of some tables, none in the place of `NONE`."""
+        """Rows of the tables with these numbers; `NONE` has no rows."""
         size = np.append(np.diff(self.start), 0)[tables]
         rows = ranges(self.start[tables], size)
         numbers = {name: getattr(self, name)[rows] for name in NUMBERS}
@@ -92,7 +92,7 @@ class OptionRows:
         return np.repeat(np.arange(len(self)), np.diff(self.start))
 
     def made(self, i: int) -> OptionTable:
-        """A table as a model."""
+        """Table i as a model."""
         rows = slice(int(self.start[i]), int(self.start[i + 1]))
         pools = [self.pool.values[code] for code in self.pool.codes[rows].tolist()]
         columns: dict[str, list[Any]] = {"gpus": self.gpus[rows].tolist(), "pool": pools}
@@ -131,7 +131,7 @@ class OptionTables(Made[OptionTable]):
 
 @remembered
 def rows_of(table: OptionTable) -> OptionRows:
-    """Rows of one table."""
+    """Rows of one table as arrays."""
     n = len(table.gpus)
     absent = np.full(n, np.nan)
     columns = {name: getattr(table, name) for name in NUMBERS}

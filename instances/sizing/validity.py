@@ -92,7 +92,7 @@ def strangers(instance: Instance, decision: Decision) -> list[str]:
 
 
 def _tables(instance: Instance, jobs: JobColumns, but_for: set[str]) -> Iterator[tuple[str, OptionTable]]:
-    """Shared and own tables, with what to call them, of those that name other pools than these."""
+    """Yield what to call it, and the table, for tables that name other pools than `but_for`."""
     for name, table in instance.tables.items():
         if not but_for.issuperset(rows_of(table).pool.values):
             yield f"table '{name}'", table
@@ -151,8 +151,8 @@ def _jobs_without_options(instance: Instance, jobs: JobColumns, pools: tuple[Poo
         for j, fits in zip(first.tolist(), surely, strict=True)
     ]
     refused, lacking = np.zeros(len(verdicts), dtype=bool), np.zeros(len(verdicts), dtype=bool)
-    for number, (told, nowhere) in enumerate(verdicts):
-        refused[number], lacking[number] = bool(told) and not nowhere, nowhere
+    for number, (reason, nowhere) in enumerate(verdicts):
+        refused[number], lacking[number] = bool(reason) and not nowhere, nowhere
     must_run = jobs.fixed | ~jobs.flags("can_wait")
     for j in np.flatnonzero(refused[kind] | (lacking[kind] & must_run)).tolist():
         reason, _ = verdicts[kind[j]]
@@ -275,7 +275,7 @@ def _rows(instance: Instance, job: Job, pool: Pool) -> set[tuple[int, float]]:
 
 
 def _bad_placements(instance: Instance, jobs: JobColumns, pools: tuple[Pool, ...]) -> Iterator[str]:
-    """What running jobs hold that is not there, or that another holds, too."""
+    """Faults of what running jobs hold: it is not there, or another holds it, too."""
     if not len(jobs.running):
         return
     names = {pool.name for pool in pools}
