@@ -118,7 +118,7 @@ class RestrictedMaster:
     over : str
         What columns stand for, for messages.
     unit : float
-        What a cost of 1 is within HiGHS; all costs that are given or returned are in their own unit.
+        Cost that counts as 1 within HiGHS; all costs that are given or returned are in their own unit.
     """
 
     def __init__(self, over: str, unit: float = 1.0):

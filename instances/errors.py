@@ -84,9 +84,9 @@ def _lines(faults: Iterable[Any], document: Any) -> list[str]:
     """Lines with path and sentence for the faults of a document that pydantic lists, each once."""
     lines: list[str] = []
     for fault in faults:
-        missing = fault["type"] == "missing"
-        loc = fault["loc"]
-        path = ".".join(echo(step, "") for step in loc) if document is None else _path(loc, document, missing)
+        missing, loc = fault["type"] == "missing", fault["loc"]
+        steps = (echo(step, quote="") for step in loc)
+        path = ".".join(steps) if document is None else _path(loc, document, missing)
         lines += [f"{path}: {sentence}" if path else sentence for sentence in sentences_of(fault)]
     return list(dict.fromkeys(lines))
 
@@ -168,7 +168,7 @@ def unknown_objective(name: str, known: Collection[str]) -> Iterator[str]:
 
 def capped(lines: list[str], most: int = MOST_LINES) -> list[str]:
     """At most `most` lines, none too long, and one that counts the others."""
-    told = [echo(line, "", LONGEST_LINE) for line in lines[:most]]
+    told = [echo(line, quote="", most=LONGEST_LINE) for line in lines[:most]]
     rest = "" if len(lines) >= MOST_FAULTS else f"{len(lines) - most:,} "
     return told if len(lines) <= most else [*told, f"and {rest}more"]
 
@@ -209,7 +209,7 @@ def naming(file: str | Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        told = echo(error, "", LONGEST_LINE)
+        told = echo(error, quote="", most=LONGEST_LINE)
         raise ValueError(told if str(file) in told else f"{file}: {told}") from None
 
 
@@ -302,7 +302,7 @@ def _path(location: tuple[int | str, ...], document: Any, missing: bool) -> str:
         elif isinstance(step, int) and _is_column(here) and step < len(here):
             path, here = f"{path}[{step}]", here[step]
         elif isinstance(here, dict) and (step in here or told_last):
-            name = echo(step, "")
+            name = echo(step, quote="")
             path, here = f"{path}.{name}" if path else name, here.get(step)
     return path
 

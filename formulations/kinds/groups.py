@@ -40,7 +40,7 @@ class Uses(NamedTuple):
         return np.asarray(sum(np.diff(uses.indptr) for uses in self))
 
     @property
-    def broken(self) -> BoolArray:
+    def fractional(self) -> BoolArray:
         """Mask of constraint rows of which some use may be fractional, shape (n_rows,)."""
         fractional = np.zeros(self.fixed.shape[1], dtype=bool)
         fractional[self.fixed.indices[self.fixed.data % 1.0 != 0.0]] = True
@@ -111,9 +111,9 @@ class KindRows:
         return len(self.value)
 
     @cached_property
-    def broken(self) -> BoolArray:
+    def fractional(self) -> BoolArray:
         """Mask of constraint rows of which some option's use may be fractional, shape (n_rows,)."""
-        return self.uses.broken
+        return self.uses.fractional
 
     @cached_property
     def alike(self) -> IntArray:

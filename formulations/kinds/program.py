@@ -366,9 +366,9 @@ def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray
 
 def _lost(program: KindProgram, used: FloatArray) -> FloatArray:
     """Bound by row the digits lost in limits less what is `used`; 0 where all numbers are whole."""
-    broken = program.kinds.broken.copy()
-    if not broken.all():
-        broken |= program.own.uses.broken
+    fractional = program.kinds.fractional.copy()
+    if not fractional.all():
+        fractional |= program.own.uses.fractional
     for limit in (program.row_lower, program.row_upper):
-        broken |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
-    return np.where(broken, CANCELLATION * np.abs(used), 0.0)
+        fractional |= np.where(np.isfinite(limit), limit, 0.0) % 1.0 != 0.0
+    return np.where(fractional, CANCELLATION * np.abs(used), 0.0)

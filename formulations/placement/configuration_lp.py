@@ -141,7 +141,7 @@ class ConfigurationLp:
     ----------
     nodes : NodeTable
     requests : TaskTable
-        Distinct requests that may arrive, R of them: ``tasks.profiles[0]``.
+        Distinct requests that may arrive, R of them, as `TaskTable.profiles` has them first.
     power : NodePower, optional
         Power of the nodes; without it as `node_types`.
     most_units : int

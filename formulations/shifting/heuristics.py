@@ -33,8 +33,11 @@ class Effort(NamedTuple):
 
 
 STRETCHES = (1.0, 1.5, 2.5, 4.0, 8.0, 20.0)
-EFFORTS = tuple(
-    Effort(*shares) for shares in ((0.3, 0.0, False), (0.6, 0.0, False), (0.6, 0.7, True), (0.9, 0.95, True))
+EFFORTS = (
+    Effort(0.3, 0.0, by_draw=False),
+    Effort(0.6, 0.0, by_draw=False),
+    Effort(0.6, 0.7, by_draw=True),
+    Effort(0.9, 0.95, by_draw=True),
 )
 _WIDER = 4
 """A window that is too short grows by this part of it."""

@@ -199,6 +199,7 @@ class _Job:
         lost = self._rows("again used", *runs.shape, upper=0.0)
         add(lost, again, restart_s)
         add(lost, self._used, -1.0)
+        # A start is at least y - y before, and at most y and 1 - y before; `held` is y before the first slot.
         held = np.zeros(shape)
         held[:1, kinds == horizon.kind_before[self.number]] = 1.0
         begun = self._rows("starts", *shape, lower=-held)
@@ -211,7 +212,7 @@ class _Job:
             add(rows[1:, kind], runs[:-1], of_before)
         add(known, starts)
         add(known[:, kind], again, -1.0)
-        if not horizon.ran_before[self.number]:
+        if not horizon.ran_before[self.number]:  # its first start is no restart
             first = self._columns("first", kinds)
             add(known, first, -1.0)
             free = self._rows("free start", *shape, upper=0.0)

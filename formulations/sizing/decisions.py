@@ -181,7 +181,7 @@ def _held(options: Options, chosen: IntArray, needs: BoolArray) -> Places:
 
 
 def _unshared(options: Options, chosen: IntArray, held: Places) -> Places:
-    """GPUs of jobs none of whose GPUs another holds, too, that would be dearer to move."""
+    """Leave out jobs one of whose GPUs another job holds, too, that would be dearer to move."""
     width = max(pool.n_gpus for pool in options.pools)
     gpu = options.pool[chosen][held.job] * width + held.position
     if distinct(gpu, len(options.pools) * width):

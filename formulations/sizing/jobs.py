@@ -263,7 +263,7 @@ class RoundJobs:
         return found
 
     def going_on(self, rows: Rows, jobs: IntArray) -> tuple[IntArray, IntArray]:
-        """Those of some jobs that run now, in their order, and rows in which they would not restart.
+        """Those of some jobs that run now, and the row in which each would not restart, in their order.
 
         Jobs that may restart, in no time and at no cost, are left out. The `rows` are found by kind and what
         tells whether a job restarts: pool, GPUs and batch size.
