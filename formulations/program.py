@@ -380,7 +380,7 @@ class ProgramBuilder(Entries):
         lower: float = -np.inf,
         upper: float = np.inf,
     ) -> int:
-        """Add a row with its entries, and return its number."""
+        """Add a row with its entries in some columns, and return its number."""
         self._rows.append((Block(name, 1), [lower, upper]))
         self.add(self.n_rows, columns, values)
         self.n_rows += 1

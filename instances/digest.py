@@ -48,7 +48,7 @@ def digest_of(instance: BaseModel) -> str:
 
 
 def _write(value: Any, parts: list[bytes]) -> None:
-    """Append the bytes of a value, as `digest_of` tells."""
+    """Append the bytes of a value to `parts`, as `digest_of` tells."""
     if isinstance(value, str):
         parts.append(_text(value))
     elif isinstance(value, float | int):
@@ -130,7 +130,7 @@ def _is_columns(part: Any) -> bool:
 
 
 def _write_list(values: list[Any] | tuple[Any, ...], parts: list[bytes]) -> None:
-    """Append a list; one of texts or of numbers alone at once."""
+    """Append the bytes of a list to `parts`; of texts or of numbers alone at once."""
     # Columns of options are most of an instance.
     try:
         if values and isinstance(values[0], str):

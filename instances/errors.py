@@ -225,7 +225,7 @@ def sourced(file: str) -> Iterator[None]:
 
 
 def validated(model: type[ModelT], document: Any, source: str = "") -> ModelT:
-    """Validate a parsed document.
+    """Validate a parsed document, which messages call by its source.
 
     Raises
     ------

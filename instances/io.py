@@ -181,7 +181,7 @@ def _followed(path: Path) -> Path:
 
 
 def _require_trusted(found: os.stat_result, path: Path) -> None:
-    """Raise an OSError for a link or pipe that another user made."""
+    """Raise an OSError for a link or pipe that another user made, as `found` tells."""
     if os.name == "posix" and found.st_uid not in (0, os.geteuid()):
         raise OSError(
             errno.EPERM, "another user made this link or pipe, which is not written through", str(path)

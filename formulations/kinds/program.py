@@ -113,7 +113,7 @@ class KindProgram(KindGroups, ProgramRows):
         return float(max(0.0, over.max(initial=0.0), under.max(initial=0.0)))
 
     def _possible(self, point: IntArray) -> bool:
-        """True if every group chooses a column that it has."""
+        """True if a point chooses for every group a column that it has."""
         n, row = len(self.own), point - len(self.own)
         begin = np.append(self.kinds.start[:-1], 0)[self.kind]
         inside = (row >= begin) & (row < begin + self.most)
@@ -164,7 +164,7 @@ class KindProgram(KindGroups, ProgramRows):
         return np.concatenate(group), np.concatenate(code)
 
     def threshold(self, prices: FloatArray, size: int) -> float:
-        """Reduced cost above their group's least that about so many columns besides the least have."""
+        """Reduced cost above its group's least that about `size` columns besides the least ones have."""
         if size >= self.n_columns - self.n_groups:
             return np.inf
         many = min(_SAMPLE, self.n_groups, max(1, _SAMPLED * self.n_groups // self.n_columns))
@@ -176,7 +176,7 @@ class KindProgram(KindGroups, ProgramRows):
         return float(np.partition(above, place)[place])
 
     def near(self, prices: FloatArray, size: int) -> tuple[IntArray, IntArray]:
-        """Group and code, by group, of about so many columns besides the groups' least: the next in cost."""
+        """Group and code, by group, of the groups' least columns and about `size` more, the next in cost."""
         if self.n_columns > _SAMPLED:
             group, code, _ = Passes(self).within(prices, self.threshold(prices, size))
             return group, code
@@ -340,7 +340,7 @@ def part_around(
 
 
 def _over(program: KindProgram, point: IntArray, group: IntArray, code: IntArray) -> Part:
-    """The program over some columns, by group, where groups that a point decides choose as it does."""
+    """The program over columns of these groups and codes, where others choose as a point does."""
     from scipy.sparse import csc_array
 
     decided = np.flatnonzero(point >= 0)

@@ -176,7 +176,7 @@ class NodePatterns:
         return best
 
     def _fill_gpus(self, most: int) -> FloatArray:
-        """Compute V; as the value of one GPU is a step function of CPU, only its steps need be tried."""
+        """Compute V for up to `most` GPUs; of CPU on one GPU only steps of its value need be tried."""
         best = np.zeros((most + 1, self._columns))
         stairs = _stairs(self._of_gpu)
         for gpus in range(1, most + 1):
@@ -406,7 +406,7 @@ class PatternPricing:
         return NodePatterns(admitted, value, computed[key])
 
     def _priced(self, type_: int, table: NodePatterns, weight: float) -> list[PricedPattern]:
-        """Best pattern of a type for each number of GPUs and packages, at its reduced cost."""
+        """Best pattern of a type for each number of GPUs and packages; power costs by its weight."""
         gpus = np.arange(self._types.nodes.gpus[type_] + 1)
         priced = []
         for units in self._most_units[type_]:

@@ -52,19 +52,20 @@ class Fragmentation:
         self.kind_of_model: IntArray = kind.reshape(-1).astype(np.int64)
         self.shape = (kinds.shape[1], 1 + len(self.cpu_steps))
         runs = kinds[:, :, None] & (classes.cpu_milli[:, None, None] <= np.append(-1, self.cpu_steps))
+        # Tasks of each class that run on a kind of models with CPU of a step, (M, kinds, steps).
         count = np.where(runs, target.count[:, None, None], 0)
         self.useful_gpu = self._useful_gpu(classes, count)
         self.useful_free = self._useful_free(classes, count)
 
     def _useful_gpu(self, classes: TaskTable, count: IntArray) -> IntArray:
-        """Useful part of one GPU with so much free, to classes of one GPU, flat over (kind, step, r)."""
+        """Useful part of one GPU to classes of one GPU by kind, step of CPU and thousandths free, flat."""
         table = np.zeros((*self.shape, WHOLE_GPU + 1), dtype=np.int64)
         for m in np.flatnonzero(classes.gpus == 1):
             table[:, :, classes.gpu_milli[m]] += count[m]
         return (np.cumsum(table, axis=2) * np.arange(WHOLE_GPU + 1)).reshape(-1)
 
     def _useful_free(self, classes: TaskTable, count: IntArray) -> IntArray:
-        """Useful part of so many free GPUs, to classes of several GPUs, flat over (kind, step, free GPUs)."""
+        """Useful part of free GPUs to classes of several, by kind, step of CPU and their number, flat."""
         most_gpus = self.most_gpus
         table = np.zeros((*self.shape, most_gpus + 1), dtype=np.int64)
         for m in np.flatnonzero((classes.gpus > 1) & (classes.gpus <= most_gpus)):

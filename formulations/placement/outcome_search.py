@@ -134,7 +134,7 @@ class OutcomeTree:
         return max(0, self._most - self._size)
 
     def hosting_one_more(self, index: IntArray, profile: IntArray) -> IntArray:
-        """States after these have hosted one more task each, shape (S,); no pair twice."""
+        """States after those at `index` have hosted one more task of a profile, (S,); no pair twice."""
         child = self._child[index, profile].astype(np.int64)
         new = np.flatnonzero(child == 0)
         if len(new):

@@ -139,7 +139,7 @@ def every_outcome(window: Window, most: float = np.inf, timer: Timer | None = No
 
 
 def _wanted(window: Window, states: NodeStates, level: Outcomes) -> Hostings:
-    """Ways to host one more task; profiles come in order, so that no multiset is met twice."""
+    """Ways to host one task more than those of a level, of no lower profile: no multiset comes twice."""
     ways = window.hosting.ways(states)
     last = np.max(level.profile, axis=1, initial=0)[ways.state]
     wanted = (ways.profile >= last) & (level.hosted[ways.state, ways.profile] < window.demand[ways.profile])

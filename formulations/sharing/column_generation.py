@@ -128,7 +128,7 @@ class PatternMaster:
         return np.asarray(self._slot_row >= 0)
 
     def add(self, patterns: IntArray, kinds: IntArray, slots: IntArray) -> int:
-        """Add patterns and placements, without those that are there; return how many were new."""
+        """Add patterns, and placements of kinds in slots, that are not there; return how many were new."""
         fresh = np.unique(patterns[~self._has[patterns]])
         codes = np.setdiff1d(kinds * len(self._slot_row) + slots, self._placed)
         new = Columns(fresh, *np.divmod(codes, max(1, len(self._slot_row))))

@@ -151,7 +151,7 @@ def _multisets(classes: list[int], size: int) -> IntArray:
 
 
 def _enough(rows: IntArray, room: IntArray) -> BoolArray:
-    """Return the mask of rows for which there are as many jobs of each class as the row has."""
+    """Mask of multisets that have no more jobs of a class than there are, which `room` counts."""
     fits = np.ones(len(rows), dtype=bool)
     for i in range(rows.shape[1]):
         fits &= (rows == rows[:, [i]]).sum(axis=1) <= room[rows[:, i]]

@@ -245,7 +245,7 @@ class _Branching:
         return -math.inf if bound is None else bound
 
     def _delayed(self, schedules: Schedules, taken: Sequence[Taken]) -> Schedules:
-        """Schedules with ends that count as later, as leaves do on the outside of splits."""
+        """Schedules whose ends count as late as splits have them on their outside, as in leaves."""
         finish_s, criteria = schedules.finish_s.copy(), schedules.criteria.copy()
         for split, inside, _ in taken:
             if "ends_by_s" in split and not inside:
@@ -405,7 +405,7 @@ class _Branching:
             yield {"job": job, "ends_by_s": float((1 - share) * ends[above - 1] + share * ends[above])}
 
     def _of_slots(self, job: str, some: Schedules, part: FloatArray) -> Iterator[dict[str, Any]]:
-        """Split of the slot in which schedules differ most by GPUs of a pool, or else by watts."""
+        """Split at the slot where `some` schedules, of shares `part`, differ most in GPUs or watts."""
         horizon, runs = self.horizon, some.option != PAUSE
         own = horizon.options_of(int(some.job[0]))
         features = [horizon.gpus * (horizon.pool == pool) for pool in range(len(horizon.capacity))]

@@ -292,7 +292,7 @@ class Insertion:
         return decision.take(np.argsort(decision.job, kind="stable"))
 
     def _related(self, decision: Schedules, count: int, rng: np.random.Generator) -> IntArray:
-        """A random job and others that hold GPUs in its slots, in random order."""
+        """A random job and others that hold GPUs in its slots, `count` in all, in random order."""
         first = int(rng.integers(len(decision)))
         which, cell, gpus = held_gpus(self.horizon, decision)
         weight = np.bincount(cell[which == first], minlength=self.horizon.n_cells)

@@ -155,7 +155,7 @@ class _Walk:
         self._state = np.where(runs, group.kind[best], np.where(begun, idle, self._state))
 
     def _later(self, position: int, state: IntArray, left: FloatArray) -> FloatArray:
-        """Costs from the next slot on, between levels; states and work by job and option."""
+        """Costs from the slot after a position on, for states and work left by job and option."""
         cost, row, group = self._cost[position + 1], np.arange(len(left))[:, None], self._jobs.group
         level = np.minimum(left / group.step[:, None], group.levels)
         upper = np.ceil(level).astype(np.int64)
@@ -229,7 +229,7 @@ class _Listing:
         return follow(self._jobs.horizon, np.full(len(option), self._jobs.group.job[0]), option)
 
     def _up_to(self, limit: float, most: int) -> tuple[IntArray, FloatArray] | None:
-        """Options by slot and costs of schedules up to a limit, None where there are too many."""
+        """Options by slot and costs of schedules that cost up to a limit; None for more than `most`."""
         jobs, group, horizon = self._jobs, self._jobs.group, self._jobs.horizon
         slot_s, delay = horizon.slot_s, float(jobs.delay[0])
         deadline_s = float(group.deadline_s[0]) * (1 + ROUNDING)

@@ -147,7 +147,7 @@ def _by_job(horizon: Horizon, schedules: Schedules) -> Schedules:
 def _model(
     horizon: Horizon, objective: int, columns: Schedules, best: Schedules | None
 ) -> Model[ShiftingDecision]:
-    """Model over schedules, with the best decision that is known of them."""
+    """Model whose columns are schedules, with the best decision that is known of them."""
     start = np.searchsorted(columns.job, np.arange(horizon.n_jobs + 1))
     pool = SchedulePool()
     pool.add(columns)

@@ -339,7 +339,7 @@ class _Round:
             return decision
 
     def _cheapest_to_stop(self, row: IntArray, pool: int) -> int | None:
-        """The running job of a pool whose waiting costs least, of those that may wait."""
+        """The job in a pool, of those that may wait, whose waiting costs least more than its `row`."""
         pools = np.append(self.known.configurations.pool, WAIT)
         may_wait = np.zeros(len(row), dtype=bool)
         may_wait[self.own.job[self.own.row == WAIT]] = True

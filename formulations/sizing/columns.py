@@ -75,7 +75,7 @@ def _quota_criteria(options: Options) -> list[FloatArray]:
 
 
 def row_criteria(known: RoundJobs, value: FloatArray) -> dict[str, FloatArray]:
-    """Return the criteria of which less makes a row better for all jobs; without any no row beats another."""
+    """Return criteria, `value` among them, of which less makes a row better for all jobs; {} if none does."""
     rows, budgets = known.configurations, known.instance.budgets
     extra_w = rows.power_w - known.row_idle_w
     # Not for deadlines alone: what is quicker has used less of a budget when the round ends.

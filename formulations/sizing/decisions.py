@@ -107,7 +107,7 @@ def place(
 
 
 def positions_awake(room: Room, block: IntArray, gpus: IntArray, held: Held, *, few: bool) -> IntArray:
-    """Positions of jobs where some nodes sleep, `few` of which are to be woken; else as `positions_of`."""
+    """Positions as of `positions_of` where nodes sleep, of which no more than needed wake if `few`."""
     large = np.flatnonzero(block > room.pool.gpus_per_node) if room.pool.capacity == "blocks" else block[:0]
     first = room.sleeping[:0]
     if len(large):

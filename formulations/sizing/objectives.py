@@ -255,7 +255,7 @@ def _goodput_by_kind(jobs: RoundJobs) -> ByKind:
 
 
 def _energy_by_kind(name: str, jobs: RoundJobs) -> ByKind:
-    """Energy at a price: a row's watts (by rate to completion) times what one watt of the job costs."""
+    """Energy, carbon or money: a row's watts, by its rate to completion, times what the job's watt costs."""
     rows, work, per_joule = jobs.configurations, jobs.work, abs(jobs.per_joule[name])
     # A worth is at least 0, so where a joule is paid for the sign is one of the rows' values.
     none, sign = np.zeros(len(work)), np.copysign(1.0, jobs.per_joule[name])

@@ -60,7 +60,7 @@ class Kind:
 
 
 def draw_kinds(rng: np.random.Generator, count: int, n_types: int) -> list[Kind]:
-    """Draw kinds of jobs, each with its own taste for GPU types."""
+    """Draw `count` kinds of jobs, each with its own taste for each of the GPU types."""
     return [
         Kind(
             memory_bound=float(rng.uniform(0.05, 0.6)),

@@ -182,7 +182,7 @@ def _job(
     slots: int,
     slot_s: float,
 ) -> ShiftingJob:
-    """Half of the jobs are there from the beginning, a tenth has a deadline half a horizon or more away."""
+    """Half of the jobs are there at first, a tenth has a deadline; rates and `restart_s` are by table."""
     arrives, slot = rng.random() < 0.5, int(rng.integers(1, max(2, slots // 2)))
     arrival_s = slot * slot_s if arrives else 0.0
     has_deadline, slack = rng.random() < DEADLINE_SHARE, float(rng.uniform(0.5, 1.0))
