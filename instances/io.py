@@ -277,5 +277,5 @@ def _braces(lines: list[str], pair: str, indent: str) -> str:
     """Lines, indented by one more, within the braces of a pair such as ``{}``."""
     if not lines:
         return pair
-    (opening, closing), body = pair, ",\n".join(f"{indent} {line}" for line in lines)
-    return f"{opening}\n{body}\n{indent}{closing}"
+    body = ",\n".join(f"{indent} {line}" for line in lines)
+    return f"{pair[0]}\n{body}\n{indent}{pair[1]}"
