@@ -85,7 +85,7 @@ def follow(horizon: Horizon, job: IntArray, option: IntArray) -> Schedules:
         finish_s[runs[ends]] = slot * horizon.slot_s + used_s[ends]
         left[runs] -= able
         kind[runs], started[runs] = horizon.kind[chosen], True
-    # Who is unfinished goes on at his fastest after the horizon.
+    # Unfinished jobs go on at their fastest after the horizon.
     late = np.flatnonzero(~np.isfinite(finish_s))
     fastest = horizon.fastest[horizon.table[job[late]]]
     after_s = left[late] / horizon.rate[fastest]

@@ -38,7 +38,7 @@ class JobGroup:
     option, kind : int arrays, shape (n_options,)
         Options of the table, by kind; kinds numbered within the group, ascending.
     rate, extra_w, restart_s
-        As in `Horizon`, for these options and jobs; so are the arrays of jobs below.
+        Work in a second and watts above idle of the options, and seconds that a restart of the jobs takes.
     job, first_slot, kind_before : int arrays, shape (n_jobs,)
         `kind_before` is `RAN` or `NEVER_RAN` for jobs that hold nothing before their first slot.
     work, share, deadline_s : float arrays, shape (n_jobs,)
