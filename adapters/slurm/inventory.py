@@ -90,6 +90,8 @@ class Needs:
         At least on each node; for each GPU and CPU.
     exclusive : bool
         It has nodes for itself.
+    gpu_type : str
+        Of a machine with several kinds of GPUs Slurm gives it this one; empty: any.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -102,6 +104,7 @@ class Needs:
     memory_cpu_mib: float = 0
     memory_gpu_mib: float = 0
     exclusive: bool = False
+    gpu_type: str = ""
 
     def cpus_on(self, node: SlurmNode, nodes: int, gpus: int) -> float:
         """CPUs on one of so many nodes, with so many GPUs on each."""
@@ -121,6 +124,7 @@ class Needs:
             "--exclude": node.host not in self.excluded,
             f"--constraint={self.features}": self._features_are_on(node),
             "CPUs": self.cpus_on(node, nodes, gpus) <= node.cpus,
+            self._kind: node.whole or (node.gpu_type == self.gpu_type and not self.exclusive),
             "memory": self.memory_mib_on(node, nodes, gpus) <= node.memory_mib,
         }
         return [what for what, there in checks.items() if not there]
@@ -137,6 +141,14 @@ class Needs:
         least = min(map(len, lacks.values()), default=0)
         scarce = sorted({what for lacking in lacks.values() if len(lacking) == least for what in lacking})
         raise InputError([f"asks for what no node with GPUs in its partitions has: {', '.join(scarce)}"])
+
+    @property
+    def _kind(self) -> str:
+        if self.exclusive or not self.gpu_type:
+            return (
+                f"one kind of GPUs ({'--exclusive' if self.exclusive else '--gres=gpu:TYPE:1 would name it'})"
+            )
+        return f"--gres=gpu:{self.gpu_type}"
 
     def _features_are_on(self, node: SlurmNode) -> bool:
         if "|" in self.features:

@@ -41,11 +41,6 @@ from wattsched.sessions.session_decision import SessionDecision
 _UNHELD = "was not submitted held (--hold), so that Slurm starts it as any other"
 _NO_COMMENT = f"has a comment that is no JSON object with the key '{MARK}', and so is none of ours"
 
-_UNNAMED = (
-    "the nodes of its partitions have several kinds of GPUs, of which it may have those that it names "
-    "(--gres=gpu:TYPE:1), without --exclusive"
-)
-
 
 def cluster_of(
     load: Load, pools: Mapping[str, str], ahead_s: float, apart: Collection[int] = ()
@@ -117,16 +112,11 @@ class _Places:
     def of(self, job: SlurmJob) -> frozenset[str]:
         """Nodes of its partitions that have what it asks for."""
         each = -(-job.request.gpus // job.asked_nodes)
-        kind, exclusive = job.request.gpu_type, job.needs.exclusive
-        asked = (job.partitions, job.needs, job.asked_nodes, each, kind)
+        asked = (job.partitions, job.needs, job.asked_nodes, each)
         if asked not in self._known:
             own = [node for node in self.site.nodes.values() if set(node.partitions) & set(job.partitions)]
             if not own:
                 raise InputError(["none of its partitions has GPUs that it may use"])
-            # Of a machine with several kinds Slurm gives a job any that it does not name.
-            own = [node for node in own if node.whole or (node.gpu_type == kind and not exclusive)]
-            if not own:
-                raise InputError([_UNNAMED])
             self._known[asked] = job.needs.allowed(own, job.asked_nodes, each)
         return self._known[asked]
 

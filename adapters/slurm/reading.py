@@ -358,6 +358,7 @@ def _needs(row: QueuedRow) -> Needs:
         memory_cpu_mib=row.memory_per_cpu or 0,
         memory_gpu_mib=_per_gpu(row.memory_per_tres),
         exclusive="NONE" in (row.shared or ()),
+        gpu_type=_request(row).gpu_type,
     )
 
 
