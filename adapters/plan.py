@@ -79,14 +79,12 @@ def cluster_row(
         What such a group is.
     """
     above = [(group, {} if parent is None else {"parent": parent}) for group, parent in groups.items()]
-    hosts = {host_of(node["name"]) for node in nodes}
+    levels = {host_of(node["name"]): "host" for node in nodes}
     return {
         "name": name,
         "gpu_types": {kind: options.gpu_type(kind).model_dump(exclude_unset=True) for kind in sorted(kinds)},
         "nodes": nodes,
-        "groups": [
-            {"name": group, "level": "host" if group in hosts else level, **parent} for group, parent in above
-        ],
+        "groups": [{"name": group, "level": levels.get(group, level), **parent} for group, parent in above],
         "power_domains": options.domains_there({*groups, *(node["name"] for node in nodes)}),
         "capacity": "nodes",
     }

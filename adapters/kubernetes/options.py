@@ -365,8 +365,7 @@ def pools_of_site(
 def groups_above(node: KubeNode, options: KubernetesOptions) -> list[str]:
     """Return the groups that a node stands in, the largest first: ``zone``, ``zone/rack``, a kind's host."""
     names = [node.labels[label] for label in options.rack_labels if node.labels.get(label)]
-    host = [] if node.host == node.name else [node.host]
-    return ["/".join(names[: i + 1]) for i in range(len(names))] + host
+    return ["/".join(names[: i + 1]) for i in range(len(names))] + [node.host] * (node.host != node.name)
 
 
 def stated_names(site: Site, options: KubernetesOptions) -> list[Stated]:

@@ -320,16 +320,13 @@ def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str
 
 def _nodes(row: Node, gpu_label: str) -> Iterator[KubeNode]:
     """A node with GPUs or, where it has several kinds of these, one for each."""
-    whole = _node(row, gpu_label)
-    offered, kinds = gpus_asked(row.status.allocatable), whole.kinds
-    if len(kinds) == 1:
-        yield whole
-        return
+    whole, offered = _node(row, gpu_label), gpus_asked(row.status.allocatable)
+    kinds = whole.kinds
     for kind, gpus in whole.kinds.items():
-        resources = {name: product for name, product in whole.resources.items() if product == kind}
-        broken = gpus - sum(offered.get(name, 0) for name in resources)
-        part = replace(whole, name=shortened(f"{whole.name}/{kind}"), kinds=kinds, resources=resources)
-        yield replace(part, gpus=gpus, broken=broken)
+        name = whole.name if len(whole.kinds) == 1 else shortened(f"{whole.name}/{kind}")
+        resources = {one: product for one, product in whole.resources.items() if product == kind}
+        broken = gpus - sum(offered.get(one, 0) for one in resources)
+        yield replace(whole, name=name, gpus=gpus, broken=broken, resources=resources, kinds=kinds)
         kinds = {}
 
 

@@ -68,11 +68,6 @@ class SlurmNode:
         """Name by which Slurm knows it."""
         return host_of(self.name)
 
-    @property
-    def whole(self) -> bool:
-        """True if it has all GPUs of its host."""
-        return self.host == self.name
-
 
 @dataclass(frozen=True)
 class Needs:
@@ -124,7 +119,7 @@ class Needs:
             "--exclude": node.host not in self.excluded,
             f"--constraint={self.features}": self._features_are_on(node),
             "CPUs": self.cpus_on(node, nodes, gpus) <= node.cpus,
-            self._kind: node.whole or (node.gpu_type == self.gpu_type and not self.exclusive),
+            self._kind: node.name == node.host or (node.gpu_type == self.gpu_type and not self.exclusive),
             "memory": self.memory_mib_on(node, nodes, gpus) <= node.memory_mib,
         }
         return [what for what, there in checks.items() if not there]
@@ -144,11 +139,13 @@ class Needs:
 
     @property
     def _kind(self) -> str:
-        if self.exclusive or not self.gpu_type:
-            return (
-                f"one kind of GPUs ({'--exclusive' if self.exclusive else '--gres=gpu:TYPE:1 would name it'})"
-            )
-        return f"--gres=gpu:{self.gpu_type}"
+        if self.exclusive:
+            return "one kind of GPUs (--exclusive)"
+        return (
+            f"--gres=gpu:{self.gpu_type}"
+            if self.gpu_type
+            else "one kind of GPUs (--gres=gpu:TYPE:1 names it)"
+        )
 
     def _features_are_on(self, node: SlurmNode) -> bool:
         if "|" in self.features:
@@ -231,7 +228,7 @@ def _nodes(row: NodeRow, apart: bool) -> Iterator[SlurmNode]:
         )
         for kind in kinds if apart and len(kinds) > 1 else ():
             part = replace(whole, name=shortened(f"{row.name}/{kind}"), gpu_type=kind, gpus=kinds[kind])
-            yield replace(part, used=frozenset(used[kind]))
+            yield replace(part, used=frozenset([*used[kind], *used[""]]))
             whole = replace(whole, kinds={})
         if not apart or len(kinds) == 1:
             yield whole

@@ -315,7 +315,7 @@ def load_of(site: Site, options: SiteOptions, ours: Ours) -> Load:
 
 def _placed(node: SlurmNode, gpus: Iterable[int], known: dict[int, int]) -> list[int]:
     """Return GPUs as `Load` numbers them; no more than a node has, whatever a record says."""
-    places = gpus if node.whole else [known.setdefault(gpu, len(known)) for gpu in gpus]
+    places = gpus if node.name == node.host else [known.setdefault(gpu, len(known)) for gpu in gpus]
     return [place for place in places if place < node.gpus]
 
 

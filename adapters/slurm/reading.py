@@ -210,7 +210,7 @@ def read(snapshot: Snapshot) -> Site:
         queue = document_in(QueuedRows, "squeue --json", snapshot["jobs"])
         switches, above = switches_in(snapshot["topology"], hosts)
         for node in nodes.values():
-            if not node.whole:
+            if node.name != node.host:
                 switches[node.host], above[node.name] = above.get(node.host), node.host
         partitions = [found for found in records(snapshot["partitions"]) if "PartitionName" in found]
         if not partitions:

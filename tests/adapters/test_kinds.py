@@ -187,7 +187,9 @@ def test_pods_get_the_kinds_that_they_ask_for() -> None:
         kinds = sorted({resource for of in offered.values() for resource in of})
         ours = [waiting(number, pick.choice(kinds), pick.randint(1, 3)) for number in range(4)]
         ours.append(waiting(4, kinds[0], 1) | {"spec": both(kinds[0], kinds[-1])})
-        site = read_kubernetes({"time": 1.8e9, "nodes": nodes, "pods": [*theirs, *ours]})
+        daemon = waiting(9, "cpu", 1)
+        daemon["spec"] |= {"nodeName": "n0", "schedulerName": "default-scheduler"}
+        site = read_kubernetes({"time": 1.8e9, "nodes": nodes, "pods": [*theirs, *ours, daemon]})
         policy = Policy(KubernetesOptions.model_validate(trusting()))
         load = kubernetes_load(site, policy.options, policy.ours)
         require_within_boards(load.node_w, layout)
@@ -201,7 +203,7 @@ def test_pods_get_the_kinds_that_they_ask_for() -> None:
             for resource in node.resources
         }
         assert free == left
-        left |= dict.fromkeys(((name, "cpu") for name in offered), 2)
+        left |= {(name, "cpu"): 2 - (name == "n0") for name in offered}
         cap_w = load.power_w + pick.choice([0.0, 100.0, 1e5])
         round = kubernetes_round(load)
         plan = (

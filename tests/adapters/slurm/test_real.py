@@ -332,7 +332,7 @@ def test_slices_and_shards_are_parts_of_boards(
         report = rounds.round()
         assert len(report.started) == 4
         assert asked.keys() <= report.started.keys() <= {*asked, *ours}
-        assert "--nodelist, one kind of GPUs (--gres=gpu:TYPE:1 would" in report.waiting[never]
+        assert "--nodelist, one kind of GPUs (--gres=gpu:TYPE:1 names it)" in report.waiting[never]
         jobs = wait_for(lambda: all((jobs := now().jobs)[number].running for number in asked) and jobs)
         assert {number: {n: len(own) for n, own in jobs[number].gpus.items()} for number in asked} == asked
         # They are known as ours, with what they draw, and are requeued for a cap.
