@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import zip_longest
 from math import inf
 from typing import Any, TypeAlias
@@ -34,7 +33,7 @@ from wattsched.adapters.slurm.inventory import (
 from wattsched.adapters.slurm.snapshot import Snapshot
 from wattsched.instances.errors import InputError
 from wattsched.instances.gpu_parts import host_of
-from wattsched.reading.clocks import clock_s, fitting, moments_s
+from wattsched.reading.clocks import clock_s, fitting, moment_s, moments_s
 from wattsched.reading.inputs import echo
 
 RUNNING, PENDING = "RUNNING", "PENDING"
@@ -379,10 +378,8 @@ def _reservations(text: str, hosts: _Hosts) -> Iterator[Reservation]:
     for found in records(text):
         if found.get("ReservationName", LEASE).startswith(LEASE):
             continue
-        clocks = [datetime.fromisoformat(found.get(key, "")) for key in ("StartTime", "EndTime")]
-        (start_s, end_s), _ = fitting(
-            [moments_s(clock, None) for clock in clocks], clock_s(found.get("Duration", ""))
-        )
+        times = [moments_s(moment_s(found.get(key, ""))[0], None) for key in ("StartTime", "EndTime")]
+        (start_s, end_s), _ = fitting(times, clock_s(found.get("Duration", "")))
         named = names_in(found.get("Nodes", ""))
         nodes = frozenset(node for host in named for node in hosts.get(host, {}).values())
         yield Reservation(found["ReservationName"], start_s, end_s, nodes)
