@@ -33,7 +33,7 @@ BUDGETS = {
 
 
 def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
-    """Joules, grams and money of a joule by slot, and, last, after the horizon at the average."""
+    """Joules, grams and money of a joule: in every slot and, last, after the horizon, at the average."""
     found = {"energy_j": np.ones(instance.slots)}
     if instance.carbon_g_per_kwh is not None:
         found["carbon_g"] = np.array(instance.carbon_g_per_kwh[: instance.slots]) / J_PER_KWH
@@ -67,7 +67,7 @@ class _Sums:
 
     joules: FloatArray
     held: dict[str, IntArray]
-    busy_gpu_s: dict[str, FloatArray]
+    busy_gpu_s: dict[str, FloatArray]  # less than held in slots in which jobs end
     faults: list[str] = field(default_factory=list)
     weighted_completion_s: float = 0.0
     restarts: int = 0
@@ -113,15 +113,15 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
 
 
 def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | None, sums: _Sums) -> None:
-    """Run one job through its slots."""
+    """Run one job through its slots, and add what it draws, holds and does wrong to the sums."""
     table, slot_s, who = instance.table_of(job), instance.slot_s, f"job '{job.name}'"
     assert table.rate is not None, "instances whose tables give completion times are refused"
     held = job.current
     kind = None if held is None else (held.gpus, held.pool, held.batch_size)
     started, left, last, finish_s = job.has_run or held is not None, job.remaining_work, -1, None
-    slots, told = _slots(instance, job, table, schedule)
-    sums.faults += told
-    for slot, row in sorted(slots.items()):
+    row_of_slot, faults = _slots(instance, job, table, schedule)
+    sums.faults += faults
+    for slot, row in sorted(row_of_slot.items()):
         gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]
         sums.held[pool][slot] += gpus
         if finish_s is not None:
@@ -154,7 +154,7 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
 def _slots(
     instance: ShiftingInstance, job: ShiftingJob, table: OptionTable, schedule: Schedule | None
 ) -> tuple[dict[int, int], list[str]]:
-    """Row of the job's table in every slot in which it runs, and why other runs make no sense."""
+    """Return the row of the job's table in every slot in which it runs, and the faults of runs left out."""
     rows: dict[int, int] = {}
     faults = []
     for run in () if schedule is None else schedule.runs:
@@ -174,10 +174,10 @@ def _slots(
 
 
 def _row(table: OptionTable, run: Run) -> int | None:
-    """Row with the settings of a run."""
-    asked = (run.gpus, run.pool, run.frequency_mhz, run.power_limit_w, run.batch_size)
+    """Row of a table with the settings of a run; None without one."""
+    settings = (run.gpus, run.pool, run.frequency_mhz, run.power_limit_w, run.batch_size)
     columns = (table.gpus, table.pool, table.frequency_mhz, table.power_limit_w, table.batch_size)
     for row in range(len(table.gpus)):
-        if all(a == (None if c is None else c[row]) for a, c in zip(asked, columns, strict=True)):
+        if all(a == (None if c is None else c[row]) for a, c in zip(settings, columns, strict=True)):
             return row
     return None
