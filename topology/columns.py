@@ -9,18 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    Self,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, create_model

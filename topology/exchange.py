@@ -171,13 +171,7 @@ class _Switch(NamedTuple):
     link_speed: float | None
 
 
-def from_slurm(
-    text: str,
-    *,
-    gpu_type: str,
-    gpus_per_node: int,
-    idle_power_w: float,
-) -> Cluster:
+def from_slurm(text: str, *, gpu_type: str, gpus_per_node: int, idle_power_w: float) -> Cluster:
     """Read the switch tree of a Slurm ``topology.conf``.
 
     Switches become groups of level "switch" in the order of their lines, with the nodes in the order in which

@@ -18,13 +18,7 @@ import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
-from wattsched.verification.shifting.checker import (
-    BUDGETS,
-    CRITERIA,
-    after_horizon,
-    per_joule,
-    standing_of,
-)
+from wattsched.verification.shifting.checker import BUDGETS, CRITERIA, after_horizon, per_joule, standing_of
 from wattsched.verification.shifting.least_cost import LeastCost, Listing, schedules_up_to
 from wattsched.verification.shifting.priced import Allowed, PricedJob, PricedOptions, allowed_by, listing_of
 from wattsched.verification.tree import Prover as ProverOfSplits

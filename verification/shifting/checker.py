@@ -11,14 +11,7 @@ from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.verification.report import (
-    ROUNDING,
-    TOLERANCE,
-    Report,
-    budget_faults,
-    exceeds,
-    pairing_faults,
-)
+from wattsched.verification.report import ROUNDING, TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 
 CRITERIA = {"mean-completion": "completion_s", "carbon": "carbon_g", "energy": "energy_j", "money": "money"}
 """Objective to the row of its budget."""

@@ -111,10 +111,7 @@ class LeastCosts(NamedTuple):
 
 
 def least_costs(
-    options: Options,
-    prices: RowPrices,
-    allowed: Allowed | None = None,
-    near: Options | None = None,
+    options: Options, prices: RowPrices, allowed: Allowed | None = None, near: Options | None = None
 ) -> LeastCosts:
     """Sum over the jobs of their cheapest options at these prices.
 

@@ -252,10 +252,7 @@ def _own_faults(outcomes: Outcomes) -> Iterator[tuple[int, int, str]]:
     rules = (
         (~runs & ~jobs.flags("can_wait")[places], "waits although it may not"),
         (~runs & fixed, "is stopped although it is not preemptible"),
-        (
-            stays & outcomes.restarts,
-            "changes GPU count, batch size or pool although it is not preemptible",
-        ),
+        (stays & outcomes.restarts, "changes GPU count, batch size or pool although it is not preemptible"),
         (stays & outcomes.moves, "moves to other GPUs although it is not preemptible"),
     )
     for number, (broken, told) in enumerate(rules, start=2):
