@@ -43,7 +43,7 @@ class Report:
     totals : dict of str to float
         What the decision uses and does, by names with their units such as ``carbon_g``.
     size : float
-        Of the numbers that these are differences of; 0 where they are none.
+        Magnitude of the numbers that the objective is a difference of; 0 where it is none.
     dropped : frozenset of str
         Jobs that wait because they have no option.
     """
@@ -88,18 +88,15 @@ class Proof:
 
 
 def reach_of(bound: float, dearest: float) -> float:
-    """Best bound on costs that an honest computation can have found, where this one has proven another.
+    """Best bound on costs that honest rounding can have led to, where `bound` is proven.
 
-    Parameters
-    ----------
-    dearest : float
-        Cost that no decision exceeds.
+    No decision costs more than `dearest`.
     """
     return bound + CLAIM_TOLERANCE * abs(bound) + LAST_DIGITS * abs(dearest)
 
 
 def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:
-    """Every job of the instance runs or waits, once."""
+    """Yield a fault for every job that does not run or wait, just once, and for names of no job."""
     running, waiting = list(running), list(waiting)
     named = {*running, *waiting}
     if len(running) + len(waiting) == len(named) and named == set(jobs):
@@ -123,7 +120,7 @@ def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Itera
 def budget_faults(
     budgets: Iterable[tuple[str, Any]], totals: Mapping[str, float], tolerance: float
 ) -> Iterator[str]:
-    """Totals above the budgets of their names."""
+    """Yield a fault for every total above the budget of its name, by a relative tolerance."""
     for name, limit in budgets:
         if limit is not None and name in totals and exceeds(totals[name], limit, tolerance):
             needed, unit = totals[name], UNITS.get(name, "")

@@ -61,10 +61,6 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
         The first is the root. Leaves have ``prices``; others ``split``, and ``inside`` and ``outside``, the
         numbers of their children, which come later and are nobody else's.
     sense : {"min", "max"}
-
-    Returns
-    -------
-    Proof
     """
     if len(nodes) > MOST_NODES:
         return Proof([f"certificate: a tree of {len(nodes):,} nodes; no more than {MOST_NODES:,} are read"])
@@ -86,7 +82,7 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
 
 
 def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], list[Taken]]]:
-    """Number, prices and splits of every leaf; a ValueError unless the nodes are one tree."""
+    """Yield number, prices and splits above of every leaf; a ValueError unless the nodes are one tree."""
     met, splits = [False] * len(nodes), 0
     waiting: list[tuple[int, list[Taken]]] = [(0, [])]
     while waiting:
@@ -123,10 +119,10 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
 
 
 def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
-    """Return what is proven in every case: the worst of all bounds, which the sign has turned into costs."""
-    known = list(zip(proofs, bounds, strict=True))
-    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in known]
-    lenient = min(bound - proof.leeway for proof, bound in known)
+    """Return what holds in every case, from all proofs and their bounds as costs (times the sign)."""
+    pairs = list(zip(proofs, bounds, strict=True))
+    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in pairs]
+    lenient = min(bound - proof.leeway for proof, bound in pairs)
     bound = min(bounds)
     return Proof(
         bound=sign * bound,
@@ -166,7 +162,7 @@ SplitT = TypeVar("SplitT", bound=CountSplit)
 
 @dataclass(frozen=True)
 class Counted(Generic[SplitT]):
-    """The row of a split's side: ``count <= limit`` inside, ``count >= limit`` outside."""
+    """The row of a side of a split, `what`: ``count <= limit`` inside, ``count >= limit`` outside."""
 
     row: str
     what: SplitT

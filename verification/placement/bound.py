@@ -79,6 +79,7 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
         States to look at, at most; TooManyError beyond.
     """
     nothing = (node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus)))
+    # Number of tasks of each request so far, and what may be free with them.
     sets: dict[tuple[int, ...], set[Free]] = {(): {nothing}}
     seen = 1
     for task, count in wanted:
@@ -92,8 +93,8 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
                 longer[*hosted, times] = states
                 seen += len(states)
                 if seen > most:
-                    told = "the nodes can host too many sets of tasks to prove a bound from prices"
-                    raise TooManyError(told)
+                    why = "the nodes can host too many sets of tasks to prove a bound from prices"
+                    raise TooManyError(why)
         sets = longer
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
     costs: dict[tuple[int, tuple[int, ...]], float] = {}
@@ -174,6 +175,7 @@ class Prover(CountingProver[_Split]):
     def __init__(self, instance: PlacementInstance):
         super().__init__(instance)
         self._placeable = placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
+        # Cost of waiting, and request, by the name of a task; placeable tasks by request.
         self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
         for task in placeable:
             self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
@@ -181,6 +183,7 @@ class Prover(CountingProver[_Split]):
         self._alike: dict[tuple[object, ...], list[Task]] = defaultdict(list)
         for task in placeable:
             self._alike[self._request[task.name]].append(task)
+        # What each kind of node can host, and the kind of each node.
         self._sets: dict[tuple[object, ...], Hostable] = {}
         self._kinds: list[tuple[object, ...]] = []
         self._too_many = ""
@@ -208,7 +211,7 @@ class Prover(CountingProver[_Split]):
         nodes = {f"node:{node.name}" for node in self.instance.nodes}
         tasks = {f"task:{task.name}" for task in self.instance.tasks}
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
-        charged, faults = charges(prices, nodes | inside, tasks, "min", outside)
+        charged, faults = charges(prices, nodes | inside, tasks, "min", demands=outside)
         if faults or self._too_many:
             return Proof(faults or [self._too_many])
         owed = [(count, charged[count.row]) for count in counts if count.row in charged]
@@ -221,10 +224,10 @@ class Prover(CountingProver[_Split]):
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
         if step < _LEAST_STEP * size or step == 0.0:
             return Proof(bound=bound, reach=reach_of(bound, self._dearest))
+        # If all placeable tasks are placed, the next multiple of the step; else some task's waiting more.
         rounded = float(math.ceil(Fraction(bound) / step) * step)
-        waiting = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
-        more = min(waiting, default=math.inf)
-        bound = min(rounded, bound + more * (1.0 - SUM_ROUNDING))
+        extra = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
+        bound = min(rounded, bound + min(extra, default=math.inf) * (1.0 - SUM_ROUNDING))
         return Proof(bound=bound, reach=reach_of(bound, self._dearest), step=float(step))
 
     @cached_property
@@ -240,7 +243,7 @@ class Prover(CountingProver[_Split]):
 
     def _of_nodes(self, charged: Mapping[str, float], owed: _Owed) -> Iterator[float]:
         """Yield the terms that nodes add to the bound, with the charges of the counts."""
-        # Of tasks with one request a node takes those whose prices are the highest.
+        # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = []
         for alike in self._alike.values():
             worths = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
@@ -256,7 +259,10 @@ class Prover(CountingProver[_Split]):
             yield -price
 
     def _least(self, sets: Hostable, gains: list[FloatArray], owed: _Owed) -> float:
-        """Least cost less prices of what a node can host."""
+        """Least cost of the sets that a node can host, less their tasks' prices, with charges of splits.
+
+        The `gains` are, by request, the prices of its 0, 1, 2, ... dearest tasks together.
+        """
         cost = sets.cost.copy()
         for column, gain in enumerate(gains):
             cost -= gain[sets.tasks[:, column]]
@@ -268,7 +274,7 @@ class Prover(CountingProver[_Split]):
         """Return the number of times that a split counts each set that a node can host, shape (n_sets,)."""
 
         def like(task: str) -> IntArray | int:
-            """Tasks of each set like one; a task that fits nowhere is on no node."""
+            """Return how many tasks of each set are like one; a task that fits nowhere is on no node."""
             request = self._request[task]
             return sets.tasks[:, [*self._alike].index(request)] if request in self._alike else 0
 

@@ -44,25 +44,25 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
         ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
         ``unplaceable_tasks``, which fit on no node as it is now. No objective where there are faults.
     """
-    faults = list(_pairing(instance, decision))
+    faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
     usual = instance.usual_tasks()
     nodes = {node.name: NodeState.of(instance, node, usual) for node in instance.nodes}
-    before = _totals_of(nodes)
+    before_w, before_gpus = _totals_of(nodes)
     for placed in decision.placed:
         if placed.task in tasks and placed.node in nodes:
             state = nodes[placed.node]
             faults += _why_not(state, tasks[placed.task], placed)
             nodes[placed.node] = state.with_task(tasks[placed.task], placed.gpus)
-    after = _totals_of(nodes)
-    added_w, added_gpus = (late - early for early, late in zip(before, after, strict=True))
+    after_w, after_gpus = _totals_of(nodes)
+    added_w, added_gpus = after_w - before_w, after_gpus - before_gpus
     waiting = [tasks[name] for name in decision.waiting if name in tasks]
     refused = [task for task in waiting if fits_somewhere(instance, task)]
     placed_gpus = (tasks[one.task].demand_gpus for one in decision.placed if one.task in tasks)
     totals = {
-        "power_w": after[0],
+        "power_w": after_w,
         "added_power_w": added_w,
-        "fragmentation_gpus": after[1],
+        "fragmentation_gpus": after_gpus,
         "added_fragmentation_gpus": added_gpus,
         "placed_tasks": len(decision.placed),
         "placed_gpus": math.fsum(placed_gpus),
@@ -71,12 +71,13 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
     }
     refused_w = math.fsum(waiting_w(instance, task) for task in refused)
     objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
-    size = max(before[0], after[0]) + max(1.0, instance.fragmentation_w_per_gpu) * max(before[1], after[1])
+    size = max(before_w, after_w)
+    size += max(1.0, instance.fragmentation_w_per_gpu) * max(before_gpus, after_gpus)
     return Report(faults, objective, totals, size)
 
 
 def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
-    """Objective of a change of power and fragmentation, and of other watts."""
+    """Objective of a change of power and fragmentation, with other watts, such as those of `waiting_w`."""
     if instance.objective == "fragmentation":
         return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu
     if instance.objective == "power":
@@ -95,7 +96,8 @@ def fits_somewhere(instance: PlacementInstance, task: Task) -> bool:
     return any(NodeState.of(instance, node, []).has_room(task) for node in instance.nodes)
 
 
-def _pairing(instance: PlacementInstance, decision: PlacementDecision) -> Iterator[str]:
+def _pairing_faults(instance: PlacementInstance, decision: PlacementDecision) -> Iterator[str]:
+    """Yield a fault for every task that is not placed or waits, just once, and for unknown names."""
     nodes = {node.name for node in instance.nodes}
     tasks = {task.name for task in instance.tasks}
     placed = Counter(one.task for one in decision.placed)
@@ -150,7 +152,7 @@ class NodeState:
         return node.gpu_type, node.cpu_type, node.cpu_milli, self.cpu_milli, tuple(sorted(self.gpus))
 
     def with_task(self, task: Task, gpus: list[int]) -> NodeState:
-        """The node with one more task, whether that is possible or not."""
+        """The node with one more task on GPUs of these numbers, whether that is possible or not."""
         left = [free - task.gpu_milli * (gpu in gpus) for gpu, free in enumerate(self.gpus)]
         return replace(
             self,
@@ -175,6 +177,7 @@ class NodeState:
         """Power of GPUs, full when anything is on them, and of CPU packages, by whole busy cores."""
         gpu, cpu = self.instance.gpu_type_of(self.node), self.instance.cpu_type_of(self.node)
         idle = sum(free == WHOLE for free in self.gpus)
+        # A core is two vCPUs.
         cores = math.ceil(self.node.cpu_milli / 2000)
         busy = cores - self.cpu_milli // 2000
         packages, active = math.ceil(cores / cpu.cores), math.ceil(busy / cpu.cores)
@@ -182,7 +185,7 @@ class NodeState:
         return idle * gpu.idle_power_w + (len(self.gpus) - idle) * gpu.full_power_w + cpu_w
 
     def fragmentation_gpus(self) -> float:
-        """Free GPU that the usual tasks cannot use, weighted by how frequent they are."""
+        """Free GPUs that the usual tasks cannot use, in the mean over these tasks."""
         everything, total, tasks = sum(self.gpus), 0, 0
         for usual in self.usual:
             milli = usual.gpu_milli
