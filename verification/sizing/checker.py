@@ -55,7 +55,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    of, whole = decided(instance), instance
+    of, whole = decided(instance), instance  # without jobs that are left out, and with them
     instance, configurations = of.instance, of.configurations
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
@@ -67,11 +67,11 @@ def check(instance: Instance, decision: Decision) -> Report:
     faults += pairing_faults(every, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(len(jobs), assigned.job, waits)
-    outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
-    faults += told
+    outcomes, own_faults = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
+    faults += own_faults
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
-    asleep = sleeping & ~_used(assigned, places, kept) if sleeping.any() else sleeping
+    asleep = sleeping & ~_used_nodes(assigned, places, kept) if sleeping.any() else sleeping
     drawn = _Drawn(instance, pools, outcomes, places.by_pool(asleep), places.by_pool(sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
@@ -99,8 +99,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     return Report(faults, objective, totals, dropped=of.left_out)
 
 
-def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
-    """Nodes that the decision uses GPUs of, or has blocks on; jobs that keep their GPUs have these alone."""
+def _used_nodes(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
+    """Mask of nodes with GPUs or blocks of the decision; assignments that are kept have no more than GPUs."""
     node, used = places.on_node, np.zeros(len(places.size), dtype=bool)
     used[node[assigned.number[assigned.number != UNKNOWN]]] = True
     for a in np.flatnonzero((block_of(assigned.gpus) != assigned.gpus) & ~kept).tolist():
@@ -115,14 +115,14 @@ def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
 
 
 def _too_little(instance: Instance, totals: Mapping[str, float]) -> Iterator[str]:
-    """A goodput below the least."""
+    """Yield a fault for a goodput below the least."""
     least = instance.budgets.least_goodput
     if least is not None and not (found := totals["goodput"]) >= least * (1 - TOLERANCE):
         yield f"budgets.least_goodput: the decision has {found:.9g}, it must be {least:.9g} at least"
 
 
 def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
-    """Tenants and cohorts whose jobs have more than they may."""
+    """Return a fault for every tenant and cohort whose jobs have more than they may."""
     if not instance.tenants:
         return []
     runs = outcomes.runs
@@ -146,7 +146,7 @@ def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
 
 
 class _Drawn:
-    """Watts and joules of a decision.
+    """Watts and joules of a decision, by its nodes of each pool that are asleep, and that jobs have woken.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class _Drawn:
         return self.woken_w * self._instance.round_s if self._instance.budgets.scope == "round" else 0.0
 
     def by_job_j(self) -> FloatArray:
-        """Energy of each job in the scope of the budgets, in that of a round above idle; shape (n_jobs,)."""
+        """Energy of each job in the scope of the budgets, above idle in that of a round; shape (n_jobs,)."""
         outcomes, runs = self._outcomes, self._outcomes.runs
         found = np.zeros(len(runs))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -214,7 +214,7 @@ class _Drawn:
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
-    """Power domains above their caps."""
+    """Yield a fault for every power domain above its cap, by the draw of each pool."""
     inside: dict[str, list[float]] = {}
     for name, pool in pools.items():
         for through in pool.domains:

@@ -132,6 +132,7 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
 
 
 def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
+    """Return the number of each entry of a column, `UNKNOWN` where its value has none."""
     by_value = map(numbers.get, column.values, repeat(UNKNOWN))
     return np.array([*by_value, UNKNOWN], dtype=np.int64)[column.codes]
 
@@ -154,6 +155,7 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     """
     places, pool = assigned.places, assigned.pool[assigned.users]
     used, twice = _used(assigned)
+    # A node that the cluster does not have is in no pool.
     home = np.append(places.pool, UNKNOWN)[np.minimum(used.node, len(places.pool))]
     misplaced = (used.number == UNKNOWN) | (home != pool[used.user])
     faults = [*_wrong_counts(assigned, used, twice), *_single_gpu_faults(assigned, used, misplaced)]
@@ -212,6 +214,7 @@ def _name(assigned: Assigned, user: int) -> str:
 
 
 def _wrong_counts(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[_Fault]:
+    """Yield users that list a GPU twice, or other than as many GPUs as their configurations have."""
     n_used = np.bincount(used.user, minlength=len(twice))
     for user in np.flatnonzero(twice).tolist():
         yield user, 0, "", 0, f"job '{_name(assigned, user)}' lists a GPU twice"
@@ -222,7 +225,7 @@ def _wrong_counts(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator
 
 
 def _single_gpu_faults(assigned: Assigned, used: _Used, misplaced: BoolArray) -> Iterator[_Fault]:
-    """Yield GPUs that do not exist, are in another pool than the job's, are unavailable, or used twice."""
+    """Yield GPUs that do not exist or are in another pool (`misplaced`), are unavailable, or used twice."""
     places, crowded = assigned.places, np.flatnonzero(used.crowded)
     broken = (used.number != UNKNOWN) & ~places.available[used.number]
     later, first = _later(used.node[crowded], used.gpu[crowded])
@@ -244,7 +247,7 @@ def _single_gpu_faults(assigned: Assigned, used: _Used, misplaced: BoolArray) ->
 
 
 def _block_faults(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[_Fault]:
-    """Yield blocks that are not aligned, have unavailable GPUs, or overlap; `users` stay in their pools."""
+    """Yield blocks that are not aligned, have unavailable GPUs, or overlap, of users that are at home."""
     if not len(users):
         return
     places, place = assigned.places, assigned.users[users]
@@ -319,7 +322,7 @@ def _partial_node_faults(assigned: Assigned, used: _Used, kept: BoolArray) -> It
 
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
-    """Return pairs of owners whose ranges overlap, the later one first."""
+    """Return pairs of owners, the later first, whose ranges from `first` on overlap, of `n_spots` in all."""
     spots = ranges(first, length)
     if distinct(spots, n_spots):
         return set()

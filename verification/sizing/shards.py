@@ -81,7 +81,7 @@ class Shard(NamedTuple):
 
 
 def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shard]:
-    """The round in about so many parts."""
+    """Divide the round into about so many parts, of whole blocks of jobs."""
     n, none = len(of.jobs), np.zeros(0, dtype=np.int64)
     nothing = none.astype(float)
     pools = {
@@ -99,7 +99,7 @@ def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shar
 
 
 def _least_of(shard: Shard, paid: RowPrices) -> list[LeastCosts | None]:
-    """Least costs of blocks of jobs in doubles, None where numbers are out of their range."""
+    """Least costs of the blocks of jobs of a shard in doubles, None where numbers are out of their range."""
     found: list[LeastCosts | None] = []
     for block in shard.blocks:
         options = Options(block, JobConfigurations(block, shard.pools), DOUBLES)
