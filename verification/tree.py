@@ -140,10 +140,7 @@ class Prover(ABC):
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound by prices as `report.charges` takes them, of the decisions on some sides of splits.
 
-        Raises
-        ------
-        ValueError
-            If a split is none.
+        A ValueError says what is wrong with a split.
         """
 
 

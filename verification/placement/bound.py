@@ -68,15 +68,9 @@ class Hostable:
 
 
 def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
-    """List what a node can host.
+    """List what a node can host of the wanted tasks: of each request a task, and how many there are.
 
-    Parameters
-    ----------
-    node : NodeState
-    wanted : sequence of (Task, int)
-        Of each request a task, and how many there are.
-    most : int
-        States to look at, at most; TooManyError beyond.
+    At most so many states are looked at; a TooManyError beyond.
     """
     nothing = (node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus)))
     # Number of tasks of each request so far, and what may be free with them.
@@ -133,15 +127,9 @@ _LEAST_STEP = 1e-6
 
 
 def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    prices : mapping of str to float
-        As `report.charges` takes them: ``task:NAME`` (one more task like it), an equality, and ``node:NAME``
-        (one more node like it).
+    Rows are ``task:NAME`` (one more task like it), an equality, and ``node:NAME`` (one more node like it).
     """
     return Prover(instance)(prices)
 

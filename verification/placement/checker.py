@@ -29,20 +29,11 @@ WHOLE = 1000
 
 
 def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
-    """Check a decision.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    decision : PlacementDecision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
-        ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-        ``unplaceable_tasks``, which fit on no node as it is now. No objective where there are faults.
+    The totals are ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
+    ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
+    ``unplaceable_tasks``, which fit on no node as it is now. There is no objective where there are faults.
     """
     faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}

@@ -41,15 +41,10 @@ SUM_ROUNDING = 1e-13
 
 
 def prove(instance: SharingInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    prices : mapping of str to float
-        As `report.charges` takes them: ``job:NAME`` (one more job like it), an equality; ``nodes:TYPE`` or
-        ``gpus:TYPE`` (one more unit), ``power_w``, ``energy_j``, ``carbon_g``.
+    Rows are ``job:NAME`` (one more job like it), an equality; ``nodes:TYPE`` or ``gpus:TYPE`` (one more
+    unit), ``power_w``, ``energy_j`` and ``carbon_g``.
     """
     return Prover(instance)(prices)
 

@@ -206,20 +206,11 @@ class _Running:
 
 
 def check(instance: SharingInstance, decision: SharingDecision) -> Report:
-    """Check a decision.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    decision : SharingDecision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where
-        the instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``,
-        ``mean_completion_s``, ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
+    The totals are ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where the
+    instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``, ``mean_completion_s``,
+    ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
     """
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}

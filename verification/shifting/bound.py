@@ -36,15 +36,10 @@ CANCELLED = 2.0**-48
 
 
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove, or that there is no decision.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        Free of faults.
-    prices : mapping of str to float
-        As `report.charges` takes them, of the rows ``gpus:POOL@SLOT`` for the GPUs of a pool in a slot, and
-        ``carbon_g``, ``energy_j``, ``money``, ``completion_s`` for budgets.
+    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot) and, of budgets, ``carbon_g``, ``energy_j``,
+    ``money`` and ``completion_s``. They may prove that there is no decision.
     """
     return Prover(instance)(prices)
 
@@ -110,10 +105,7 @@ class Prover(ProverOfSplits):
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
         """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.
 
-        Raises
-        ------
-        ValueError
-            If the split is none, or lists too many.
+        A ValueError says that the split is none, or lists too many.
         """
         key = repr((split, [(one.split, one.inside) for one in before]))
         if key != self._listed[0]:

@@ -68,18 +68,10 @@ class _Sums:
 
 
 def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
-    """Check a decision against its instance and recompute what it amounts to.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        Free of faults as `instance.faults_of` finds them.
-
-    Returns
-    -------
-    Report
-        With the totals ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
-        ``unfinished`` jobs and ``restarts``.
+    The totals are ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
+    ``unfinished`` jobs and ``restarts``.
     """
     sums = _Sums(
         joules=np.zeros(instance.slots + 1),

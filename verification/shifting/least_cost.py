@@ -231,10 +231,7 @@ class Listing:
 def schedules_up_to(job: PricedJob, most: float) -> Listed:
     """List the schedules of a job that cost at most so much, and perhaps a few others.
 
-    Raises
-    ------
-    TooManyError
-        If there are more than `MOST_LISTED`.
+    A TooManyError says that there are more than `MOST_LISTED`.
     """
     most += job.delay * job.arrival_s  # completion counts from the beginning of the horizon here
     most += ROUNDING * abs(most)

@@ -20,13 +20,7 @@ NOTHING = 1e-12
 
 
 def require_forecast(instance: ShiftingInstance, against: str) -> None:
-    """Refuse a criterion that the instance has no forecast of.
-
-    Raises
-    ------
-    ValueError
-        Which names the forecast.
-    """
+    """Refuse a criterion that the instance has no forecast of; a ValueError names the forecast."""
     forecast = FORECASTS.get(against)
     if forecast is not None and getattr(instance, forecast) is None:
         raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
@@ -68,11 +62,6 @@ def check_pareto(
         Parsed ``wattsched-frontier/1``, free of faults in its fields.
     require_gap : float, optional
         Gap to which every point has to be proven.
-
-    Raises
-    ------
-    ValueError
-        If the instance has no forecast of the criterion.
     """
     against, faults, claims = frontier["tradeoff"], list[str](), list[bool]()
     require_forecast(instance, against)

@@ -57,17 +57,11 @@ EXACT_OPTIONS = 10_000
 
 
 def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that row prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rational arithmetic is used for small rounds, and for numbers near the ends of the range of doubles;
-    doubles with a bound on their rounding for the rest.
-
-    Parameters
-    ----------
-    instance : Instance
-        Validated, free of faults as `validity.faults_of` finds them, with a known objective.
-    prices : mapping of str to number
-        As `report.charges` takes them; rows of sets are equalities.
+    Rows are those of `rows.rows_of`; those of sets are equalities. Rational arithmetic is used for small
+    rounds, and for numbers near the ends of the range of doubles; doubles with a bound on their rounding for
+    the rest.
     """
     return Prover(instance)(prices)
 

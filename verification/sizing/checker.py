@@ -29,29 +29,15 @@ from wattsched.verification.sizing.tenants import faults as quota_faults
 
 
 def check(instance: Instance, decision: Decision) -> Report:
-    """Check a decision against every rule of its instance, and recompute its objective.
+    """Check a decision against every rule of an instance without faults; a TypeError for anything else.
 
-    Parameters
-    ----------
-    instance : Instance
-        Validated, free of faults as `validity.faults_of` finds them.
-    decision : Decision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w`` (running jobs, idle GPUs, base power of nodes that are awake),
-        ``energy_j`` and, where the carbon intensity or the price is known, ``carbon_g`` and ``money`` in the
-        scope of the budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU
-        count, batch size or pool, or stop), ``migrations`` (those that keep their configuration but on other
-        GPUs) and, where there is such a thing, ``change_cost``, what the objective pays for changes,
-        ``goodput`` under a least one, and ``nodes_asleep``. The objective is None when some job does nothing
-        that it could do. Jobs without options wait, and are in none of this.
-
-    Raises
-    ------
-    TypeError
-        For anything else; the decision of a `Result` is its field ``decision``.
+    The totals are ``power_w`` (running jobs, idle GPUs, base power of nodes that are awake), ``energy_j``
+    and, where the carbon intensity or the price is known, ``carbon_g`` and ``money`` in the scope of the
+    budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
+    or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
+    is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
+    ``nodes_asleep``. The objective is None when some job does nothing that it could do. Jobs without options
+    wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")

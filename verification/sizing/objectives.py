@@ -103,11 +103,6 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
     arithmetic's `log` and `sqrt`. What it is worth is a product of at most five factors, as the analysis of
     errors in `Doubles` assumes. Its size is the `magnitude` of the product; with a difference in it that of
     the sum in its place, with a logarithm or a root that which comes with it.
-
-    Raises
-    ------
-    ValueError
-        For an objective that has no definition here.
     """
     terms, job, seconds = chosen.terms, chosen.job, chosen.seconds
     weight = terms.weight[job]

@@ -126,7 +126,7 @@ class Options(JobRows):
         return np.diff(self.start)[self.offer]
 
     def parts(self, jobs: IntArray | None = None) -> Iterator[Listed]:
-        """Yield options of jobs, about `CHUNK` together; those of all jobs are kept where that is one part."""
+        """Yield options of jobs, about `CHUNK` together; those of all jobs are kept if that is one part."""
         if jobs is None and len(self) <= CHUNK:
             yield self.of_all
             return

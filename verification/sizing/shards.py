@@ -36,24 +36,15 @@ TOGETHER = ("work-value",)
 
 
 class ShardedProver(Prover):
-    """Proves as `Prover` does, in doubles and without splits by workers.
+    """Proves as `Prover` does, in doubles and without splits by an `Executor` that keeps values on workers.
 
-    Parameters
-    ----------
-    workers : Executor
-        Keeps shards on workers.
-    instance : Instance
-
-    Raises
-    ------
-    ValueError
-        For a round that cannot be divided: what a job costs must not depend on others.
+    A ValueError says that a round cannot be divided: what a job costs must not depend on others.
     """
 
     def __init__(self, workers: Any, instance: Instance):
         if instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
-            told = "rounds without sets of jobs under an objective that is a sum of what each job costs"
-            raise ValueError(f"only {told} are checked over a cluster")
+            which = "rounds without sets of jobs under an objective that is a sum of what each job costs"
+            raise ValueError(f"only {which} are checked over a cluster")
         super().__init__(instance)
         self._workers = workers
 
