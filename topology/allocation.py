@@ -178,7 +178,7 @@ class _Places:
 
     @cached_property
     def _listed(self) -> tuple[list[int], list[int]]:
-        """The same, and their offsets, as lists."""
+        """Offset of each job's first place, and the starts of all places, as lists."""
         return self._ends.tolist(), self._best_first.tolist()
 
     def _crowd(self, some: IntArray) -> IntArray:

@@ -69,7 +69,8 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
         seen: dict[tuple[float, ...], int] = {}
         rows = zip(*(column.tolist() for column in columns), strict=True)
         kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
-        return np.unique(kinds, return_index=True)[1], kinds
+        _, first = np.unique(kinds, return_index=True)
+        return first, kinds
     code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         number, many = _numbered(column)

@@ -90,7 +90,7 @@ class Occupancy:
         self._free = [int(np.count_nonzero(level)) << k for k, level in enumerate(whole)]
 
     def copy(self) -> Self:
-        """The same, to be changed."""
+        """Return the same blocks, free or taken, to be changed."""
         other = object.__new__(type(self))
         other._size, other._at = self._size, self._at
         other._whole, other._free = self._whole.copy(), self._free.copy()
@@ -159,7 +159,7 @@ class Occupancy:
             level += 1
 
     def spares(self, start: int, level: int, demand: Sequence[int]) -> bool:
-        """True if a free block can be given to one of the requesting jobs and the others still fit.
+        """True if a free block can be given to one of the jobs that demand GPUs, by level, and all still fit.
 
         At its level and below, supply and demand fall alike; above, it may split a larger free block.
         """

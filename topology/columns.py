@@ -198,7 +198,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         return {name: _listed(_form(type(self), name), column) for name, column in own.items()}
 
     def without_empty(self) -> Self:
-        """Return the same without columns in which no record has a value."""
+        """Return the records without columns in which none has a value."""
         optional = [name for name in self.columns.keys() - self.several.keys() if self.default(name) is None]
         empty = {name for name in optional if self.without(name).all()}
         return type(self)({name: column for name, column in self.columns.items() if name not in empty})
@@ -265,6 +265,8 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Have pydantic read columns from an object with a list for every field, and write them as one."""
+
         def read(value: Any, inner: Callable[[Any], Any]) -> Any:
             if isinstance(value, cls):
                 return value

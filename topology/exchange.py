@@ -220,12 +220,13 @@ def _read_switch(number: int, line: str, most_names: int) -> _Switch:
         pair = _PAIR.match(line, position)
         if pair is None:
             raise ValueError(f"line {number}: expected Key=Value, found {echo(line[position:].strip())}")
-        key = pair[1].lower()
+        written, quoted, plain = pair.groups()
+        key = written.lower()
         if key not in _KEYS:
-            raise ValueError(f"line {number}: unknown key {echo(pair[1])}")
+            raise ValueError(f"line {number}: unknown key {echo(written)}")
         if key in values:
-            raise ValueError(f"line {number}: '{pair[1]}' is given twice")
-        values[key] = pair[2] if pair[2] is not None else pair[3]
+            raise ValueError(f"line {number}: '{written}' is given twice")
+        values[key] = plain if quoted is None else quoted
         position = pair.end()
     if not values.get("switchname"):
         raise ValueError(f"line {number}: SwitchName is missing")

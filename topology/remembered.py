@@ -17,6 +17,7 @@ def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
 
     @wraps(function)
     def look(obj: T) -> R:
+        """Return the function's result for an object, which is computed once in its life."""
         key = id(obj)
         known = results.get(key)
         if known is None or known[0]() is not obj:  # the id may have been another object's

@@ -108,7 +108,7 @@ def _check_is_tree(graph: Tree) -> None:
         if parents > 1:
             raise ValueError(f"vertex '{name}' has several parents: {', '.join(graph.predecessors(name))}")
     if not nx.is_directed_acyclic_graph(graph):
-        loop = [edge[0] for edge in nx.find_cycle(graph)]
+        loop = [name for name, _ in nx.find_cycle(graph)]
         raise ValueError(f"the graph has a cycle: {' -> '.join([*loop, loop[0]])}")
 
 

@@ -45,7 +45,7 @@ _USUAL_GAP = 1e-4
 _SMALL = 1e-6
 
 MOST_NAMED = 5
-"""Jobs of which the same is told."""
+"""Jobs that have a line each of those with the same fault."""
 
 LEAST = 1e-9
 """Gaps of smaller objectives are relative to this."""
@@ -281,7 +281,7 @@ class Claims:
                 continue
             price, derivative = stated.get(name, 0.0), priced[name]
             if not is_finite(derivative):
-                continue  # told where it is proven
+                continue  # a fault of the certificate's proof
             expected = 0.0 - self.sign * derivative  # no -0
             if not is_finite(price) or abs(price - expected) > TOLERANCE * abs(expected):
                 found = price if name in stated else "missing"

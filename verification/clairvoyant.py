@@ -32,7 +32,8 @@ from wattsched.verification.report import ROUNDING
 
 def faults_of(bound: ClairvoyantBound) -> list[str]:
     """Claims that the prices do not prove, one line each."""
-    return proven_again(bound)[1]
+    _, faults = proven_again(bound)
+    return faults
 
 
 def proven_again(bound: ClairvoyantBound) -> tuple[ClairvoyantBound, list[str]]:

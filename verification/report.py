@@ -157,19 +157,20 @@ def charges(
     """
     charged: dict[str, float] = {}
     faults = []
-    sign, wrong = (1.0, ("positive", "negative")) if sense == "min" else (-1.0, ("negative", "positive"))
+    sign = 1.0 if sense == "min" else -1.0
+    worsens, betters = ("positive", "negative") if sense == "min" else ("negative", "positive")
     for name, price in prices.items():
-        told = f"certificate: the price {price!r:.40} of row '{name}'"
+        this = f"certificate: the price {price!r:.40} of row '{name}'"
         if not is_finite(price):
-            faults.append(f"{told} is not a finite number")
+            faults.append(f"{this} is not a finite number")
         elif abs(price) > LARGEST_PRICE:
-            faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
+            faults.append(f"{this} is beyond {LARGEST_PRICE:g}: it proves nothing")
         elif name in limits and sign * price > 0:
-            faults.append(f"{told} is {wrong[0]}: more of it cannot make a {sense} objective worse")
+            faults.append(f"{this} is {worsens}: more of it cannot make a {sense} objective worse")
         elif name in demands and sign * price < 0:
-            faults.append(f"{told} is {wrong[1]}: to ask for more cannot make a {sense} objective better")
+            faults.append(f"{this} is {betters}: to ask for more cannot make a {sense} objective better")
         elif name not in limits and name not in equalities and name not in demands:
-            faults.append(f"{told} proves nothing: the instance has no row of that name")
+            faults.append(f"{this} proves nothing: the instance has no row of that name")
         elif abs(price) >= NEGLIGIBLE_PRICE:
             charged[name] = -sign * float(price)
     return charged, faults

@@ -32,7 +32,7 @@ MOST_SPLITS = 1_000
 """More splits do not lead to a leaf: each takes time at every leaf below. Trees of 2,000 nodes have fewer."""
 
 MOST_SPLITS_IN_ALL = 2_000_000
-"""The same of all leaves together: 50,000 of them may be 40 splits deep."""
+"""Nor do more to all leaves together: 50,000 of them may be 40 splits deep."""
 
 FIELDS = frozenset(("prices", "split", "inside", "outside"))
 """Fields of a node."""
@@ -101,8 +101,8 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         if isinstance(prices, dict):
             splits += len(taken)
             if splits > MOST_SPLITS_IN_ALL:
-                told = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
-                raise ValueError(f"the leaves of the tree are below {told}")
+                many = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
+                raise ValueError(f"the leaves of the tree are below {many}")
             yield number, prices, taken
             continue
         if not isinstance(split, dict):
@@ -182,9 +182,10 @@ class CountingProver(Prover, Generic[SplitT]):
         for split, inside, node in taken:
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:
-                self._read[id(split)] = split, read_split(self.split, split)
-                refuse(self._read[id(split)][1].unknown_in(self.instance))
-            what = self._read[id(split)][1]
+                what = read_split(self.split, split)
+                refuse(what.unknown_in(self.instance))
+                self._read[id(split)] = split, what
+            _, what = self._read[id(split)]
             rows.append(Counted(f"split:{node}", what, inside, what.at_most + (not inside)))
         return rows
 

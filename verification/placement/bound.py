@@ -238,7 +238,11 @@ class Prover(CountingProver[_Split]):
             gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
         known: dict[tuple[object, ...], float] = {}
         for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
-            here = [one for one in owed if (some := one[0].what.nodes) is None or node.name in some]
+            here = [
+                (count, charge)
+                for count, charge in owed
+                if count.what.nodes is None or node.name in count.what.nodes
+            ]
             key = (kind, *(count.row for count, _ in here))
             if key not in known:
                 known[key] = self._least(self._sets[kind], gains, here)

@@ -68,7 +68,7 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
 
 
 def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
-    """Objective of a change of power and fragmentation, with other watts, such as those of `waiting_w`."""
+    """Objective, in W or for `fragmentation` in GPUs, of changes of both and of other watts (`waiting_w`)."""
     if instance.objective == "fragmentation":
         return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu
     if instance.objective == "power":
@@ -197,20 +197,20 @@ def _totals_of(nodes: dict[str, NodeState]) -> tuple[float, float]:
 
 def _why_not(state: NodeState, task: Task, placed: PlacedTask) -> Iterator[str]:
     """Yield the reasons why a task cannot go onto a node."""
-    told = f"task '{task.name}' on node '{state.node.name}'"
+    this = f"task '{task.name}' on node '{state.node.name}'"
     if not state.admits(task):
-        yield f"{told}: it may not use the GPU type '{state.node.gpu_type}'"
+        yield f"{this}: it may not use the GPU type '{state.node.gpu_type}'"
     if len(set(placed.gpus)) != len(placed.gpus):
-        yield f"{told}: a GPU is named twice"
+        yield f"{this}: a GPU is named twice"
     if len(placed.gpus) != task.gpus:
-        yield f"{told}: it asks for {task.gpus} GPUs and has {len(placed.gpus)}"
+        yield f"{this}: it asks for {task.gpus} GPUs and has {len(placed.gpus)}"
     if any(gpu >= len(state.gpus) for gpu in placed.gpus):
-        yield f"{told}: the node has only {len(state.gpus)} GPUs"
+        yield f"{this}: the node has only {len(state.gpus)} GPUs"
     after = state.with_task(task, placed.gpus)
     if after.cpu_milli < 0:
-        yield f"{told}: the CPU is {-after.cpu_milli} thousandths of a vCPU short"
+        yield f"{this}: the CPU is {-after.cpu_milli} thousandths of a vCPU short"
     if after.memory_mib < 0:
-        yield f"{told}: the memory is {-after.memory_mib} MiB short"
+        yield f"{this}: the memory is {-after.memory_mib} MiB short"
     for gpu in sorted(set(placed.gpus)):
         if gpu < len(state.gpus) and after.gpus[gpu] < 0:
-            yield f"{told}: GPU {gpu} is {-after.gpus[gpu]} thousandths short"
+            yield f"{this}: GPU {gpu} is {-after.gpus[gpu]} thousandths short"

@@ -103,8 +103,8 @@ class Outcomes:
         epoch_s = min((alone.epoch_s for _, alone, _ in self._admitted(job)), default=math.inf)
         end_s = self.instance.round_s + job.remaining_epochs * epoch_s
         if exceeds(end_s, job.deadline_s, ROUNDING):
-            told = f"waits and then completes after {end_s:.9g} s at best"
-            yield f"job '{job.name}' {told}, its deadline is {job.deadline_s:.9g} s"
+            what = f"waits and then completes after {end_s:.9g} s at best"
+            yield f"job '{job.name}' {what}, its deadline is {job.deadline_s:.9g} s"
 
     def waiting_cost(self, job: Job) -> float:
         """Cost of a job that waits: the penalty times the most that it could cost alone on any unit."""
@@ -131,9 +131,9 @@ class Outcomes:
         memory_pct = fsum(a.memory_pct for a in alone)
         measured = self._measured.get((unit_type, tuple(sorted(classes))))
         if len(classes) == 1:
-            first = alone[0]
-            power_w = _law_w(unit, load_pct) if first.power_w is None else first.power_w
-            outcome = SetOutcome([first.epoch_s], power_w, load_pct, memory_pct)
+            (one,) = alone
+            power_w = _law_w(unit, load_pct) if one.power_w is None else one.power_w
+            outcome = SetOutcome([one.epoch_s], power_w, load_pct, memory_pct)
         elif measured is not None and measured.fits:
             outcome = _as_measured(unit, measured, classes, alone)
         else:

@@ -77,8 +77,8 @@ class Prover(ProverOfSplits):
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
         if not self._has_objective:
-            told = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
-            return Proof([f"certificate: {told}"])
+            why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
+            return Proof([f"certificate: {why}"])
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
@@ -108,7 +108,8 @@ class Prover(ProverOfSplits):
         A ValueError says that the split is none, or lists too many.
         """
         key = repr((split, [(one.split, one.inside) for one in before]))
-        if key != self._listed[0]:
+        known, listing = self._listed
+        if key != known:
             charged, faults = charges(split["prices"], self.limits, (), "min")
             if faults:
                 raise ValueError(f"split.prices: {faults[0]}")
@@ -119,8 +120,9 @@ class Prover(ProverOfSplits):
                 schedules_up_to(priced.job(job, allowed.get(job.name)), cost + split["within"])
                 for job, cost in zip(self.instance.jobs, least, strict=True)
             ]
-            self._listed = key, Listing(charged, least, split["within"], schedules)
-        return self._listed[1]
+            listing = Listing(charged, least, split["within"], schedules)
+            self._listed = key, listing
+        return listing
 
     def least_listed(self, listing: Listing, priced: PricedInstance, taken: Sequence[Taken]) -> list[float]:
         """Return for every job the least cost of its listed schedules that are on the sides of splits."""

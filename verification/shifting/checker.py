@@ -47,7 +47,7 @@ def fitting_rows(instance: ShiftingInstance, table: OptionTable) -> list[int]:
 
 
 def after_horizon(instance: ShiftingInstance, table: OptionTable) -> tuple[float, float]:
-    """Rate and watts of unfinished jobs, which run on at their fastest and, of the fastest, thriftiest."""
+    """Rate (work per second) and watts of unfinished jobs, which run on at their fastest, then thriftiest."""
     assert table.rate is not None, "instances whose tables give completion times are refused"
     rate, power_w = table.rate, table.power_w
     fastest = min(fitting_rows(instance, table), key=lambda row: (-rate[row], power_w[row], row))

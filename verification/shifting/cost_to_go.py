@@ -47,7 +47,8 @@ class _Move:
         self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
         self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
         self.most_joules = options.extra_w[:, None] * job.slot_s
-        next_s = np.minimum(needs_s + work[1] / options.rate[:, None], job.slot_s)
+        step = work[1]  # one level
+        next_s = np.minimum(needs_s + step / options.rate[:, None], job.slot_s)
         self.joules_up = options.extra_w[:, None] * next_s
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
@@ -165,7 +166,7 @@ class CostToGo:
         return cost
 
     def _run_paid(self, slot: int, later: FloatArray, move: _Move, lost_s: float) -> FloatArray:
-        """Return the same as `_run` where joules are paid for, in this slot or another."""
+        """Return what `_run` does where joules are paid for, in this slot or another."""
         job, joule = self.job, self.job.joule[slot]
         able = (job.options.rate * (job.slot_s - lost_s) / self.step)[:, None]
         fit, more = np.floor(able - _MARGIN), np.ceil(able + _MARGIN)
@@ -201,8 +202,8 @@ def _of_others(of_kind: FloatArray) -> FloatArray:
     """Least cost among all other kinds, for every kind and level of work."""
     if len(of_kind) == 1:
         return np.full_like(of_kind, math.inf)
-    best, least = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
-    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
+    best, (least, second) = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
+    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, second, least))
 
 
 PAUSE = -1
@@ -233,7 +234,7 @@ class Followed(NamedTuple):
     option: IntArray
 
     def take(self, which: IntArray) -> Followed:
-        """Return those of some numbers."""
+        """Return some of the schedules, by number."""
         return self._replace(**{name: values[which] for name, values in self._asdict().items()})
 
     def undominated(self, *, same_work: bool) -> Followed:

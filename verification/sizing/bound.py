@@ -161,7 +161,7 @@ class Prover(ProverOfSplits):
         least = size = nothing = Fraction(0)
         per_joule = paid.get(("node_joule",), nothing) * counted_s(self.instance)
         for key, (each_w, nodes) in self.nodes.items():
-            pool = key[0]
+            pool, _ = key
             watts = paid.get(("node_watt", pool), nothing) + per_joule
             given = pieces.get(pool, nothing) - paid.get(("node", pool), nothing)
             pays = cost_of(self.instance, each_w) + each_w * watts
@@ -189,7 +189,7 @@ class Prover(ProverOfSplits):
         return self.exact if near is None or len(near) <= EXACT_OPTIONS else near, near
 
     def _require_configurations(self) -> None:
-        """Refuse a round with a job that has no configuration, or of which these cannot be told."""
+        """Refuse a round with a job that has no configuration, or whose configurations are unknown."""
         of = self.configurations
         for j in np.flatnonzero(np.diff(of.start)[of.kind] == 0).tolist():
             kind = int(of.kind[j])

@@ -159,11 +159,11 @@ class ByKind:
 
     def dearest(self, jobs: IntArray) -> FloatArray:
         """Upper bounds on what the dearest options to run of some of the jobs cost without charges."""
-        options, (near, size) = self._options, self._worth
+        options, (near, size), (values, _) = self._options, self._worth, self._value
         above, found = near + DOUBLES.epsilon * size, np.full(len(self._code), -np.inf)
         for group in self.groups(jobs):
             worth, unit_s = above[self._slices[group.kind]], options.unit_s[self._slices[group.kind]]
-            value = self._value[0][group.jobs]
+            value = values[group.jobs]
             if options.instance.objective in ENERGY:
                 found[group.jobs] = self._most_energy(group)
             elif group.timed:
@@ -173,8 +173,8 @@ class ByKind:
                     found[group.jobs[part]] = costs.max(axis=0)
             else:
                 found[group.jobs] = worth.max() * value
-            ends = self._beside(group)
-            found[group.jobs] += ends[1]
+            _, beside = self._beside(group)
+            found[group.jobs] += beside
         return found[jobs]
 
     def _most_energy(self, group: Group) -> FloatArray:
@@ -189,7 +189,7 @@ class ByKind:
         return np.asarray(most_j * (per_joule(options.instance, DOUBLES) * (1 + DOUBLES.epsilon)))
 
     def _least(self, rows: Rows, group: Group) -> FloatArray:
-        """Return what `least` does, of a group, shape (3, n_jobs)."""
+        """Return bounds on the costs of a group's cheapest options (see `least`), shape (3, n_jobs)."""
         of, jobs = self._slices[group.kind], group.jobs
         columns = [VALUE, WORK, *([RESTART] if group.restarts else [])]
         columns += [*([GOODPUT] if rows.low[0, of, GOODPUT].any() else []), ONE]
@@ -199,8 +199,8 @@ class ByKind:
         most = min(MOST_COMPARED, len(jobs))
         left = pareto_rows([*low.T, unit_s] if group.timed else list(low.T), most)
         low, high, unit_s = low[left], high[left], unit_s[left]
-        options = self._options
-        own = self._value[0], options.work, options.restart_s, self._goodput[0]
+        options, (value, _), (goodput, _) = self._options, self._value, self._goodput
+        own = value, options.work, options.restart_s, goodput
         numbers = [*(number[jobs] for number in own), np.ones(len(jobs))]
         factors = np.stack([numbers[column] for column in columns])
         found = np.empty((3, len(jobs)))
@@ -286,7 +286,8 @@ class ByKind:
             late = self._options.terms.weight[group.jobs] * self._options.restart_s[group.jobs]
         late = late + self._options.change_cost[group.jobs]
         # The size of a value that is a difference is larger than it.
-        error = DOUBLES.epsilon * (late + (size - value) * self._worth[1][self._slices[group.kind]].max())
+        _, worth_size = self._worth
+        error = DOUBLES.epsilon * (late + (size - value) * worth_size[self._slices[group.kind]].max())
         if charge:
             good, of = (column[group.jobs] for column in self._goodput)
             error += DOUBLES.epsilon * charge * (of - good)
@@ -314,7 +315,8 @@ class ByKind:
             ways[0, :, WORK], ways[0, :, RESTART] = joule * (drawn_w * unit_s), joule * drawn_w
             two = joule and instance.budgets.scope == "round"
             ends.append(ways if two else ways[:1])
-        near, error = ends[0], DOUBLES.epsilon * np.abs(ends[1])
+        near, size = ends
+        error = DOUBLES.epsilon * np.abs(size)
         return Rows(near - error, near + error)
 
 

@@ -85,7 +85,7 @@ class Configurations(Table):
         return len(self.kind)
 
     def in_order(self) -> Configurations:
-        """Return the same kind by kind."""
+        """Return the configurations kind by kind."""
         if (self.kind[1:] >= self.kind[:-1]).all():
             return self
         return self.take(np.argsort(self.kind, kind="stable"))
@@ -97,7 +97,7 @@ class Configurations(Table):
 
     @cached_property
     def by_setting(self) -> Rows:
-        """The same, to be looked up."""
+        """Rows of `stated`, to be looked up."""
         return Rows(self.stated)
 
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
@@ -135,11 +135,11 @@ class JobConfigurations:
     kind : int array, shape (n_jobs,)
         Number of each job's kind.
     every : Configurations
-        What jobs of each kind may run as outside of sets; nothing where that cannot be told.
+        What jobs of each kind may run as outside of sets; nothing where that is unknown.
     start : int array, shape (n_kinds + 1,)
         Where those of each kind begin, and at last how many there are.
     unknown : dict of int to str
-        Why it cannot be told of some kinds: a job asks for a setting that its profile does not know.
+        Why it is unknown of some kinds: a job asks for a setting that its profile does not know.
     """
 
     def __init__(self, instance: Instance, pools: dict[str, Pool]):
@@ -177,7 +177,8 @@ class JobConfigurations:
         for number, name in enumerate(self.pools):
             found[name].update(np.unique(self.every.gpus[self.every.pool == number]).tolist())
         for row in chain.from_iterable(self._in_sets.values()):
-            found[row.setting[0]].add(row.setting[1])
+            pool_name, gpus, *_ = row.setting
+            found[pool_name].add(gpus)
         return found
 
     @cached_property
@@ -280,15 +281,15 @@ class JobConfigurations:
             may_use = meant[named.codes] & self._may_use[kind, number]
             rows: IntArray | slice = slice(None) if may_use.all() else np.flatnonzero(may_use)
             yield Configurations(
-                kind[rows],
-                np.full(len(kind[rows]), number),
-                known.gpus[rows],
-                _or_none(known.frequency_mhz[rows]),
-                _or_none(known.power_limit_w[rows]),
-                _or_none(known.batch_size[rows]),
-                rate[rows],
-                known.power_w[rows],
-                known.completion_s[rows],
+                kind=kind[rows],
+                pool=np.full(len(kind[rows]), number),
+                gpus=known.gpus[rows],
+                frequency_mhz=_or_none(known.frequency_mhz[rows]),
+                power_limit_w=_or_none(known.power_limit_w[rows]),
+                batch_size=_or_none(known.batch_size[rows]),
+                rate=rate[rows],
+                power_w=known.power_w[rows],
+                completion_s=known.completion_s[rows],
             )
 
     def _from_models(self) -> Iterator[Configurations]:
@@ -310,8 +311,7 @@ class JobConfigurations:
         known = self._profiles.get((job.model, pool.gpu_type)) or self._profiles.get((job.model, stand_in))
         profile = known or find(job.model, stand_in)
         settings = [] if profile is None else _settings(job, gpu_type, profile)
-        n, columns = len(settings), np.array(settings, dtype=float).reshape(-1, 4).T
-        gpus, batch, mhz, limit_w = columns
+        gpus, batch, mhz, limit_w = np.array(settings, dtype=float).reshape(-1, 4).T
         rate = power_w = np.zeros(0)
         if profile is not None and settings:
             most_w = None if gpu_type.max_power_w is None else gpu_type.max_power_w / gpu_type.power_factor
@@ -319,17 +319,19 @@ class JobConfigurations:
             rate = profile.rate(*asked) * gpu_type.speed_factor
             power_w = profile.power_w(*asked) * gpu_type.power_factor
         # A board that cannot be held within its limit runs no job.
+        stated_w = np.array([round(w * gpu_type.power_factor, 6) for w in limit_w.tolist()])
         every = Configurations(
-            np.full(n, kind),
-            np.full(n, number),
-            gpus.astype(np.int64),
-            np.nan_to_num(np.round(mhz)),
-            np.nan_to_num(np.array([round(w * gpu_type.power_factor, 6) for w in limit_w.tolist()])),
-            batch,
-            rate,
-            power_w,
-            np.full(n, np.nan),
+            kind=np.full(len(gpus), kind),
+            pool=np.full(len(gpus), number),
+            gpus=gpus.astype(np.int64),
+            frequency_mhz=np.nan_to_num(np.round(mhz)),
+            power_limit_w=np.nan_to_num(stated_w),
+            batch_size=batch,
+            rate=rate,
+            power_w=power_w,
+            completion_s=np.full(len(gpus), np.nan),
         )
+        # A board that cannot be held within its limit runs no job.
         return every.take(~np.isnan(every.rate))
 
 
@@ -433,8 +435,9 @@ def _keeps(instance: Instance, job: Job, row: Configuration, late: float, beyond
     `late` and `beyond` are the relative tolerances of the deadline and of the quotas of energy.
     """
     seconds, power_w = lasts_s(job, row), row.power_w / row.members
-    gpus, most_w = alone(instance, job.tenant)
-    if row.setting[1] / row.members > gpus or power_w > most_w:
+    most_gpus, most_w = alone(instance, job.tenant)
+    _, gpus, *_ = row.setting
+    if gpus / row.members > most_gpus or power_w > most_w:
         return False
     joules = float(drawn_j(instance, power_w, seconds)) if metered(instance) else 0.0
     in_time = job.deadline_s is None or seconds <= job.deadline_s * (1 + late)

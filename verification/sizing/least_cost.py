@@ -114,7 +114,7 @@ class LeastCosts(NamedTuple):
 def least_costs(
     options: Options, prices: RowPrices, allowed: Allowed | None = None, near: Options | None = None
 ) -> LeastCosts:
-    """Sum over the jobs of their cheapest options at these prices.
+    """Sum over the jobs of their cheapest options at these prices of uses.
 
     Every number of an instance is a rational number, and so is every use and cost that follows from it, but
     for logarithms (of the proportional objective) and roots (of `work-value`).
@@ -136,15 +136,14 @@ def least_costs(
         nothing = Fraction(0)
         return LeastCosts(Enclosure(nothing, nothing), nothing, nothing, nothing)
     left = allowed or {}
-    found, size = _least_of_all(options, prices, left, near)
-    low, high, late = found
+    (low, high, late), sizes = _least_of_all(options, prices, left, near)
     _require_options(low)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
         options.uncharged = _uncharged(options if near is None else near)
-    known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
-    return LeastCosts(total, known, *options.uncharged)
+    size = -arithmetic.sum_below(-sizes) if len(sizes) else Fraction(0)
+    return LeastCosts(total, size, *options.uncharged)
 
 
 def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
@@ -210,7 +209,7 @@ def _dearest_of_all(options: Options) -> Numbers:
 
 
 def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
-    """Return the same of some of the jobs that are looked at by kind."""
+    """Upper bounds on the dearest options, without charges, of jobs that are looked at by kind."""
     found = np.maximum(by_kind_of(options).dearest(jobs), _most(options.waiting(jobs), options.arithmetic))
     places, start, staying = options.staying(jobs)
     if len(places):
@@ -220,7 +219,7 @@ def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
 
 
 def _dearest(listed: Listed, arithmetic: Arithmetic) -> Numbers:
-    """Return the same of some of the jobs whose options are listed."""
+    """Upper bounds on the dearest options, without charges, of jobs whose options are listed."""
     ran, waited = (_most(worth, arithmetic) for worth in (listed.running, listed.waiting))
     found = np.maximum(np.maximum.reduceat(ran, listed.start), waited)
     return np.where(found == -np.inf, 0, found)
@@ -232,9 +231,9 @@ def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
 
 
 def reach_of(options: Options, prices: RowPrices, allowed: Allowed | None = None) -> Reach:
-    """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
+    """Values, and charges at prices, of the options that splits leave to the jobs, of which there are some.
 
-    There must be jobs.
+    A NoOptionError says that a job has none in time.
     """
     left = allowed or {}
     parts = (_left(listed, left) for listed in options.parts())
@@ -327,9 +326,10 @@ def _least(listed: Listed, options: Options, prices: RowPrices) -> list[Numbers]
     """Return for each job the least of what `_ends` finds; in rationals the last is of its best option."""
     ran, waited = (_ends(worth, options, prices) for worth in (listed.running, listed.waiting))
     if options.arithmetic.exact:
-        cheapest = np.minimum(np.minimum.reduceat(ran[0], listed.start), waited[0])
-        ran[-1] = np.where(ran[0] == np.repeat(cheapest, listed.counts), ran[-1], np.inf)
-        waited[-1] = np.where(waited[0] == cheapest, waited[-1], np.inf)
+        (run_low, *_), (wait_low, *_) = ran, waited
+        cheapest = np.minimum(np.minimum.reduceat(run_low, listed.start), wait_low)
+        ran[-1] = np.where(run_low == np.repeat(cheapest, listed.counts), ran[-1], np.inf)
+        waited[-1] = np.where(wait_low == cheapest, waited[-1], np.inf)
     return [np.minimum(np.minimum.reduceat(r, listed.start), w) for r, w in zip(ran, waited, strict=True)]
 
 

@@ -63,7 +63,7 @@ def _without_options(known: JobConfigurations) -> Iterator[int]:
     # Who waits begins after the round, with what is best: to run at once is sooner.
     late, waits_late = best_s > latest_s, instance.round_s + best_s > latest_s
     empty = np.diff(known.start) == 0
-    empty[[*known.unknown]] = False  # of which it cannot be told
+    empty[[*known.unknown]] = False  # they may have some
     nowhere, dear, other = empty[known.kind], _dear(known, most_j), _have_other(known)
     suspects = late | nowhere | dear | (np.isfinite(most_j) & waits_late)
     for j in np.flatnonzero(suspects & jobs.flags("can_wait") & ~jobs.fixed).tolist():

@@ -71,7 +71,8 @@ class Outcomes:
         moves[placed[now != before]] = True
         placed = placed[now == before]
         holder, held = self._held(placed)
-        used = self.assigned.number[self.assigned.listed(self.assignment[placed])[0]]
+        listed, _ = self.assigned.listed(self.assignment[placed])
+        used = self.assigned.number[listed]
         # The last number stands for all GPUs that the cluster does not have.
         span = len(self.assigned.places.available) + 1
         held, used = (np.sort(holder * span + gpus % span) for gpus in (held, used))

@@ -226,8 +226,7 @@ def _kinds(cluster: Cluster) -> list[tuple[_Kind, IntArray]]:
     label, gpu_type, gpus = nodes.coded("pool"), nodes.coded("gpu_type"), nodes.counts("gpus")
     _, kind = kinds_of([_same(label).codes, _same(gpu_type).codes, gpus, power.codes])
     found = []
-    for inside in sorted((inside for _, inside in alike(kind)), key=lambda inside: int(inside[0])):
-        n = int(inside[0])
+    for n, inside in sorted((int(inside[0]), inside) for _, inside in alike(kind)):
         found.append((_Kind(label.at(n), gpu_type.at(n), int(gpus[n]), power.at(n)), inside))
     return found
 
@@ -335,7 +334,7 @@ def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Bloc
     equal: dict[int, list[int]] = defaultdict(list)
     for blocks in groups:
         if len(blocks) == 1:
-            size, firsts = blocks[0]
+            ((size, firsts),) = blocks
             equal[size] += firsts
     pieces = _powers(gpus)
     if len(pieces) == 1:

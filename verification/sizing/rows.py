@@ -45,8 +45,8 @@ def sleepers(instance: Instance, places: Places) -> BoolArray:
     if asleep.any():
         asleep = asleep.copy()
         for j in np.flatnonzero(jobs.fixed).tolist():
-            held = jobs.held(j)
-            asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
+            if (held := jobs.held(j)) is not None:
+                asleep[[places.node[name] for name, gpus in held.nodes.items() if gpus]] = False
     return asleep
 
 
