@@ -233,6 +233,7 @@ class _Attempt:
         self.start, self.occupancy = np.full(len(requests), NOWHERE), places.left.copy()
         jobs, where = places.uncontested
         self.start[jobs] = where
+        # All stay that can; some make room for others; and those return that did so for nothing.
         self._stay(places.of(order[places.contested[order]]))
         n_left = int(np.count_nonzero(self.start == NOWHERE))
         demand = self._evict(requests)
@@ -327,7 +328,7 @@ def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
 
 def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     """GPUs that the jobs use of their blocks: their own ones first, then the first others."""
-    holder_of = np.full(pool.n_gpus, NOWHERE)
+    holder_of = np.full(pool.n_gpus, NOWHERE)  # by position
     holder_of[requests.held] = requests.holder
     size, gpus = requests.size, requests.gpus
     # All GPUs of the blocks, block by block: their jobs and their positions.

@@ -142,13 +142,13 @@ class Rows:
         return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-        """Places among those asked for, ascending, and for each the rows that equal it, ascending."""
+        """Return pairs of places among those asked for (by column) and of rows that equal these, ascending."""
         place, first = self._found(asked)
         size = self._many[first]
         return np.repeat(place, size), self._order[ranges(first, size)]
 
     def first_equal(self, asked: Sequence[IntArray | FloatArray]) -> IntArray:
-        """First of the rows of `equal` for each that is asked for, -1 where there is none."""
+        """Return the first row that equals each that is asked for (by column), -1 where there is none."""
         place, first = self._found(asked)
         found = np.full(len(asked[0]), -1)
         found[place] = self._order[first]

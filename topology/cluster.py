@@ -267,7 +267,7 @@ class Cluster(Strict):
         return Coded(codes, [self._names_of(domains) for domains in values])
 
     def _domains_of_groups(self) -> dict[str | None, tuple[int, ...]]:
-        """Numbers of the power domains of the groups, and of what is above them all."""
+        """Numbers of the power domains of every group, with those above it; of no group there are none."""
         own, above = self._own_domains(), self.parents()
         found: dict[str | None, tuple[int, ...]] = {None: ()}
         for name in top_down(above):

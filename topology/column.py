@@ -108,7 +108,8 @@ class Coded:
 
     def where(self, holds: Callable[[Any], bool]) -> BoolArray:
         """Mask of the records with a value of which something holds."""
-        return np.append(np.array([holds(value) for value in self.values], dtype=bool), False)[self.codes]
+        held = np.array([holds(value) for value in self.values], dtype=bool)
+        return np.append(held, False)[self.codes]  # the last is of records without a value
 
 
 def _key_of(value: Any) -> Hashable:

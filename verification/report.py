@@ -158,6 +158,7 @@ def charges(
     charged: dict[str, float] = {}
     faults = []
     sign = 1.0 if sense == "min" else -1.0
+    # Signs of prices by which more of a row makes the objective worse, or better.
     worsens, betters = ("positive", "negative") if sense == "min" else ("negative", "positive")
     for name, price in prices.items():
         this = f"certificate: the price {price!r:.40} of row '{name}'"

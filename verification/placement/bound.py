@@ -230,7 +230,7 @@ class Prover(CountingProver[_Split]):
         return common_step(sets.step for sets in self._sets.values())
 
     def _of_nodes(self, charged: Mapping[str, float], owed: _Owed) -> Iterator[float]:
-        """Yield the terms that nodes add to the bound, with the charges of the counts."""
+        """Yield the terms that nodes add to the bound, with what they owe for being counted."""
         # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = []
         for alike in self._alike.values():

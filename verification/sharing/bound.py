@@ -131,7 +131,7 @@ class Prover(CountingProver[_Split]):
         return _Owed(count.what, charged[count.row], jobs)
 
     def _parts(self, charged: Mapping[str, float], owed: list[_Owed]) -> Iterator[float]:
-        """Yield the terms that jobs and units add to the bound, with the charges of the counts."""
+        """Yield the terms that jobs and units add to the bound, with what they owe for being counted."""
         paid = _paid(self.instance, charged, self.outcomes.rates)
         # More of a job is less of a choice: what its row charges is what having decided it is worth.
         gain = np.array([-charged[f"job:{job.name}"] for job in self.instance.jobs])

@@ -87,7 +87,7 @@ class CostToGo:
         exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
         self.floor = np.floor(exact)
         behind = exact - self.floor
-        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
+        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]  # at the end of a slot or of any later one
         self.makes_up = worst - behind[1:] + _MARGIN
         # Where an option's levels begin in costs of all options one after another.
         self.row = (np.arange(self.n) * len(self.level))[:, None]
@@ -150,7 +150,7 @@ class CostToGo:
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
-        if slot < job.first_end:
+        if slot < job.first_end:  # what is through with its work runs on
             cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
             return cost
         begin_s = slot * job.slot_s

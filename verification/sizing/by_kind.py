@@ -304,6 +304,8 @@ class ByKind:
         joule = paid[JOULE_USE] + (per_joule(instance, DOUBLES) if instance.objective in ENERGY else 0.0)
         of_kind = np.repeat(options.kind_reference_s, np.diff(options.configurations.start))
         goodput = paid[GOODPUT_USE] * (of_kind / unit_s) if paid[GOODPUT_USE] else 0.0
+        # The coefficients, then their sizes. In the scope of a round, joules are of the time to completion in
+        # one way, and of the round in the other.
         for worth, above_w in zip(self._worth, (power_w - idle_w, power_w + idle_w), strict=True):
             once = paid[room] + paid[watt] * above_w
             ways = np.zeros((2, n_rows, 5))

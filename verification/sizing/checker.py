@@ -46,7 +46,7 @@ def check(instance: Instance, decision: Decision) -> Report:
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
-    kept = np.append(jobs.fixed, False)[assigned.job]
+    kept = np.append(jobs.fixed, False)[assigned.job]  # the last is of jobs that are not known
     waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
     faults = list(left_out_faults(of, decision))
     every = whole.by_column().place if of.left_out else numbers

@@ -334,7 +334,7 @@ def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) 
     if distinct(spots, n_spots):
         return set()
     change = np.bincount(first, minlength=n_spots + 1) - np.bincount(first + length, minlength=n_spots + 1)
-    crowded, owners = np.cumsum(change[:-1]) > 1, np.repeat(owner, length)
+    crowded, owners = np.cumsum(change[:-1]) > 1, np.repeat(owner, length)  # spots in several ranges
     order = np.argsort(owners, kind="stable")
     order = order[crowded[spots[order]]]
     spots, owners = spots[order], owners[order]

@@ -174,7 +174,7 @@ def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -
 
 
 def goodput_in_all(outcomes: Outcomes) -> float:
-    """Goodput of a decision."""
+    """Goodput of a decision, summed over its jobs."""
     of, jobs, runs = outcomes.configurations, outcomes.jobs, outcomes.runs
     speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rates(jobs)
     lost_s = np.where(outcomes.restarts, of.jobs.numbers("restart_s")[jobs], 0.0)

@@ -147,7 +147,7 @@ def outcomes_of(
     members, leads = np.ones(len(jobs), dtype=np.int64), np.ones(len(jobs), dtype=bool)
     for place in np.flatnonzero(np.append(assigned.set.codes, NONE)[chosen] != NONE).tolist():
         one = _in_set(configurations, of.names[jobs[place]], assigned.records[chosen[place]])
-        row[place] = NO_ROW if one is None else 0
+        row[place] = NO_ROW if one is None else 0  # any that is one
         if one is not None:
             rate[place], power_w[place] = one.rate, one.power_w / one.members
             members[place], leads[place] = one.members, one.leads
