@@ -142,7 +142,7 @@ class Rows:
         return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-        """Return pairs of places among those asked for (by column) and of rows that equal these, ascending."""
+        """Return pairs of a place among those asked for (by column) and a row that equals it, ascending."""
         place, first = self._found(asked)
         size = self._many[first]
         return np.repeat(place, size), self._order[ranges(first, size)]
