@@ -303,7 +303,7 @@ def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
 
 
 def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
-    """Take so many blocks of a level from the free ones; what is left of a larger one stays free."""
+    """Take n blocks of a level from those free, starts by level; what is left of a larger one stays free."""
     found = [free[level][:n]]
     free[level] = free[level][n:]
     n -= len(found[0])

@@ -303,7 +303,8 @@ def loop(parents: Mapping[str, str | None]) -> list[str]:
     try:
         TopologicalSorter({name: (parent,) for name, parent in parents.items()}).prepare()
     except CycleError as error:
-        return list(reversed(error.args[1]))
+        _, names = error.args
+        return list(reversed(names))
     return []
 
 

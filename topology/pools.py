@@ -189,9 +189,6 @@ def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
     return np.array([*(number[name] for name in parent.values), len(number)], dtype=np.int64)[parent.codes]
 
 
-# -- structural blocks -----------------------------------------------------------------------------------
-
-
 def _lines(
     begin: IntArray, gpus: IntArray, kind: IntArray, parent: IntArray, above: IntArray
 ) -> dict[int, list[IntArray]]:
@@ -260,9 +257,6 @@ def _joined(children: list[IntArray]) -> list[IntArray]:
                 joined.append(blocks[first : first + (1 << bit)].reshape(1, size << bit))
                 first += 1 << bit
     return joined
-
-
-# -- names -----------------------------------------------------------------------------------------------
 
 
 def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:

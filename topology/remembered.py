@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
-    """Let a function of a frozen model look at each object once; a copy is another object."""
+    """Keep a function's result for each object, a frozen model, while it lives; a copy is another one."""
     results: dict[int, tuple[weakref.ref[Any], R]] = {}
 
     @wraps(function)

@@ -89,7 +89,7 @@ class Prover:
         return math.fsum(least) - math.fsum(owed), rounding
 
     def _joule_prices(self, proof: SlotPrices) -> FloatArray:
-        """Least price of a joule in each slot, of the budget's and the one of all joules together."""
+        """Least price of a joule in each slot: that of all joules, and the budget's."""
         budget = self.bound.budget
         if budget is None or not proof.budget:
             return np.full(len(self._width_s), proof.joule_price)

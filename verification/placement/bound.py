@@ -108,7 +108,7 @@ def _after(state: Free, task: Task) -> Iterator[Free]:
     left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
     if min(left) < 0:
         return
-    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:
+    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:  # several GPUs are whole ones
         if free >= task.gpu_milli and gpus.count(free) >= task.gpus:
             rest = list(gpus)
             for _gpu in range(task.gpus):

@@ -116,6 +116,7 @@ class CostToGo:
 
     def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
         """Fill in the costs from a slot on, by state and level, from those of the next slot."""
+        # Of options that begin after a restart, or for the first time, or that go on.
         again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
         start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
         going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)

@@ -235,11 +235,11 @@ class ByKind:
         best_s, reference_s = (np.repeat(column, n_of_kind) for column in of_kind)
         chosen = Choices(
             JobTerms(ones, ones, best_s),
-            np.arange(n_rows),
-            True,
-            unit_s,
-            np.zeros(n_rows),
-            lambda: reference_s / unit_s,
+            job=np.arange(n_rows),
+            runs=True,
+            seconds=unit_s,
+            lost_s=np.zeros(n_rows),
+            speed=lambda: reference_s / unit_s,
         )
         return costs_of(options.instance, chosen, DOUBLES)
 
@@ -260,7 +260,10 @@ class ByKind:
             case _:
                 # What a job gains by running as fast as with the fewest GPUs, less what a restart takes.
                 never, ones = np.full(len(every), np.inf), np.ones(len(every))
-                chosen = Choices(options.terms, every, True, never, options.restart_s, lambda: ones)
+                lost_s = options.restart_s
+                chosen = Choices(
+                    options.terms, every, runs=True, seconds=never, lost_s=lost_s, speed=lambda: ones
+                )
                 cost, size = costs_of(options.instance, chosen, DOUBLES)
                 return 0.0 - cost, size
         return value, value

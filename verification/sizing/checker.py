@@ -128,9 +128,6 @@ def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
     return said[:-1]
 
 
-# --- watts and joules -------------------------------------------------------------------------------
-
-
 class _Drawn:
     """Watts and joules of a decision, by its nodes of each pool that are asleep, and that jobs have woken.
 

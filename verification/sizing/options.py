@@ -274,11 +274,19 @@ class Options(JobRows):
         """Options of waiting, which pay for the least energy that a job needs later."""
         none, no_use = 0 * self.work[jobs], np.zeros(len(jobs), dtype=np.int64)
         joules = self._least_joules(jobs) if self.instance.budgets.scope == "completion" else none
-        seconds = self.round_s + self.terms.best_s[jobs]
-        # Who runs now is stopped; of all others a change costs nothing.
-        paid = self.change_cost[jobs] if self.change_costs else 0
         size = self.arithmetic.magnitude(joules)
-        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid, joules, size)
+        chosen = Choices(
+            self.terms,
+            jobs,
+            runs=False,
+            seconds=self.round_s + self.terms.best_s[jobs],
+            lost_s=none,
+            speed=lambda: none,
+            # Who runs now is stopped; of all others a change costs nothing.
+            change_cost=self.change_cost[jobs] if self.change_costs else 0,
+            joules=joules,
+            joules_size=size,
+        )
         worth = self._chosen(chosen, self.can_wait[jobs])
         # In the order of the fields: of all uses only joules, which have no number there.
         uses = no_use, no_use, no_use, none, none, joules, size

@@ -273,7 +273,7 @@ def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
         first, *others = declared.rates
         for one in configurations.in_sets(first):
             if one.set == declared.name:
-                pool = one.setting[0]
+                pool, *_ = one.setting
                 for job in others:
                     uses: dict[Use, int] = {
                         ("share", one.set, pool, first): 1,

@@ -60,7 +60,8 @@ class ShardedProver(Prover):
             return super().least_costs(paid, allowed)
         nothing = Fraction(0)
         total = sum((one.total for one in costs), Enclosure(nothing, nothing))
-        summed = (sum(terms, nothing) for terms in zip(*(cost[1:] for cost in costs), strict=True))
+        others = ((one.size, one.dearest, one.worth) for one in costs)
+        summed = (sum(terms, nothing) for terms in zip(*others, strict=True))
         return LeastCosts(total, *summed), False
 
 
