@@ -63,8 +63,9 @@ class Requests:
 
     def demand(self, n_levels: int, some: BoolArray | slice = slice(None)) -> list[int]:
         """GPUs that some of the jobs ask for, in blocks of each level's size or more."""
-        many = np.bincount(self.level[some], minlength=n_levels).tolist()
-        return [*accumulate(n << k for k, n in reversed([*enumerate(many)]))][::-1]
+        n_jobs = np.bincount(self.level[some], minlength=n_levels).tolist()
+        # Sums from the largest level down.
+        return [*accumulate(n << k for k, n in reversed([*enumerate(n_jobs)]))][::-1]
 
     @cached_property
     def n_held(self) -> IntArray:
@@ -104,19 +105,13 @@ def allocate(pool: Pool, empty: Occupancy, requests: Requests) -> Allocation:
     jobs, or by position.
 
     An answer is always found if there is one. The number of migrations is the least possible where no job has
-    to make room for another, and close to it elsewhere.
+    to make room for another, and close to it elsewhere. A ValueError says that the jobs do not fit together,
+    or that a request contradicts itself or another one.
 
     Parameters
     ----------
-    pool : Pool
     empty : Occupancy
         Free where these jobs may be placed, hence also where they run now; it stays as it is.
-    requests : Requests
-
-    Raises
-    ------
-    ValueError
-        If the jobs do not fit together, or a request contradicts itself or another one.
     """
     _check(pool, requests)
     _check_fit(pool, empty, requests)
@@ -161,7 +156,7 @@ class _Places:
         self.contested[self.job[_overlapping(self.start, requests.size[self.job], pool.n_gpus)]] = True
 
     def of(self, jobs: IntArray) -> Iterator[tuple[int, int, list[int]]]:
-        """Jobs with their levels and the starts of their places, those first that fit best."""
+        """Yield jobs, their levels and the starts of their places, those first that fit best."""
         ends, starts = self._listed if len(jobs) else ([], [])
         for j, level in zip(jobs.tolist(), self.requests.level[jobs].tolist(), strict=True):
             yield j, level, starts[ends[j] : ends[j + 1]]
@@ -183,6 +178,7 @@ class _Places:
 
     @cached_property
     def _listed(self) -> tuple[list[int], list[int]]:
+        """Offset of each job's first place, and the starts of all places, as lists."""
         return self._ends.tolist(), self._best_first.tolist()
 
     def _crowd(self, some: IntArray) -> IntArray:
@@ -237,6 +233,7 @@ class _Attempt:
         self.start, self.occupancy = np.full(len(requests), NOWHERE), places.left.copy()
         jobs, where = places.uncontested
         self.start[jobs] = where
+        # All stay that can; some make room for others; and those return that did so for nothing.
         self._stay(places.of(order[places.contested[order]]))
         n_left = int(np.count_nonzero(self.start == NOWHERE))
         demand = self._evict(requests)
@@ -249,7 +246,7 @@ class _Attempt:
         self.evicted = self.n_moved > n_left
 
     def _stay(self, jobs: Iterable[tuple[int, int, list[int]]], demand: list[int] | None = None) -> None:
-        """Let running jobs stay that do not overlap; where a demand is given, as it leaves room for that."""
+        """Let jobs of `_Places.of` stay where they do not overlap and, if given, a demand still has room."""
         occupancy = self.occupancy
         for j, level, starts in jobs:
             for place in starts:
@@ -264,7 +261,7 @@ class _Attempt:
                 break
 
     def _evict(self, requests: Requests) -> list[int]:
-        """Clear the cheapest blocks of staying jobs until the other jobs fit; the GPUs that these ask for.
+        """Clear the cheapest blocks of staying jobs until the other jobs fit; return the demand of these.
 
         Clearing a block of one level never makes another level worse: an evicted job asks for no more than it
         frees. Jobs as large as the missing block are left alone, since they would ask for what they free.
@@ -306,7 +303,7 @@ def place_largest_first(occupancy: Occupancy, sizes: IntArray) -> IntArray:
 
 
 def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
-    """Take so many blocks of a level from the free ones; what is left of a larger one stays free."""
+    """Take n blocks of a level from those free, starts by level; what is left of a larger one stays free."""
     found = [free[level][:n]]
     free[level] = free[level][n:]
     n -= len(found[0])
@@ -331,9 +328,10 @@ def _first_blocks(free: list[IntArray], level: int, n: int) -> IntArray:
 
 def _allocation(pool: Pool, requests: Requests, start: IntArray) -> Allocation:
     """GPUs that the jobs use of their blocks: their own ones first, then the first others."""
-    holder_of = np.full(pool.n_gpus, NOWHERE)
+    holder_of = np.full(pool.n_gpus, NOWHERE)  # by position
     holder_of[requests.held] = requests.holder
     size, gpus = requests.size, requests.gpus
+    # All GPUs of the blocks, block by block: their jobs and their positions.
     first, job = np.cumsum(size) - size, np.repeat(np.arange(len(size)), size)
     block = ranges(start, size)
     own = holder_of[block] == job
@@ -365,6 +363,7 @@ def _before(holds: BoolArray | IntArray) -> IntArray:
 
 
 def _check(pool: Pool, requests: Requests) -> None:
+    """Refuse requests that contradict themselves or each other."""
     size, gpus, held, holder = requests.size, requests.gpus, requests.held, requests.holder
     for j in np.flatnonzero((gpus > size) | (size & (size - 1) != 0)).tolist():
         raise ValueError(f"job {j} cannot use {gpus[j]} GPUs of a block of {size[j]}")
@@ -379,6 +378,7 @@ def _check(pool: Pool, requests: Requests) -> None:
 
 
 def _check_fit(pool: Pool, empty: Occupancy, requests: Requests) -> None:
+    """Refuse requests that do not fit together, by the theorem of `topology.buddy`."""
     largest = int(requests.size.max(initial=1))
     if largest > pool.largest_block:
         raise ValueError(f"pool '{pool.name}' has no block of {largest}, the largest is {pool.largest_block}")

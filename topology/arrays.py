@@ -64,12 +64,13 @@ def occurring(numbers: IntArray, n: int) -> tuple[IntArray, IntArray]:
 
 
 def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-    """First row of each kind of rows that agree in all columns, ascending, and the kind of each row."""
+    """First row of each kind of rows that agree in all columns, ascending, and every row's kind by number."""
     if len(columns[0]) <= _FEW:
         seen: dict[tuple[float, ...], int] = {}
         rows = zip(*(column.tolist() for column in columns), strict=True)
         kinds = np.array([seen.setdefault(row, len(seen)) for row in rows], dtype=np.int64)
-        return np.unique(kinds, return_index=True)[1], kinds
+        _, first = np.unique(kinds, return_index=True)
+        return first, kinds
     code, span = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         number, many = _numbered(column)
@@ -86,7 +87,7 @@ def alike(columns: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]
 
 
 def _numbered(column: Any) -> tuple[IntArray, int]:
-    """Numbers from 0 on, equal ones for equal values, in their order; and how many these are."""
+    """Return the number of each entry's value among the different ones, in order, and how many these are."""
     least, most = column.min(initial=0), column.max(initial=0)
     if column.dtype.kind == "i" and most - least <= _FEW_VALUES * len(column):
         values, number = occurring(column - least, int(most - least) + 1)
@@ -100,18 +101,21 @@ class Table:
     """Base of dataclasses whose fields are arrays of one length."""
 
     def take(self, rows: IntArray | BoolArray) -> Self:
-        """Some of the rows, by their places or a mask."""
+        """Return some of the rows, by their places or a mask."""
         return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Rows of one after the other."""
+        """Return the rows of the parts, one after the other."""
         names = [field.name for field in fields(cls)]
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
 class Rows:
-    """Rows of numbers, given by column, among which equal ones are looked up; nan equals nan."""
+    """Rows of numbers, given by column, among which equal ones are looked up; nan equals nan.
+
+    Rows are in the order of codes that are equal for equal rows, and differ for others.
+    """
 
     def __init__(self, columns: Sequence[IntArray | FloatArray]) -> None:
         known, self._salt = _comparable(columns), 0
@@ -134,23 +138,24 @@ class Rows:
         self._place = self._table(starts)
 
     def _codes(self, known: list[FloatArray]) -> NDArray[np.uint64]:
+        """Return the codes of rows of `_comparable` columns."""
         return _mixed(known, self._salt) & ~self._last
 
     def equal(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-        """Places among those asked for, ascending, and for each the rows that equal it, ascending."""
+        """Return pairs of a place among those asked for (by column) and a row that equals it, ascending."""
         place, first = self._found(asked)
         size = self._many[first]
         return np.repeat(place, size), self._order[ranges(first, size)]
 
     def first_equal(self, asked: Sequence[IntArray | FloatArray]) -> IntArray:
-        """First of the rows of `equal` for each that is asked for, -1 where there is none."""
+        """Return the first row that equals each that is asked for (by column), -1 where there is none."""
         place, first = self._found(asked)
         found = np.full(len(asked[0]), -1)
         found[place] = self._order[first]
         return found
 
     def _found(self, asked: Sequence[IntArray | FloatArray]) -> tuple[IntArray, IntArray]:
-        """Those asked for that have equal rows, and where these begin in their order."""
+        """Return the places of those asked for that have equal rows, and where these begin in their order."""
         sought = _comparable(asked)
         if not len(self._code):
             return self._order, self._order
@@ -162,7 +167,7 @@ class Rows:
         return place, first[place]
 
     def _table(self, starts: IntArray) -> IntArray | None:
-        """Return the place of a number by its first bits, where there are many numbers."""
+        """Return where codes begin, by their first bits, in a table for many codes."""
         if len(self._code) < _MANY:
             return None
         self._shift = np.uint64(64 - len(self._code).bit_length() - 2)
@@ -171,7 +176,7 @@ class Rows:
         return place
 
     def _first(self, wanted: NDArray[np.uint64]) -> IntArray:
-        """Return the first place of each number, or where it would be."""
+        """Return the first place of each code, or where it would be."""
         if self._place is None:
             return np.asarray(np.searchsorted(self._code, wanted))
         first = self._place[wanted >> self._shift]
@@ -181,7 +186,7 @@ class Rows:
 
 
 def _comparable(columns: Sequence[IntArray | FloatArray]) -> list[FloatArray]:
-    """Numbers of which equal ones have equal bits, also where they are none or 0."""
+    """Return columns in which equal numbers have equal bits, also nan and -0."""
     return [
         np.where(np.isnan(values), -np.inf, values) + 0.0
         if values.dtype.kind == "f"

@@ -52,17 +52,9 @@ def block_size(gpus: int | NDArray[np.integer]) -> int | IntArray:
 
 
 def fits(sizes: ArrayLike, free_gpus: IntArray) -> bool:
-    """True if jobs of these block sizes can be placed together, by the theorem above.
+    """True if jobs of these block sizes, powers of two, can be placed together, by the theorem above.
 
-    Parameters
-    ----------
-    free_gpus : int array, shape (n_levels,)
-        F, from `Occupancy.free_gpus`.
-
-    Raises
-    ------
-    ValueError
-        If a size is not a power of two.
+    Its F, the right-hand sides, are `Occupancy.free_gpus`.
     """
     asked = np.asarray(sizes, dtype=np.int64)
     if (wrong := asked[(asked < 1) | (asked & asked - 1 != 0)]).size:
@@ -98,7 +90,7 @@ class Occupancy:
         self._free = [int(np.count_nonzero(level)) << k for k, level in enumerate(whole)]
 
     def copy(self) -> Self:
-        """The same, to be changed."""
+        """Return the same blocks, free or taken, to be changed."""
         other = object.__new__(type(self))
         other._size, other._at = self._size, self._at
         other._whole, other._free = self._whole.copy(), self._free.copy()
@@ -146,7 +138,7 @@ class Occupancy:
             first, many = at[below] + (start >> below), size >> below
             whole[first : first + many] = False
             self._free[below] -= size
-        # What is around a block that is not free is not free.
+        # The larger blocks around it are not free any more, either.
         while level < len(self._size) and self.is_free(start, level):
             whole[at[level] + (start >> level)] = False
             self._free[level] -= 1 << level
@@ -167,7 +159,7 @@ class Occupancy:
             level += 1
 
     def spares(self, start: int, level: int, demand: Sequence[int]) -> bool:
-        """True if a free block can be given to one of the requesting jobs and the others still fit.
+        """True if a free block can be given to one of the jobs that demand GPUs, by level, and all still fit.
 
         At its level and below, supply and demand fall alike; above, it may split a larger free block.
         """
@@ -194,4 +186,5 @@ class Occupancy:
         return starts
 
     def _view(self, level: int) -> BoolArray:
+        """Mask of the free blocks of a level."""
         return self._whole[self._at[level] : self._at[level + 1]]

@@ -60,8 +60,8 @@ class GpuType(Strict):
     @model_validator(mode="after")
     def _idle_within_the_board(self) -> Self:
         if self.max_power_w is not None and self.max_power_w < self.idle_power_w:
-            told = f"max_power_w {self.max_power_w:g} is below idle_power_w {self.idle_power_w:g}"
-            raise ValueError(f"{told}: an idle GPU draws no more than its board may")
+            fault = f"max_power_w {self.max_power_w:g} is below idle_power_w {self.idle_power_w:g}"
+            raise ValueError(f"{fault}: an idle GPU draws no more than its board may")
         return self
 
     def limits_of_stand_in(self, limits_w: list[float] | None) -> list[float] | None:
@@ -142,7 +142,7 @@ class NodeColumns(RecordColumns[Node]):
 
     @cached_property
     def broken(self) -> tuple[IntArray, IntArray]:
-        """Nodes with GPUs that are unavailable, one entry for each, and the numbers of these GPUs."""
+        """Number of the node of each unavailable GPU, and of the GPU on that node, ascending."""
         unavailable = self.coded("unavailable")
         some = np.flatnonzero(unavailable.where(bool)).tolist()
         pairs = [(i, gpu) for i in some for gpu in unavailable.values[unavailable.codes[i]]]
@@ -203,6 +203,7 @@ class Cluster(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        """Refuse a cluster whose parts contradict each other."""
         nodes, groups, parents = self.node_columns(), self.group_columns(), self.parents()
         gpus = int(nodes.counts("gpus").sum())
         circle = loop(parents) if len(top_down(parents)) < len(parents) else []
@@ -214,7 +215,7 @@ class Cluster(Strict):
             # Pools lay every GPU on a line.
             *([f"has {gpus:,} GPUs, at most {MOST_GPUS:,} are read"] if gpus > MOST_GPUS else []),
         ]
-        # The domains of a node can be told only once its ancestors are known to exist.
+        # The domains of a node are known only once its ancestors are known to exist.
         if faults or (faults := _unequal_labels(self, nodes)):
             raise ValueError("; ".join(faults))
         return self
@@ -266,7 +267,7 @@ class Cluster(Strict):
         return Coded(codes, [self._names_of(domains) for domains in values])
 
     def _domains_of_groups(self) -> dict[str | None, tuple[int, ...]]:
-        """Numbers of the power domains of the groups, and of what is above them all."""
+        """Numbers of the power domains of every group, with those above it; of no group there are none."""
         own, above = self._own_domains(), self.parents()
         found: dict[str | None, tuple[int, ...]] = {None: ()}
         for name in top_down(above):
@@ -275,6 +276,7 @@ class Cluster(Strict):
         return found
 
     def _own_domains(self) -> dict[str, list[int]]:
+        """Numbers of the power domains that name a group or node itself."""
         own: dict[str, list[int]] = defaultdict(list)
         for number, domain in enumerate(self.power_domains):
             for member in domain.members:
@@ -301,21 +303,24 @@ def loop(parents: Mapping[str, str | None]) -> list[str]:
     try:
         TopologicalSorter({name: (parent,) for name, parent in parents.items()}).prepare()
     except CycleError as error:
-        return list(reversed(error.args[1]))
+        _, names = error.args
+        return list(reversed(names))
     return []
 
 
 def _duplicate_names(nodes: NodeColumns, groups: GroupColumns, domains: list[PowerDomain]) -> Iterator[str]:
+    """Yield a fault for every name of several places, or of several power domains."""
     places, feeds = [*nodes.names, *groups.names], [domain.name for domain in domains]
-    for names, told in (
+    for names, fault in (
         (places, "the name '{}' is used for more than one node or group"),
         (feeds, "duplicate power domain '{}'"),
     ):
         if len(set(names)) < len(names):
-            yield from (told.format(name) for name, n in Counter(names).items() if n > 1)
+            yield from (fault.format(name) for name, n in Counter(names).items() if n > 1)
 
 
 def _unknown_references(cluster: Cluster, nodes: NodeColumns, groups: GroupColumns) -> Iterator[str]:
+    """Yield a fault for every parent, GPU type and member of a power domain that does not exist."""
     above = set(groups.names)
     yield from _unknown("group", groups, "parent", above)
     yield from _unknown("node", nodes, "parent", above)
@@ -334,6 +339,7 @@ def _unknown(kind: str, records: RecordColumns[Any], field: str, known: Collecti
 
 
 def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
+    """Yield a fault for every unavailable GPU that is listed twice, or that its node does not have."""
     node, gpu = nodes.broken
     names, gpus = nodes.names, nodes.counts("gpus")
     twice = (node[1:] == node[:-1]) & (gpu[1:] == gpu[:-1])
@@ -344,6 +350,7 @@ def _bad_gpu_indices(nodes: NodeColumns) -> Iterator[str]:
 
 
 def _unequal_labels(cluster: Cluster, nodes: NodeColumns) -> list[str]:
+    """Return a fault for nodes that share a pool label and differ, and for labels of another GPU type."""
     label = nodes.coded("pool")
     domains, faults = cluster.node_domains(), []
     first: dict[str, tuple[Node, tuple[str, ...]]] = {}

@@ -31,6 +31,7 @@ class Made(Sequence[T], Generic[T]):
     def __getitem__(self, place: slice) -> list[T]: ...
 
     def __getitem__(self, place: int | slice) -> T | list[T]:
+        """Make the value of a place, or a list of those of a slice."""
         if isinstance(place, slice):
             return [self._made(i) for i in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):
@@ -106,11 +107,13 @@ class Coded:
         return [decoded[code] for code in self.codes.tolist()]
 
     def where(self, holds: Callable[[Any], bool]) -> BoolArray:
-        """Records with a value of which something holds."""
-        return np.append(np.array([holds(value) for value in self.values], dtype=bool), False)[self.codes]
+        """Mask of the records with a value of which something holds."""
+        held = np.array([holds(value) for value in self.values], dtype=bool)
+        return np.append(held, False)[self.codes]  # the last is of records without a value
 
 
 def _key_of(value: Any) -> Hashable:
+    """Return what is equal for values that `Coded.of` takes for one."""
     if isinstance(value, str):
         return value
     return tuple(value) if isinstance(value, list) else id(value)
@@ -145,7 +148,7 @@ def from_arrow(values: Any) -> Any:
 
 
 def with_codes(field: str, column: Coded) -> Coded:
-    """The column with codes as an array; an error where one stands for no value."""
+    """Return the column of a field with codes as an array; an error where one stands for no value."""
     codes = from_arrow(column.codes)
     codes = np.array(codes) if isinstance(codes, list) else codes
     if not isinstance(codes, np.ndarray) or codes.ndim != 1 or (codes.dtype.kind not in "iu" and len(codes)):
@@ -155,13 +158,13 @@ def with_codes(field: str, column: Coded) -> Coded:
     if not isinstance(values, Sequence):
         raise TypeError(f"'{field}': values must be a list, got {type(values).__name__}")
     for place in np.flatnonzero((codes < NONE) | (codes >= len(values)))[:1].tolist():
-        told = f"none of the {len(values)} values, nor {NONE} for none"
-        raise ValueError(f"'{field}[{place}]': the code {codes[place]} is {told}")
+        neither = f"none of the {len(values)} values, nor {NONE} for none"
+        raise ValueError(f"'{field}[{place}]': the code {codes[place]} is {neither}")
     return Coded(codes.astype(np.int64, copy=False), values)
 
 
 def few_of(values: FloatArray | IntArray | Coded, form: str) -> list[Any]:
-    """A few values of a column that its type takes if and only if it takes all of them."""
+    """Return a few values of a column that the type of its form takes if and only if it takes all of them."""
     if isinstance(values, Coded):
         return [*values.values, *([None] if (values.codes == NONE).any() else [])]
     found = values[~np.isnan(values)] if values.dtype.kind == "f" else values
@@ -178,7 +181,7 @@ DTYPES = {"number": np.float64, "count": np.int64, "whole": np.int64, "flag": np
 
 
 def stored_array(form: str, values: FloatArray | IntArray | Coded, read: list[Any]) -> Column:
-    """Column of an array; of what is coded the values as they were `read`, models for objects."""
+    """Return an array as a column; of what is coded the values as they were `read`, models for objects."""
     if isinstance(values, Coded):
         return Coded(values.codes, read[: len(values.values)])
     found = np.nan_to_num(values) if form == "count" and values.dtype.kind == "f" else values

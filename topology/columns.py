@@ -9,18 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Generic,
-    Self,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, create_model
@@ -80,14 +69,10 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> Self:
-        """Columns from lists, numpy arrays, Arrow arrays or `Coded`, validated.
+        """Read and validate columns that are lists, numpy arrays, Arrow arrays or `Coded`.
 
-        Raises
-        ------
-        pydantic.ValidationError
-            With the place of every value that the record does not take.
-        TypeError, ValueError
-            For what is no mapping, and codes that stand for no value.
+        A pydantic.ValidationError names the place of every value that the record does not take; a TypeError
+        or ValueError refuses what is no mapping, and codes that stand for no value.
         """
         if not isinstance(columns, Mapping):
             raise TypeError(f"columns must be a mapping of fields to columns, got {type(columns).__name__}")
@@ -95,6 +80,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def _read(cls, columns: Mapping[str, Any], validate: Callable[[Any], Any]) -> Self:
+        """Read columns; `validate` reads lists by field into a `table_of`, and of arrays a few values."""
         known = {name: from_arrow(values) for name, values in columns.items()}
         known |= {name: with_codes(name, v) for name, v in known.items() if isinstance(v, Coded)}
         # What is made of columns is sound.
@@ -157,6 +143,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def _own_fields(cls) -> dict[str, Any]:
+        """Fields of a record that columns have, too."""
         fields = cls.record.model_fields
         return {name: field for name, field in fields.items() if name not in cls.instead_of}
 
@@ -198,7 +185,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         return np.asarray((column == 0) if column.dtype == np.int64 else np.isnan(column))
 
     def listed(self) -> list[RecordT] | Self:
-        """The records as a list where they are few."""
+        """Return the records as a list where they are few, else the columns."""
         if len(self) >= BY_COLUMN:
             return self
         fields = self.fields()
@@ -206,18 +193,18 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         return [self._record(dict(zip(fields, row, strict=True))) for row in rows]
 
     def fields(self) -> dict[str, list[Any]]:
-        """Every field with a column, for all records; one by one takes several times as long."""
+        """Return every field with a column, as a list of all records' values."""
         own = {name: column for name, column in self.columns.items() if name not in self.several}
         return {name: _listed(_form(type(self), name), column) for name, column in own.items()}
 
     def without_empty(self) -> Self:
-        """The same without columns in which no record has a value."""
+        """Return the records without columns in which none has a value."""
         optional = [name for name in self.columns.keys() - self.several.keys() if self.default(name) is None]
         empty = {name for name in optional if self.without(name).all()}
         return type(self)({name: column for name, column in self.columns.items() if name not in empty})
 
     def document(self) -> dict[str, Any]:
-        """Columns as a file has them."""
+        """Return the columns as a file has them."""
         return {name: _listed(_form(type(self), name), column) for name, column in self.columns.items()}
 
     def default(self, field: str) -> Any:
@@ -226,7 +213,7 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Records of one after the other."""
+        """Return the records of the parts, one after the other."""
         fields = dict.fromkeys(field for part in parts for field in part.columns)
         return cls({field: _joined([part._column(field) for part in parts]) for field in fields})
 
@@ -239,19 +226,20 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
         return self._defaults[field]
 
     def _default_column(self, field: str) -> Column:
+        """Make a column of a field's default; an empty one where records have several entries."""
         default = None if (known := self.default(field)) is ... else known
         entries = [] if field in self.several else [default]
         column = _stored(_form(type(self), field), entries)
         return _taken(column, np.zeros(len(self) * len(entries), dtype=np.int64))
 
     def take(self, places: IntArray) -> Self:
-        """Some of the records."""
+        """Return some of the records."""
         own = {name: column for name, column in self.columns.items() if name not in self.several}
         taken = {name: _taken(column, places) for name, column in own.items()}
         return type(self)(taken | self._several_of(places))
 
     def _several_of(self, places: IntArray) -> dict[str, Column]:
-        """Columns with several entries for each record, of some records."""
+        """Return the columns with several entries for each record, of some records."""
         return {}
 
     def __len__(self) -> int:
@@ -277,6 +265,8 @@ class RecordColumns(Made[RecordT], Generic[RecordT]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Have pydantic read columns from an object with a list for every field, and write them as one."""
+
         def read(value: Any, inner: Callable[[Any], Any]) -> Any:
             if isinstance(value, cls):
                 return value
@@ -340,6 +330,7 @@ def _form(columns: type[RecordColumns[Any]], name: str) -> str:
 
 
 def _plain_types(annotation: Any) -> set[Any]:
+    """Return the types that a field takes but for None, without their constraints."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _plain_types(get_args(annotation)[0])
@@ -349,6 +340,7 @@ def _plain_types(annotation: Any) -> set[Any]:
 
 
 def _stored(form: str, values: Sequence[Any]) -> Any:
+    """Return the column of some form of a list of values, None for none."""
     if isinstance(values, RecordColumns):
         return values
     if form in ("name", "coded"):
@@ -358,6 +350,7 @@ def _stored(form: str, values: Sequence[Any]) -> Any:
 
 
 def _listed(form: str, column: Column) -> list[Any]:
+    """Return the list of values of a column of some form, None for none."""
     values: list[Any] = column if isinstance(column, list) else column.tolist()
     if form == "number":
         return [None if value != value else value for value in values]
@@ -365,12 +358,14 @@ def _listed(form: str, column: Column) -> list[Any]:
 
 
 def _value(form: str, column: Column, j: int) -> Any:
+    """Return the value of record j in a column of some form."""
     if isinstance(column, Coded):
         return column.at(j)
     return _listed(form, column[j : j + 1])[0]
 
 
 def _joined(parts: list[Column]) -> Column:
+    """Return columns of one form, one after the other, as one."""
     if isinstance(parts[0], Coded):
         return Coded.joined([part for part in parts if isinstance(part, Coded)])
     if isinstance(parts[0], list):
@@ -379,6 +374,7 @@ def _joined(parts: list[Column]) -> Column:
 
 
 def _taken(column: Column, places: IntArray) -> Column:
+    """Return the column of some of the records."""
     if isinstance(column, Coded):
         return column.take(places)
     return [column[j] for j in places.tolist()] if isinstance(column, list) else column[places]

@@ -55,6 +55,7 @@ def expand(expression: str, limit: int = MAX_HOSTS) -> list[str]:
 
 
 def _expand_item(item: str, limit: int) -> list[str]:
+    """Return the names, `limit` at most, of an item of a host list, such as ``n[1-2]r[1,3]``."""
     choices: list[list[str]] = []
     total = 1
     for in_brackets, literal in map(re.Match.groups, _PIECE.finditer(item)):
@@ -68,12 +69,13 @@ def _expand_item(item: str, limit: int) -> list[str]:
 
 
 def _numbers(ranges: str, limit: int) -> list[str]:
+    """Return the numbers, `limit` at most, that brackets of a host list hold, of their widths."""
     numbers: list[str] = []
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text.strip())
         if match is None:
-            told = f"is no number or range in the host list brackets [{echo(ranges, '')}]"
-            raise ValueError(f"{echo(text)} {told}")
+            brackets = f"[{echo(ranges, quote='')}]"
+            raise ValueError(f"{echo(text)} is no number or range in the host list brackets {brackets}")
         first, last = match.group(1), match.group(2) or match.group(1)
         if int(last) < int(first):
             raise ValueError(f"the range '{text}' in a host list runs backwards")
@@ -86,12 +88,8 @@ def _numbers(ranges: str, limit: int) -> list[str]:
 def compress(names: Iterable[str]) -> str:
     """Short host list expression for names, in their order: ``expand(compress(names)) == names``.
 
-    Neighbours that differ only in their last number share brackets.
-
-    Raises
-    ------
-    ValueError
-        If a name is empty or has a character that host lists use (comma, brackets).
+    Neighbours that differ only in their last number share brackets. A ValueError says that a name is empty or
+    has a character that host lists use (comma, brackets).
     """
     pieces = []
     for (prefix, suffix), run in groupby(map(_parse, names), key=itemgetter(0, 2)):
@@ -100,7 +98,7 @@ def compress(names: Iterable[str]) -> str:
             pieces += [prefix] * len(numbers)
             continue
         ranges: list[list[str]] = []
-        for number in numbers:
+        for number in numbers:  # into the last range, if it follows that
             if ranges and number == f"{int(ranges[-1][-1]) + 1:0{len(ranges[-1][0])}d}":
                 ranges[-1][1:] = [number]
             else:
@@ -133,10 +131,7 @@ def to_node_link(cluster: Cluster) -> str:
 def from_node_link(data: Any) -> Cluster:
     """Read a cluster from a networkx node-link graph, as JSON has it.
 
-    Raises
-    ------
-    ValueError
-        If it is no directed node-link graph, or does not describe a cluster (`cluster_from_tree`).
+    A ValueError says why it is no such graph, or does not describe a cluster (`cluster_from_tree`).
     """
     import networkx as nx
 
@@ -152,6 +147,7 @@ def from_node_link(data: Any) -> Cluster:
 
 
 def _check_rows(key: str, rows: object, needed: tuple[str, ...]) -> None:
+    """Refuse what is no list, under a key, of objects with the needed texts."""
     if not isinstance(rows, list):
         raise ValueError(f"no node-link graph: the list '{key}' is missing")
     for row in rows:
@@ -171,31 +167,14 @@ class _Switch(NamedTuple):
     link_speed: float | None
 
 
-def from_slurm(
-    text: str,
-    *,
-    gpu_type: str,
-    gpus_per_node: int,
-    idle_power_w: float,
-) -> Cluster:
+def from_slurm(text: str, *, gpu_type: str, gpus_per_node: int, idle_power_w: float) -> Cluster:
     """Read the switch tree of a Slurm ``topology.conf``.
 
     Switches become groups of level "switch" in the order of their lines, with the nodes in the order in which
-    they are listed. ``LinkSpeed`` is read as the uplink's bandwidth in Gbit/s.
+    they are listed. ``LinkSpeed`` is read as the uplink's bandwidth in Gbit/s. What the file does not know is
+    the same of all nodes: their GPU type, the idle draw of its GPUs, and how many there are on a node.
 
-    Parameters
-    ----------
-    gpu_type : str
-        Name of the GPU type of all nodes; the file does not know it.
-    gpus_per_node : int
-        GPUs of every node.
-    idle_power_w : float
-        Idle draw of one GPU.
-
-    Raises
-    ------
-    ValueError
-        With the line number, if the file cannot be understood or does not describe a tree.
+    A ValueError has the line number if the file cannot be understood or does not describe a tree.
     """
     switches: list[_Switch] = []
     left = MAX_HOSTS
@@ -234,18 +213,20 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_switch(number: int, line: str, most_names: int) -> _Switch:
+    """Read a line of a topology.conf, of that number, which may stand for so many names."""
     values: dict[str, str] = {}
     position = 0
     while position < len(line):
         pair = _PAIR.match(line, position)
         if pair is None:
             raise ValueError(f"line {number}: expected Key=Value, found {echo(line[position:].strip())}")
-        key = pair[1].lower()
+        written, quoted, plain = pair.groups()
+        key = written.lower()
         if key not in _KEYS:
-            raise ValueError(f"line {number}: unknown key {echo(pair[1])}")
+            raise ValueError(f"line {number}: unknown key {echo(written)}")
         if key in values:
-            raise ValueError(f"line {number}: '{pair[1]}' is given twice")
-        values[key] = pair[2] if pair[2] is not None else pair[3]
+            raise ValueError(f"line {number}: '{written}' is given twice")
+        values[key] = plain if quoted is None else quoted
         position = pair.end()
     if not values.get("switchname"):
         raise ValueError(f"line {number}: SwitchName is missing")
@@ -292,12 +273,8 @@ def to_slurm(cluster: Cluster) -> str:
     """Write the groups and nodes of a cluster as a Slurm ``topology.conf``.
 
     The format knows names, the tree and a whole number for the speed of a switch's uplink (here Gbit/s,
-    rounded, at least 1); everything else is left out, and so are groups without nodes.
-
-    Raises
-    ------
-    ValueError
-        If a node has no group, a group has both groups and nodes below it, or a name cannot be written.
+    rounded, at least 1); everything else is left out, and so are groups without nodes. A ValueError says that
+    a node has no group, a group has both groups and nodes below it, or a name cannot be written.
     """
     stray = [node.name for node in cluster.nodes if node.parent is None]
     if stray:
@@ -317,6 +294,7 @@ def to_slurm(cluster: Cluster) -> str:
 
 
 def _switch_line(group: Group, switches: list[str], hosts: list[str]) -> str:
+    """Write a group, with the groups or the nodes below it, as a line of a topology.conf."""
     if switches and hosts:
         raise ValueError(f"group '{group.name}' has groups and nodes below it, topology.conf allows only one")
     for name in (group.name, *hosts):

@@ -54,13 +54,7 @@ class FaultCount:
         self.left = most
 
     def add(self, faults: int) -> None:
-        """Count some.
-
-        Raises
-        ------
-        TooManyFaultsError
-            When there are too many.
-        """
+        """Count some; a `TooManyFaultsError` when there are too many."""
         self.left -= faults
         if self.left < 0:
             raise TooManyFaultsError
@@ -81,6 +75,7 @@ class Strict(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _counted(cls, value: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """Count the faults of a value, if the validation has a `FaultCount` as its context."""
         try:
             return read(value)
         except ValidationError as error:

@@ -21,10 +21,9 @@ class NoRoomError(ValueError):
     """Jobs do not fit together into a pool, of that number."""
 
     def __init__(self, room: Room, gpus: IntArray) -> None:
-        free = int(np.count_nonzero(room.free))
-        told = "any GPUs" if room.pool.capacity == "count" else "GPUs of nodes"
-        name = room.pool.name
-        super().__init__(f"pool '{name}': jobs ask for {gpus.sum()} GPUs, {free} are free, as {told}")
+        free, name = int(np.count_nonzero(room.free)), room.pool.name
+        unit = "any GPUs" if room.pool.capacity == "count" else "GPUs of nodes"
+        super().__init__(f"pool '{name}': jobs ask for {gpus.sum()} GPUs, {free} are free, as {unit}")
         self.pool = room.number
 
 
@@ -38,10 +37,7 @@ class Held(NamedTuple):
 def allocate_any(room: Room, gpus: IntArray, held: Held) -> IntArray:
     """Positions on the pool's line of any GPUs, job by job: those that a job holds, and the first others.
 
-    Raises
-    ------
-    NoRoomError
-        If the jobs do not fit together.
+    The `gpus` are the number that each job wants; a `NoRoomError` if they do not fit together.
     """
     sound = room.free[held.position]
     job, position = held.job[sound], held.position[sound]
@@ -118,6 +114,7 @@ class _Pieces(NamedTuple):
 
 
 def _pieces_of(jobs: IntArray, gpus: IntArray, whole: int) -> _Pieces:
+    """Divide the GPUs of some jobs into whole nodes of so many GPUs, and parts of nodes."""
     nodes, part = np.divmod(gpus[jobs], whole)
     some = np.flatnonzero(part)
     job = np.append(np.repeat(jobs, nodes), jobs[some])
@@ -127,7 +124,7 @@ def _pieces_of(jobs: IntArray, gpus: IntArray, whole: int) -> _Pieces:
 
 
 def _staying(room: Room, gpus: IntArray, held: Held) -> Held:
-    """GPUs of the jobs that can stay where they are, or on a part of these."""
+    """Return the GPUs of the jobs that can stay where they are, or on a part of these."""
     whole, n = room.pool.gpus_per_node, len(room.on_nodes)
     sound = np.bincount(held.job[~room.free[held.position]], minlength=len(gpus)) == 0
     pair, count = np.unique(held.job * n + room.pool.node_index[held.position], return_counts=True)
@@ -164,9 +161,9 @@ def _part_of(room: Room, own: IntArray, gpus: int) -> IntArray:
 def _fitted(left: IntArray, pieces: _Pieces, homes: Held, node_index: IntArray) -> IntArray | None:
     """Node of each piece, by descending size where the least room is left; None where some do not fit.
 
-    Pieces of jobs that have homes are placed there, if there is room, before all others.
+    Pieces of jobs that have homes, where they are now, are placed there, if there is room, before all others.
     """
-    node, left = np.full(len(pieces.job), -1), left.copy()
+    node, left = np.full(len(pieces.job), -1), left.copy()  # free GPUs by node
     first = np.searchsorted(homes.job, pieces.job)
     for i in np.flatnonzero(np.append(homes.job, -1)[first] == pieces.job).tolist():
         home = int(node_index[homes.position[first[i]]])
@@ -190,11 +187,13 @@ def _by_slots(slots: Slots | None, pieces: _Pieces) -> IntArray | None:
     if slots is None:
         return None
     node = np.full(len(pieces.job), -1)
+    nodes, sizes = slots
     for size in np.unique(pieces.size).tolist():
         some = np.flatnonzero(pieces.size == size)
-        node[some] = slots[0][slots[1] == size][: len(some)]
+        node[some] = nodes[sizes == size][: len(some)]
     return node
 
 
 def _by_job(job: IntArray, position: IntArray) -> IntArray:
+    """Return positions job by job, of each ascending."""
     return np.asarray(position[np.lexsort((position, job))], dtype=np.int64)

@@ -65,7 +65,7 @@ class Pool:
         return int(self.blocks[0, 1])
 
     def positions(self, nodes: Sequence[str], node: IntArray, gpu: IntArray) -> IntArray:
-        """Places on the line of GPUs of nodes, by number in `nodes`; a ValueError where one is not there."""
+        """Places on the line of GPUs, each `gpu` of the node `nodes[node]`; a ValueError for other nodes."""
         index = np.array([*map(self._index_of_node.get, nodes, repeat(-1)), -1])[node]
         for i in np.flatnonzero((index < 0) | (gpu < 0) | (gpu >= self.gpus_per_node)).tolist():
             if index[i] < 0:
@@ -87,6 +87,7 @@ class Pool:
 
     @cached_property
     def _positions(self) -> IntArray:
+        """Place on the line of each GPU, shape (n_nodes, gpus_per_node)."""
         table = np.empty((len(self.nodes), self.gpus_per_node), dtype=np.int64)
         table[self.node_index, self.gpu_index] = np.arange(self.n_gpus)
         return table
@@ -147,9 +148,9 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
     above = [_above(places.coded("parent"), number) for places in (nodes, groups)]
     # GPUs are numbered node by node.
     begin, node_of = np.cumsum(gpus) - gpus, np.repeat(np.arange(len(gpus)), gpus)
-    broken = nodes.broken
+    broken_on, broken_gpu = nodes.broken
     works = np.ones(len(node_of), dtype=bool)
-    works[begin[broken[0]] + broken[1]] = False
+    works[begin[broken_on] + broken_gpu] = False
     members = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
     within = np.empty(len(kind), dtype=np.int64)
     for own in members:
@@ -186,9 +187,6 @@ def pools_of(cluster: Cluster) -> tuple[Pool, ...]:
 def _above(parent: Coded, number: Mapping[str, int]) -> IntArray:
     """Return the numbers of the groups above places; the number of groups for none."""
     return np.array([*(number[name] for name in parent.values), len(number)], dtype=np.int64)[parent.codes]
-
-
-# -- structural blocks -----------------------------------------------------------------------------------
 
 
 def _lines(
@@ -261,10 +259,8 @@ def _joined(children: list[IntArray]) -> list[IntArray]:
     return joined
 
 
-# -- names -----------------------------------------------------------------------------------------------
-
-
 def _names(kinds: list[_Kind], gpu_types: set[str]) -> list[str]:
+    """Name the pool of each kind of nodes, as `pools_of` says."""
     taken = {kind.label for kind in kinds if kind.label is not None} | gpu_types
     alike: dict[str, list[_Kind]] = defaultdict(list)
     for kind in kinds:

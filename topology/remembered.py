@@ -12,17 +12,18 @@ R = TypeVar("R")
 
 
 def remembered(function: Callable[[T], R]) -> Callable[[T], R]:
-    """Let a function of a frozen model look at each object once; a copy is another object."""
-    found: dict[int, tuple[weakref.ref[Any], R]] = {}
+    """Keep a function's result for each object, a frozen model, while it lives; a copy is another one."""
+    results: dict[int, tuple[weakref.ref[Any], R]] = {}
 
     @wraps(function)
-    def look(thing: T) -> R:
-        key = id(thing)
-        known = found.get(key)
-        if known is None or known[0]() is not thing:
+    def look(obj: T) -> R:
+        """Return the function's result for an object, which is computed once in its life."""
+        key = id(obj)
+        known = results.get(key)
+        if known is None or known[0]() is not obj:  # the id may have been another object's
             # A call of C alone: what ends a thread, or the interpreter, cannot come between.
-            gone = weakref.ref(thing, partial(found.pop, key))
-            known = found[key] = gone, function(thing)
+            gone = weakref.ref(obj, partial(results.pop, key))
+            known = results[key] = gone, function(obj)
         return known[1]
 
     return look
@@ -32,13 +33,14 @@ class Last(Generic[R]):
     """The last answer to a question about an object, for when it is asked in the same words again."""
 
     def __init__(self) -> None:
-        self._of: Callable[[Any], list[tuple[Any, R]]] = remembered(lambda thing: [])
+        self._of: Callable[[Any], list[tuple[Any, R]]] = remembered(lambda obj: [])
 
-    def answer(self, thing: Any, words: Any, found: Callable[[], R]) -> R:
-        """Return the last result for the object if it was computed for equal `words`, else call `found`."""
-        last = self._of(thing)
-        known = last[0] if last else None
-        if known is None or known[0] != words:
-            known = words, found()
-            last[:] = [known]
-        return known[1]
+    def answer(self, obj: Any, key: Any, compute: Callable[[], R]) -> R:
+        """Return the last result for the object if it was computed for an equal `key`, else compute it."""
+        last = self._of(obj)
+        for known, result in last:
+            if known == key:
+                return result
+        result = compute()
+        last[:] = [(key, result)]
+        return result

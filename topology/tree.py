@@ -29,13 +29,7 @@ LEVELS_BELOW_GROUPS = ("node", "gpu")
 
 
 def tree(cluster: Cluster) -> Tree:
-    """Tree of a cluster.
-
-    Raises
-    ------
-    ValueError
-        If a group has the level "node" or "gpu", or a name equals that of a GPU (``n0/3``).
-    """
+    """Tree of a cluster; a ValueError for groups of the level of nodes or GPUs, and for names of GPUs."""
     import networkx as nx
 
     graph: Tree = nx.DiGraph(
@@ -76,13 +70,8 @@ def cluster_from_tree(graph: Tree) -> Cluster:
 
     What follows from other attributes may be left out: ``power_domains``, ``idle_power_w`` and
     ``max_power_w`` of vertices, ``gpu_type`` of nodes, ``index`` and ``available`` of GPUs (then counted in
-    order, and true).
-
-    Raises
-    ------
-    ValueError
-        If the graph is no tree (a cycle, a vertex with several parents), a GPU is not below a node, an
-        attribute is missing or of the wrong kind, or attributes contradict each other.
+    order, and true). A ValueError says that the graph is no tree (a cycle, a vertex with several parents),
+    that a GPU is not below a node, or that an attribute is missing, of the wrong kind or contradicts another.
     """
     _check_is_tree(graph)
     types = graph.graph.get("gpu_types")
@@ -112,17 +101,19 @@ def cluster_from_tree(graph: Tree) -> Cluster:
 
 
 def _check_is_tree(graph: Tree) -> None:
+    """Refuse a graph with several parents of a vertex, or with a cycle."""
     import networkx as nx
 
     for name, parents in graph.in_degree():
         if parents > 1:
             raise ValueError(f"vertex '{name}' has several parents: {', '.join(graph.predecessors(name))}")
     if not nx.is_directed_acyclic_graph(graph):
-        loop = [edge[0] for edge in nx.find_cycle(graph)]
+        loop = [name for name, _ in nx.find_cycle(graph)]
         raise ValueError(f"the graph has a cycle: {' -> '.join([*loop, loop[0]])}")
 
 
 def _text(graph: Tree, name: str, key: str) -> str:
+    """Return an attribute of a vertex, which must be text."""
     if key not in graph.nodes[name]:
         raise ValueError(f"vertex '{name}' lacks the attribute '{key}'")
     value = graph.nodes[name][key]
@@ -136,6 +127,7 @@ def _parent(graph: Tree, name: str) -> str | None:
 
 
 def _place(graph: Tree, name: str) -> dict[str, Any]:
+    """Return the fields that a group and a node have in common."""
     parent = _parent(graph, name)
     if parent is not None and _text(graph, parent, "level") in LEVELS_BELOW_GROUPS:
         raise ValueError(f"vertex '{name}' is below '{parent}', which is no group")
@@ -144,6 +136,7 @@ def _place(graph: Tree, name: str) -> dict[str, Any]:
 
 
 def _node_fields(graph: Tree, name: str) -> dict[str, Any]:
+    """Return the other fields of a node, from its attributes and from the GPUs below it."""
     data = graph.nodes[name]
     gpus = list(graph.successors(name))
     if not gpus:
@@ -167,6 +160,7 @@ def _node_fields(graph: Tree, name: str) -> dict[str, Any]:
 
 
 def _check_gpu(graph: Tree, name: str) -> None:
+    """Refuse a GPU that is not below a node, or whose watts are not those of its type."""
     parent = _parent(graph, name)
     if parent is None or _text(graph, parent, "level") != "node":
         raise ValueError(f"GPU '{name}' is not below a node")
@@ -179,6 +173,7 @@ def _check_gpu(graph: Tree, name: str) -> None:
 
 
 def _check_domains(graph: Tree, cluster: Cluster) -> None:
+    """Refuse power domains of vertices that are not those of the cluster."""
     for name, found in cluster.domain_names().items():
         stated = graph.nodes[name].get("power_domains", list(found))
         if not isinstance(stated, list) or sorted(map(str, stated)) != sorted(found):

@@ -195,7 +195,7 @@ def float_above(value: Fraction) -> float:
 
 
 def alike(kind: IntArray) -> Iterator[tuple[int, IntArray]]:
-    """Kinds, and the places that have each, ascending."""
+    """Yield each kind that occurs, and the places that have it; both ascending."""
     order = np.argsort(kind, kind="stable")
     kinds, first = np.unique(kind[order], return_index=True)
     for number, start, end in zip(kinds.tolist(), first, [*first[1:], len(order)], strict=False):
@@ -207,7 +207,7 @@ FIRST_COMPARED, MOST_COMPARED = 64, 1_000
 
 
 def pareto_rows(costs: Sequence[Numbers], most: int = MOST_COMPARED) -> IntArray:
-    """Return the non-dominated rows; the first of duplicates.
+    """Return the numbers of the non-dominated rows; the first of duplicates.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ _USUAL_GAP = 1e-4
 _SMALL = 1e-6
 
 MOST_NAMED = 5
-"""Jobs of which the same is told."""
+"""Jobs that have a line each of those with the same fault."""
 
 LEAST = 1e-9
 """Gaps of smaller objectives are relative to this."""
@@ -57,9 +57,9 @@ def is_within(gap: float, asked: float) -> bool:
 
 
 def told_apart(a: float, b: float) -> tuple[str, str]:
-    """Two different numbers, in as few digits as they look different with."""
-    told = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (3, 6, 9, 12, 17))
-    return next(pair for pair in told if pair[0] != pair[1])
+    """Write two different numbers, in as few digits as they look different with."""
+    written = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (3, 6, 9, 12, 17))
+    return next((one, other) for one, other in written if one != other)
 
 
 def gap_between(objective: float, bound: float) -> float:
@@ -77,10 +77,10 @@ def beyond_proof(
     reason : str
         Reason to stop: that there is no decision needs a certificate, unless it is `self_evident`.
     bound, proven : float, optional
-        Of the result, and of its certificate.
+        Bounds that the result and its certificate state.
     sense : {"min", "max"}
     least : float
-        Less than this is not beyond it.
+        Difference of the two that is none yet.
     """
     if proven is None:
         return reason == "infeasible" or bound is not None
@@ -108,7 +108,7 @@ class Claims:
     """The claims of one result: what it says, and what was recomputed and proven of it.
 
     ``sign`` turns values into costs: 1 where less is better, -1 where more is. That there is no decision may
-    be ``evident`` without a certificate.
+    be ``evident`` without a certificate. The ``proofs`` are by the field of the certificate that claims them.
     """
 
     def __init__(
@@ -127,21 +127,21 @@ class Claims:
         self.recomputed = None if report is None else report.objective
         self.size = 0.0 if report is None else report.size
         self.reason, self.older = reason_of(result), is_older(result)
-        bounds = number(result, "bound"), number(self.certificate, "bound")
-        unsaid = max(LEAST, _SAID_BEFORE * abs(bounds[1] or 0.0))
+        bound, proven = number(result, "bound"), number(self.certificate, "bound")
+        unsaid = max(LEAST, _SAID_BEFORE * abs(proven or 0.0))
         self.evident = evident
-        self.beyond_proof = not evident and beyond_proof(self.reason, *bounds, sense)
-        self.must_say_so = not evident and beyond_proof(self.reason, *bounds, sense, unsaid)
+        self.beyond_proof = not evident and beyond_proof(self.reason, bound, proven, sense)
+        self.must_say_so = not evident and beyond_proof(self.reason, bound, proven, sense, unsaid)
 
     @property
     def on_trust(self) -> bool:
-        """True if the result states what neither the certificate nor the result itself can show."""
+        """True if the result states what only the solver's word stands for."""
         gap = number(self.result, "gap")
         asked_for_more = gap is None or not is_within(gap, _USUAL_GAP)
         return self.beyond_proof or (self.older and self.reason == "optimal" and asked_for_more)
 
     def faults(self) -> Iterator[str]:
-        """Claims that do not hold, or contradict each other."""
+        """Yield the faults of all claims, of which some do not hold, or contradict each other."""
         yield from self._termination()
         for name, proof in self.proofs.items():
             yield from proof.faults or self._certificate(name, proof)
@@ -155,7 +155,7 @@ class Claims:
             yield from self._dropped(self.report.dropped)
 
     def _dropped(self, dropped: frozenset[str]) -> Iterator[str]:
-        """Jobs that are said to be left out, and are not, or the reverse."""
+        """Yield jobs that are said to be left out, and are not, or the reverse."""
         said = self.result.get("dropped", {})
         if not isinstance(said, dict) or not all(isinstance(why, str) for why in said.values()):
             yield "dropped: must be an object of job names and reasons"
@@ -166,7 +166,7 @@ class Claims:
             yield f"dropped: job '{name}' has no option, which the result does not say"
 
     def _termination(self) -> Iterator[str]:
-        """Claims about why a solver stopped that contradict the rest of a result."""
+        """Yield the contradictions between the reason to stop and the rest of a result."""
         result, reason = self.result, self.reason
         if reason in PROVEN and (limit := result["termination"].get("limit")) is not None:
             yield f"termination: '{reason}' is proven, yet the limit '{limit}' is said to have cut it short"
@@ -220,12 +220,12 @@ class Claims:
         if (gap is None) != (stated is None) or (
             gap is not None and (not is_finite(stated) or abs(stated - gap) > TOLERANCE * max(LEAST, gap))
         ):
-            told = "nothing is proven" if gap is None else f"by its certificate it is {gap:.6g}"
+            truth = "nothing is proven" if gap is None else f"by its certificate it is {gap:.6g}"
             says = "does not say it" if stated is None else f"says {stated!r:.80}"
-            yield f"proven_gap: the result {says}, {told}"
+            yield f"proven_gap: the result {says}, {truth}"
 
     def _times(self) -> Iterator[str]:
-        """Seconds of what there is to be counted, and never less than none."""
+        """Yield the faults of the seconds that a result states for each phase of its call."""
         times = self.result.get("time_s")
         if not isinstance(times, dict):
             yield "time_s: is missing" if times is None else f"time_s: must be an object, not {times!r:.80}"
@@ -260,7 +260,10 @@ class Claims:
             )
 
     def _prices(self) -> Iterator[str]:
-        """The prices that a result states against those of its certificate."""
+        """Yield the faults of the prices that a result states, against those of its certificate.
+
+        A result's: by how much a unit more of a limit betters the objective; a certificate's: its derivative.
+        """
         stated, priced = self.result.get("prices"), self.certificate.get("prices")
         if stated is None and not self.older:
             stated = {}
@@ -278,13 +281,14 @@ class Claims:
                 continue
             price, derivative = stated.get(name, 0.0), priced[name]
             if not is_finite(derivative):
-                continue  # told where it is proven
-            better = 0.0 - self.sign * derivative
-            if not is_finite(price) or abs(price - better) > TOLERANCE * abs(better):
-                told = price if name in stated else "missing"
-                yield f"prices: '{name}' is {told}, the certificate has {better:.9g}"
+                continue  # a fault of the certificate's proof
+            expected = 0.0 - self.sign * derivative  # no -0
+            if not is_finite(price) or abs(price - expected) > TOLERANCE * abs(expected):
+                found = price if name in stated else "missing"
+                yield f"prices: '{name}' is {found}, the certificate has {expected:.9g}"
 
     def _objective_and_gap(self) -> Iterator[str]:
+        """Yield the faults of the objective, the bound and the gap of a result with a decision."""
         objective = number(self.result, "objective")
         if objective is None:
             yield "objective: the result has a decision but no finite objective"
@@ -311,7 +315,7 @@ class Claims:
             yield f"gap: the result claims {gap}, recomputed {true_gap:.9g}"
 
     def _totals(self, recomputed: Mapping[str, float]) -> Iterator[str]:
-        """A result's totals against what was recomputed under the same names."""
+        """Yield the totals of a result that differ from those recomputed under the same names."""
         totals = self.result.get("totals")
         if not isinstance(totals, dict):
             yield f"totals: must be an object, not {totals!r:.80}"

@@ -32,11 +32,12 @@ from wattsched.verification.report import ROUNDING
 
 def faults_of(bound: ClairvoyantBound) -> list[str]:
     """Claims that the prices do not prove, one line each."""
-    return proven_again(bound)[1]
+    _, faults = proven_again(bound)
+    return faults
 
 
 def proven_again(bound: ClairvoyantBound) -> tuple[ClairvoyantBound, list[str]]:
-    """The bound with no claim above what its prices prove here, and its claims that are too high.
+    """Return the bound with no claim above what its prices prove here, and a fault for each that was above.
 
     Another processor may have claimed a little more, by its last digits; a price of joules can make any
     amount of energy of that, so that nothing is to follow from a claim.
@@ -53,41 +54,42 @@ def proven_again(bound: ClairvoyantBound) -> tuple[ClairvoyantBound, list[str]]:
 
 
 class Prover:
-    """Bound in seconds that prices prove."""
+    """Bounds in seconds that prices prove, for the slots, jobs and pools of a `ClairvoyantBound`."""
 
     def __init__(self, bound: ClairvoyantBound) -> None:
         self.bound = bound
         self._edge_s = np.array(bound.slot_edges_s)
         self._width_s = np.diff(self._edge_s)
+        # Jobs by the name of their table of options.
         self._members: dict[str, list[int]] = {}
         for job, name in enumerate(bound.jobs.options):
             self._members.setdefault(name, []).append(job)
 
     def __call__(self, proof: SlotPrices) -> float:
-        """Prove it, rounded to the safe side."""
+        """Return the bound in seconds at the prices, rounded to the safe side."""
         value, rounding = self.enclosed(proof)
         return value - rounding
 
     def enclosed(self, proof: SlotPrices) -> tuple[float, float]:
         """Return the bound in seconds at the prices, and the largest error that rounding may have made."""
         joule = self._joule_prices(proof)
-        least, size = [], []
+        least, sizes = [], []
         for name, members in self._members.items():
             table = self._table(name, proof, joule)
             for job in members:
-                cost, parts = self._least(table, job)
+                cost, size = self._least(table, job)
                 least.append(cost)
-                size.append(parts)
+                sizes.append(size)
         owed = [
             gpus * math.fsum(np.array(proof.gpus.get(pool, [0.0])) * self._width_s)
             for pool, gpus in self.bound.pools.items()
         ]
         owed += [price * spare for price, spare in zip(proof.budget, self._spare(), strict=False)]
-        rounding = ROUNDING * (math.fsum(size) + math.fsum(map(abs, owed)))
+        rounding = ROUNDING * (math.fsum(sizes) + math.fsum(map(abs, owed)))
         return math.fsum(least) - math.fsum(owed), rounding
 
     def _joule_prices(self, proof: SlotPrices) -> FloatArray:
-        """Least price of a joule in each slot."""
+        """Least price of a joule in each slot: that of all joules, and the budget's."""
         budget = self.bound.budget
         if budget is None or not proof.budget:
             return np.full(len(self._width_s), proof.joule_price)
@@ -107,10 +109,11 @@ class Prover:
             return
         for period in count():
             begin_s = budget.begin_s + period * budget.period_s
-            idle = self.bound.standing_w * _taken(budget, begin_s, begin_s + budget.period_s)
+            idle = self.bound.standing_w * _used_per_watt(budget, begin_s, begin_s + budget.period_s)
             yield max(0.0, budget.amount - idle)
 
     def _table(self, name: str, proof: SlotPrices, joule: FloatArray) -> _Table:
+        """Return the gains of a table of options, by prices and the price of a joule in each slot."""
         options, worth = self.bound.options[name], np.array(proof.worth[name])
         slots, free = len(self._width_s), math.inf
         most = np.zeros((len(worth), slots))
@@ -122,11 +125,12 @@ class Prover:
         return _Table(worth, most, np.maximum(most - 1.0, 0.0), np.cumsum(most * self._width_s, axis=1), free)
 
     def _least(self, table: _Table, job: int) -> tuple[float, float]:
-        """Return the least cost of a job, and the size of the numbers that this is the sum of."""
+        """Return the least cost of a job, and the size of the numbers that this is the sum of, in seconds."""
         arrival_s, work = self.bound.jobs.arrival_s[job], self.bound.jobs.work[job]
         first = int(np.searchsorted(self._edge_s, arrival_s, side="right")) - 1
         part_s = self._edge_s[first + 1] - arrival_s
         begun = table.worth * work - part_s * table.most[:, first]
+        # It completes in the slot in which it arrives, in a later one, or after the last.
         found = [(table.worth * work - part_s * table.last[:, first]).max()]
         if first + 1 < len(self._width_s):
             between = table.before[:, first:-1] - table.before[:, first, None]
@@ -137,20 +141,22 @@ class Prover:
         still = table.worth <= table.free
         whole = table.before[still, -1] - table.before[still, first]
         after = np.append(0.0, begun[still] - whole).max() + self._edge_s[-1] - arrival_s
-        size = 4.0 * abs(min(after, *found)) + float(self._edge_s[-1] - arrival_s) * 1e-3
-        return float(min(after, *found)), size
+        least = float(min(after, *found))
+        return least, 4.0 * abs(least) + float(self._edge_s[-1] - arrival_s) * 1e-3
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Gain per second of work at each worth and in each slot, shape (n_worths, n_slots).
+    """Gains, work's worth less what is charged, at each worth and in each slot, shape (n_worths, n_slots).
 
     Attributes
     ----------
+    worth : float array, shape (n_worths,)
+        Of a unit of work.
     most, last : float arrays
-        At most, and where the second counts for completion.
+        Per second at most, and where the second counts for completion.
     before : float array
-        Of all slots up to and with each.
+        At most in all slots up to and with each.
     free : float
         Worth of a unit of work at which it just pays without prices.
     """
@@ -163,7 +169,7 @@ class _Table:
 
 
 def _per_joule(budget: PeriodBudget, prices: list[float], begin_s: float, end_s: float) -> Iterator[float]:
-    """Prices of a joule from a time to another, where they change; periods without a price cost nothing."""
+    """Yield the budget's prices of a joule from a time to another, where they change; 0 where it has none."""
     first, last = _period(budget, begin_s), _period(budget, end_s)
     if budget.begin_s + last * budget.period_s >= end_s:
         last -= 1
@@ -187,7 +193,7 @@ def _period(budget: PeriodBudget, at_s: float) -> int:
     return period
 
 
-def _taken(budget: PeriodBudget, begin_s: float, end_s: float) -> float:
+def _used_per_watt(budget: PeriodBudget, begin_s: float, end_s: float) -> float:
     """Return the amount of the budget that one watt uses from a time to another."""
     inside = budget.time_s[bisect_right(budget.time_s, begin_s) : bisect_left(budget.time_s, end_s)]
     times = [begin_s, *inside, end_s]

@@ -43,7 +43,7 @@ class Report:
     totals : dict of str to float
         What the decision uses and does, by names with their units such as ``carbon_g``.
     size : float
-        Of the numbers that these are differences of; 0 where they are none.
+        Magnitude of the numbers that the objective is a difference of; 0 where it is none.
     dropped : frozenset of str
         Jobs that wait because they have no option.
     """
@@ -88,18 +88,15 @@ class Proof:
 
 
 def reach_of(bound: float, dearest: float) -> float:
-    """Best bound on costs that an honest computation can have found, where this one has proven another.
+    """Best bound on costs that honest rounding can have led to, where `bound` is proven.
 
-    Parameters
-    ----------
-    dearest : float
-        Cost that no decision exceeds.
+    No decision costs more than `dearest`.
     """
     return bound + CLAIM_TOLERANCE * abs(bound) + LAST_DIGITS * abs(dearest)
 
 
 def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Iterable[str]) -> Iterator[str]:
-    """Every job of the instance runs or waits, once."""
+    """Yield a fault for every job that does not run or wait, just once, and for names of no job."""
     running, waiting = list(running), list(waiting)
     named = {*running, *waiting}
     if len(running) + len(waiting) == len(named) and named == set(jobs):
@@ -123,7 +120,7 @@ def pairing_faults(jobs: Collection[str], running: Iterable[str], waiting: Itera
 def budget_faults(
     budgets: Iterable[tuple[str, Any]], totals: Mapping[str, float], tolerance: float
 ) -> Iterator[str]:
-    """Totals above the budgets of their names."""
+    """Yield a fault for every total above the budget of its name, by a relative tolerance."""
     for name, limit in budgets:
         if limit is not None and name in totals and exceeds(totals[name], limit, tolerance):
             needed, unit = totals[name], UNITS.get(name, "")
@@ -160,19 +157,21 @@ def charges(
     """
     charged: dict[str, float] = {}
     faults = []
-    sign, wrong = (1.0, ("positive", "negative")) if sense == "min" else (-1.0, ("negative", "positive"))
+    sign = 1.0 if sense == "min" else -1.0
+    # Signs of prices by which more of a row makes the objective worse, or better.
+    worsens, betters = ("positive", "negative") if sense == "min" else ("negative", "positive")
     for name, price in prices.items():
-        told = f"certificate: the price {price!r:.40} of row '{name}'"
+        this = f"certificate: the price {price!r:.40} of row '{name}'"
         if not is_finite(price):
-            faults.append(f"{told} is not a finite number")
+            faults.append(f"{this} is not a finite number")
         elif abs(price) > LARGEST_PRICE:
-            faults.append(f"{told} is beyond {LARGEST_PRICE:g}: it proves nothing")
+            faults.append(f"{this} is beyond {LARGEST_PRICE:g}: it proves nothing")
         elif name in limits and sign * price > 0:
-            faults.append(f"{told} is {wrong[0]}: more of it cannot make a {sense} objective worse")
+            faults.append(f"{this} is {worsens}: more of it cannot make a {sense} objective worse")
         elif name in demands and sign * price < 0:
-            faults.append(f"{told} is {wrong[1]}: to ask for more cannot make a {sense} objective better")
+            faults.append(f"{this} is {betters}: to ask for more cannot make a {sense} objective better")
         elif name not in limits and name not in equalities and name not in demands:
-            faults.append(f"{told} proves nothing: the instance has no row of that name")
+            faults.append(f"{this} proves nothing: the instance has no row of that name")
         elif abs(price) >= NEGLIGIBLE_PRICE:
             charged[name] = -sign * float(price)
     return charged, faults

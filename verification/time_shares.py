@@ -14,7 +14,7 @@ add them up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -85,12 +85,11 @@ def _rounded(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _array(values: Iterable[float]) -> Numbers:
-    return RATIONALS.array(values)
+_array = RATIONALS.array
 
 
 class _Exact:
-    """A round in rational numbers."""
+    """A round in rational numbers; `demand`, and the mask `served` of jobs that can progress, are by job."""
 
     def __init__(self, instance: TimeShareInstance) -> None:
         self._instance, self._job, self._type = instance, instance.job, instance.type_of
@@ -108,7 +107,7 @@ class _Exact:
         return _summed(self._job, values, len(self.demand))
 
     def faults(self, x: Numbers) -> Iterator[str]:
-        """Limits that shares exceed."""
+        """Yield the limits that the shares of options exceed."""
         for o in np.flatnonzero((x < 0) | ((x > 0) & ~self._usable)).tolist():
             yield f"option {o} has the share {float(x[o])}, and must have none"
         total = self.of_jobs(x)
@@ -122,13 +121,13 @@ class _Exact:
             yield f"{float(drawn)} W are drawn of {float(self._cap)} W"
 
     def worth(self, progress: Numbers) -> Fraction:
-        """The least progress of those that can have any, or the sum of all."""
+        """Return the least progress of jobs that can have any or, for goodput, the sum of all."""
         if self._instance.objective == "goodput":
             return sum(progress, Fraction(0))
         return min(progress[self.served], default=Fraction(0))
 
     def bound(self, y: Numbers, p: Numbers, q: Fraction) -> Fraction | None:
-        """Return the bound on the least progress, or on the sum, that prices prove; None if there is none."""
+        """Return the bound on `worth` that prices of progress, GPUs and watts prove; None if they do not."""
         if min([*y, *p, q]) < 0 or (self._cap is None and q > 0):
             return None
         if not self.served.any():
@@ -145,6 +144,7 @@ class _Exact:
 
 
 def _summed(group: IntArray, values: Numbers, groups: int) -> Numbers:
+    """Return the sum of the values of each group."""
     found = _array([0] * groups)
     np.add.at(found, group, values)
     return found

@@ -32,7 +32,7 @@ MOST_SPLITS = 1_000
 """More splits do not lead to a leaf: each takes time at every leaf below. Trees of 2,000 nodes have fewer."""
 
 MOST_SPLITS_IN_ALL = 2_000_000
-"""The same of all leaves together: 50,000 of them may be 40 splits deep."""
+"""Nor do more to all leaves together: 50,000 of them may be 40 splits deep."""
 
 FIELDS = frozenset(("prices", "split", "inside", "outside"))
 """Fields of a node."""
@@ -61,10 +61,6 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
         The first is the root. Leaves have ``prices``; others ``split``, and ``inside`` and ``outside``, the
         numbers of their children, which come later and are nobody else's.
     sense : {"min", "max"}
-
-    Returns
-    -------
-    Proof
     """
     if len(nodes) > MOST_NODES:
         return Proof([f"certificate: a tree of {len(nodes):,} nodes; no more than {MOST_NODES:,} are read"])
@@ -86,7 +82,7 @@ def prove_tree(prove_leaf: ProveLeaf, nodes: Sequence[Any], sense: str) -> Proof
 
 
 def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], list[Taken]]]:
-    """Number, prices and splits of every leaf; a ValueError unless the nodes are one tree."""
+    """Yield number, prices and splits above of every leaf; a ValueError unless the nodes are one tree."""
     met, splits = [False] * len(nodes), 0
     waiting: list[tuple[int, list[Taken]]] = [(0, [])]
     while waiting:
@@ -105,8 +101,8 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
         if isinstance(prices, dict):
             splits += len(taken)
             if splits > MOST_SPLITS_IN_ALL:
-                told = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
-                raise ValueError(f"the leaves of the tree are below {told}")
+                many = f"more than {MOST_SPLITS_IN_ALL:,} splits in all; no more are read"
+                raise ValueError(f"the leaves of the tree are below {many}")
             yield number, prices, taken
             continue
         if not isinstance(split, dict):
@@ -123,10 +119,10 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[int, Mapping[str, object], l
 
 
 def _together(proofs: list[Proof], bounds: list[float], sign: float) -> Proof:
-    """Return what is proven in every case: the worst of all bounds, which the sign has turned into costs."""
-    known = list(zip(proofs, bounds, strict=True))
-    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in known]
-    lenient = min(bound - proof.leeway for proof, bound in known)
+    """Return what holds in every case, from all proofs and their bounds as costs (times the sign)."""
+    pairs = list(zip(proofs, bounds, strict=True))
+    reaches = [bound if proof.reach is None else sign * proof.reach for proof, bound in pairs]
+    lenient = min(bound - proof.leeway for proof, bound in pairs)
     bound = min(bounds)
     return Proof(
         bound=sign * bound,
@@ -144,10 +140,7 @@ class Prover(ABC):
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound by prices as `report.charges` takes them, of the decisions on some sides of splits.
 
-        Raises
-        ------
-        ValueError
-            If a split is none.
+        A ValueError says what is wrong with a split.
         """
 
 
@@ -166,7 +159,7 @@ SplitT = TypeVar("SplitT", bound=CountSplit)
 
 @dataclass(frozen=True)
 class Counted(Generic[SplitT]):
-    """The row of a split's side: ``count <= limit`` inside, ``count >= limit`` outside."""
+    """The row of a side of a split, `what`: ``count <= limit`` inside, ``count >= limit`` outside."""
 
     row: str
     what: SplitT
@@ -189,9 +182,10 @@ class CountingProver(Prover, Generic[SplitT]):
         for split, inside, node in taken:
             # The split is kept, so that nothing else can have its identity.
             if id(split) not in self._read:
-                self._read[id(split)] = split, read_split(self.split, split)
-                refuse(self._read[id(split)][1].unknown_in(self.instance))
-            what = self._read[id(split)][1]
+                what = read_split(self.split, split)
+                refuse(what.unknown_in(self.instance))
+                self._read[id(split)] = split, what
+            _, what = self._read[id(split)]
             rows.append(Counted(f"split:{node}", what, inside, what.at_most + (not inside)))
         return rows
 

@@ -47,13 +47,7 @@ class Rules(Generic[InstanceT, DecisionT]):
     sharded_prover: Callable[[Any, InstanceT], ProveLeaf] | None = field(default=None, kw_only=True)
 
     def proving_by(self, workers: Any) -> Self:
-        """Return rules whose prover runs on workers; a ValueError for a problem without.
-
-        Parameters
-        ----------
-        workers : Executor
-            Executor that keeps values on workers.
-        """
+        """Return rules whose prover runs on an `Executor` that keeps values; a ValueError if it cannot."""
         if self.sharded_prover is None:
             raise ValueError(f"only rounds of sizing are checked over a cluster, this is of '{self.name}'")
         return replace(self, prover=partial(self.sharded_prover, workers))
@@ -141,8 +135,8 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
     name = result.get("objective_name", instance.objective)
     if not isinstance(name, str) or name not in rules.objectives:
         known = ", ".join(rules.objectives)
-        why = f"objective_name: {name!r:.80} is not an objective of '{rules.name}', which has {known}"
-        return Verdict([why])
+        fault = f"objective_name: {name!r:.80} is not an objective of '{rules.name}', which has {known}"
+        return Verdict([fault])
     instance, sense = instance.model_copy(update={"objective": name}), rules.objectives[name]
     faults: list[str] = []
     if result.get("sense", sense) != sense:
@@ -157,6 +151,7 @@ def check_result(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any
 
 
 def _mismatches(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the reasons why a result is not of this instance: problem, name or digest."""
     if (found := result.get("problem", "sizing")) != rules.name:
         yield f"problem: the result is of {found!r:.80}, the instance of '{rules.name}'"
     if (found := result.get("instance", instance.name)) != instance.name:
@@ -170,6 +165,7 @@ def _mismatches(rules: Rules[Any, Any], instance: Any, result: Mapping[str, Any]
 
 
 def _check_decision(rules: Rules[Any, Any], instance: Any, document: Any) -> tuple[Report | None, list[str]]:
+    """Return the report on a result's decision, None where it cannot be read or is none, and the faults."""
     if document is None:
         return None, []
     try:

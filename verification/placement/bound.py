@@ -68,17 +68,12 @@ class Hostable:
 
 
 def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> Hostable:
-    """List what a node can host.
+    """List what a node can host of the wanted tasks: of each request a task, and how many there are.
 
-    Parameters
-    ----------
-    node : NodeState
-    wanted : sequence of (Task, int)
-        Of each request a task, and how many there are.
-    most : int
-        States to look at, at most; TooManyError beyond.
+    At most so many states are looked at; a TooManyError beyond.
     """
     nothing = (node.cpu_milli, node.memory_mib, tuple(sorted(node.gpus)))
+    # Number of tasks of each request so far, and what may be free with them.
     sets: dict[tuple[int, ...], set[Free]] = {(): {nothing}}
     seen = 1
     for task, count in wanted:
@@ -92,8 +87,8 @@ def hostable(node: NodeState, wanted: Sequence[tuple[Task, int]], most: int) -> 
                 longer[*hosted, times] = states
                 seen += len(states)
                 if seen > most:
-                    told = "the nodes can host too many sets of tasks to prove a bound from prices"
-                    raise TooManyError(told)
+                    why = "the nodes can host too many sets of tasks to prove a bound from prices"
+                    raise TooManyError(why)
         sets = longer
     power_w, fragments = node.power_w(), node.fragmentation_gpus()
     costs: dict[tuple[int, tuple[int, ...]], float] = {}
@@ -113,7 +108,7 @@ def _after(state: Free, task: Task) -> Iterator[Free]:
     left = cpu_milli - task.cpu_milli, memory_mib - task.memory_mib
     if min(left) < 0:
         return
-    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:
+    for free in sorted(set(gpus)) if task.gpus == 1 else [WHOLE]:  # several GPUs are whole ones
         if free >= task.gpu_milli and gpus.count(free) >= task.gpus:
             rest = list(gpus)
             for _gpu in range(task.gpus):
@@ -132,15 +127,9 @@ _LEAST_STEP = 1e-6
 
 
 def prove(instance: PlacementInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    prices : mapping of str to float
-        As `report.charges` takes them: ``task:NAME`` (one more task like it), an equality, and ``node:NAME``
-        (one more node like it).
+    Rows are ``task:NAME`` (one more task like it), an equality, and ``node:NAME`` (one more node like it).
     """
     return Prover(instance)(prices)
 
@@ -174,6 +163,7 @@ class Prover(CountingProver[_Split]):
     def __init__(self, instance: PlacementInstance):
         super().__init__(instance)
         self._placeable = placeable = [task for task in instance.tasks if fits_somewhere(instance, task)]
+        # Cost of waiting, and request, by the name of a task; placeable tasks by request.
         self._waiting = dict.fromkeys((task.name for task in instance.tasks), 0.0)
         for task in placeable:
             self._waiting[task.name] = worth(instance, 0.0, 0.0, waiting_w(instance, task))
@@ -181,6 +171,7 @@ class Prover(CountingProver[_Split]):
         self._alike: dict[tuple[object, ...], list[Task]] = defaultdict(list)
         for task in placeable:
             self._alike[self._request[task.name]].append(task)
+        # What each kind of node can host, and the kind of each node.
         self._sets: dict[tuple[object, ...], Hostable] = {}
         self._kinds: list[tuple[object, ...]] = []
         self._too_many = ""
@@ -208,7 +199,7 @@ class Prover(CountingProver[_Split]):
         nodes = {f"node:{node.name}" for node in self.instance.nodes}
         tasks = {f"task:{task.name}" for task in self.instance.tasks}
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
-        charged, faults = charges(prices, nodes | inside, tasks, "min", outside)
+        charged, faults = charges(prices, nodes | inside, tasks, "min", demands=outside)
         if faults or self._too_many:
             return Proof(faults or [self._too_many])
         owed = [(count, charged[count.row]) for count in counts if count.row in charged]
@@ -221,10 +212,10 @@ class Prover(CountingProver[_Split]):
         bound, step = math.fsum(parts) - SUM_ROUNDING * size, self._step
         if step < _LEAST_STEP * size or step == 0.0:
             return Proof(bound=bound, reach=reach_of(bound, self._dearest))
+        # If all placeable tasks are placed, the next multiple of the step; else some task's waiting more.
         rounded = float(math.ceil(Fraction(bound) / step) * step)
-        waiting = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
-        more = min(waiting, default=math.inf)
-        bound = min(rounded, bound + more * (1.0 - SUM_ROUNDING))
+        extra = (max(0.0, self._waiting[task.name] - placed[task.name]) for task in self._placeable)
+        bound = min(rounded, bound + min(extra, default=math.inf) * (1.0 - SUM_ROUNDING))
         return Proof(bound=bound, reach=reach_of(bound, self._dearest), step=float(step))
 
     @cached_property
@@ -239,15 +230,19 @@ class Prover(CountingProver[_Split]):
         return common_step(sets.step for sets in self._sets.values())
 
     def _of_nodes(self, charged: Mapping[str, float], owed: _Owed) -> Iterator[float]:
-        """Yield the terms that nodes add to the bound, with the charges of the counts."""
-        # Of tasks with one request a node takes those whose prices are the highest.
+        """Yield the terms that nodes add to the bound, with what they owe for being counted."""
+        # Of tasks with one request a node takes those whose prices are the highest: their sums by number.
         gains = []
         for alike in self._alike.values():
             worths = sorted((-charged.get(f"task:{task.name}", 0.0) for task in alike), reverse=True)
             gains.append(np.concatenate([[0.0], np.cumsum(worths)]))
         known: dict[tuple[object, ...], float] = {}
         for node, kind in zip(self.instance.nodes, self._kinds, strict=True):
-            here = [one for one in owed if (some := one[0].what.nodes) is None or node.name in some]
+            here = [
+                (count, charge)
+                for count, charge in owed
+                if count.what.nodes is None or node.name in count.what.nodes
+            ]
             key = (kind, *(count.row for count, _ in here))
             if key not in known:
                 known[key] = self._least(self._sets[kind], gains, here)
@@ -256,7 +251,10 @@ class Prover(CountingProver[_Split]):
             yield -price
 
     def _least(self, sets: Hostable, gains: list[FloatArray], owed: _Owed) -> float:
-        """Least cost less prices of what a node can host."""
+        """Least cost of the sets that a node can host, less their tasks' prices, with charges of splits.
+
+        The `gains` are, by request, the prices of its 0, 1, 2, ... dearest tasks together.
+        """
         cost = sets.cost.copy()
         for column, gain in enumerate(gains):
             cost -= gain[sets.tasks[:, column]]
@@ -268,7 +266,7 @@ class Prover(CountingProver[_Split]):
         """Return the number of times that a split counts each set that a node can host, shape (n_sets,)."""
 
         def like(task: str) -> IntArray | int:
-            """Tasks of each set like one; a task that fits nowhere is on no node."""
+            """Return how many tasks of each set are like one; a task that fits nowhere is on no node."""
             request = self._request[task]
             return sets.tasks[:, [*self._alike].index(request)] if request in self._alike else 0
 

@@ -29,40 +29,31 @@ WHOLE = 1000
 
 
 def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
-    """Check a decision.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    decision : PlacementDecision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
-        ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
-        ``unplaceable_tasks``, which fit on no node as it is now. No objective where there are faults.
+    The totals are ``power_w`` and ``fragmentation_gpus`` (of all nodes afterwards), ``added_power_w``,
+    ``added_fragmentation_gpus``, ``placed_tasks``, ``placed_gpus``, ``waiting_tasks`` and, of them,
+    ``unplaceable_tasks``, which fit on no node as it is now. There is no objective where there are faults.
     """
-    faults = list(_pairing(instance, decision))
+    faults = list(_pairing_faults(instance, decision))
     tasks = {task.name: task for task in instance.tasks}
     usual = instance.usual_tasks()
     nodes = {node.name: NodeState.of(instance, node, usual) for node in instance.nodes}
-    before = _totals_of(nodes)
+    before_w, before_gpus = _totals_of(nodes)
     for placed in decision.placed:
         if placed.task in tasks and placed.node in nodes:
             state = nodes[placed.node]
             faults += _why_not(state, tasks[placed.task], placed)
             nodes[placed.node] = state.with_task(tasks[placed.task], placed.gpus)
-    after = _totals_of(nodes)
-    added_w, added_gpus = (late - early for early, late in zip(before, after, strict=True))
+    after_w, after_gpus = _totals_of(nodes)
+    added_w, added_gpus = after_w - before_w, after_gpus - before_gpus
     waiting = [tasks[name] for name in decision.waiting if name in tasks]
     refused = [task for task in waiting if fits_somewhere(instance, task)]
     placed_gpus = (tasks[one.task].demand_gpus for one in decision.placed if one.task in tasks)
     totals = {
-        "power_w": after[0],
+        "power_w": after_w,
         "added_power_w": added_w,
-        "fragmentation_gpus": after[1],
+        "fragmentation_gpus": after_gpus,
         "added_fragmentation_gpus": added_gpus,
         "placed_tasks": len(decision.placed),
         "placed_gpus": math.fsum(placed_gpus),
@@ -71,12 +62,13 @@ def check(instance: PlacementInstance, decision: PlacementDecision) -> Report:
     }
     refused_w = math.fsum(waiting_w(instance, task) for task in refused)
     objective = None if faults else worth(instance, added_w, added_gpus, refused_w)
-    size = max(before[0], after[0]) + max(1.0, instance.fragmentation_w_per_gpu) * max(before[1], after[1])
+    size = max(before_w, after_w)
+    size += max(1.0, instance.fragmentation_w_per_gpu) * max(before_gpus, after_gpus)
     return Report(faults, objective, totals, size)
 
 
 def worth(instance: PlacementInstance, power_w: float, fragmentation_gpus: float, other_w: float) -> float:
-    """Objective of a change of power and fragmentation, and of other watts."""
+    """Objective, in W or for `fragmentation` in GPUs, of changes of both and of other watts (`waiting_w`)."""
     if instance.objective == "fragmentation":
         return fragmentation_gpus + other_w / instance.fragmentation_w_per_gpu
     if instance.objective == "power":
@@ -95,7 +87,8 @@ def fits_somewhere(instance: PlacementInstance, task: Task) -> bool:
     return any(NodeState.of(instance, node, []).has_room(task) for node in instance.nodes)
 
 
-def _pairing(instance: PlacementInstance, decision: PlacementDecision) -> Iterator[str]:
+def _pairing_faults(instance: PlacementInstance, decision: PlacementDecision) -> Iterator[str]:
+    """Yield a fault for every task that is not placed or waits, just once, and for unknown names."""
     nodes = {node.name for node in instance.nodes}
     tasks = {task.name for task in instance.tasks}
     placed = Counter(one.task for one in decision.placed)
@@ -150,7 +143,7 @@ class NodeState:
         return node.gpu_type, node.cpu_type, node.cpu_milli, self.cpu_milli, tuple(sorted(self.gpus))
 
     def with_task(self, task: Task, gpus: list[int]) -> NodeState:
-        """The node with one more task, whether that is possible or not."""
+        """The node with one more task on GPUs of these numbers, whether that is possible or not."""
         left = [free - task.gpu_milli * (gpu in gpus) for gpu, free in enumerate(self.gpus)]
         return replace(
             self,
@@ -175,6 +168,7 @@ class NodeState:
         """Power of GPUs, full when anything is on them, and of CPU packages, by whole busy cores."""
         gpu, cpu = self.instance.gpu_type_of(self.node), self.instance.cpu_type_of(self.node)
         idle = sum(free == WHOLE for free in self.gpus)
+        # A core is two vCPUs.
         cores = math.ceil(self.node.cpu_milli / 2000)
         busy = cores - self.cpu_milli // 2000
         packages, active = math.ceil(cores / cpu.cores), math.ceil(busy / cpu.cores)
@@ -182,7 +176,7 @@ class NodeState:
         return idle * gpu.idle_power_w + (len(self.gpus) - idle) * gpu.full_power_w + cpu_w
 
     def fragmentation_gpus(self) -> float:
-        """Free GPU that the usual tasks cannot use, weighted by how frequent they are."""
+        """Free GPUs that the usual tasks cannot use, in the mean over these tasks."""
         everything, total, tasks = sum(self.gpus), 0, 0
         for usual in self.usual:
             milli = usual.gpu_milli
@@ -203,20 +197,20 @@ def _totals_of(nodes: dict[str, NodeState]) -> tuple[float, float]:
 
 def _why_not(state: NodeState, task: Task, placed: PlacedTask) -> Iterator[str]:
     """Yield the reasons why a task cannot go onto a node."""
-    told = f"task '{task.name}' on node '{state.node.name}'"
+    this = f"task '{task.name}' on node '{state.node.name}'"
     if not state.admits(task):
-        yield f"{told}: it may not use the GPU type '{state.node.gpu_type}'"
+        yield f"{this}: it may not use the GPU type '{state.node.gpu_type}'"
     if len(set(placed.gpus)) != len(placed.gpus):
-        yield f"{told}: a GPU is named twice"
+        yield f"{this}: a GPU is named twice"
     if len(placed.gpus) != task.gpus:
-        yield f"{told}: it asks for {task.gpus} GPUs and has {len(placed.gpus)}"
+        yield f"{this}: it asks for {task.gpus} GPUs and has {len(placed.gpus)}"
     if any(gpu >= len(state.gpus) for gpu in placed.gpus):
-        yield f"{told}: the node has only {len(state.gpus)} GPUs"
+        yield f"{this}: the node has only {len(state.gpus)} GPUs"
     after = state.with_task(task, placed.gpus)
     if after.cpu_milli < 0:
-        yield f"{told}: the CPU is {-after.cpu_milli} thousandths of a vCPU short"
+        yield f"{this}: the CPU is {-after.cpu_milli} thousandths of a vCPU short"
     if after.memory_mib < 0:
-        yield f"{told}: the memory is {-after.memory_mib} MiB short"
+        yield f"{this}: the memory is {-after.memory_mib} MiB short"
     for gpu in sorted(set(placed.gpus)):
         if gpu < len(state.gpus) and after.gpus[gpu] < 0:
-            yield f"{told}: GPU {gpu} is {-after.gpus[gpu]} thousandths short"
+            yield f"{this}: GPU {gpu} is {-after.gpus[gpu]} thousandths short"

@@ -41,15 +41,10 @@ SUM_ROUNDING = 1e-13
 
 
 def prove(instance: SharingInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    prices : mapping of str to float
-        As `report.charges` takes them: ``job:NAME`` (one more job like it), an equality; ``nodes:TYPE`` or
-        ``gpus:TYPE`` (one more unit), ``power_w``, ``energy_j``, ``carbon_g``.
+    Rows are ``job:NAME`` (one more job like it), an equality; ``nodes:TYPE`` or ``gpus:TYPE`` (one more
+    unit), ``power_w``, ``energy_j`` and ``carbon_g``.
     """
     return Prover(instance)(prices)
 
@@ -94,6 +89,7 @@ class Prover(CountingProver[_Split]):
     split = _Split
 
     def __init__(self, instance: SharingInstance):
+        # Limits and budgets by row; costs of waiting by job; jobs by class, and sets by type of unit.
         super().__init__(instance)
         self.outcomes, self.sense = Outcomes(instance), OBJECTIVES[instance.objective]
         self.limits = {unit.row: float(unit.count) for unit in instance.unit_types}
@@ -111,7 +107,7 @@ class Prover(CountingProver[_Split]):
         counts = self.counted(taken)
         inside, outside = ({count.row for count in counts if count.inside == side} for side in (True, False))
         rows, of_jobs = self.limits | self.budgets, {f"job:{job.name}" for job in self.instance.jobs}
-        found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, outside)
+        found, faults = charges(prices, rows.keys() | inside, of_jobs, self.sense, demands=outside)
         if faults:
             return Proof(faults)
         if self._nowhere:
@@ -129,12 +125,13 @@ class Prover(CountingProver[_Split]):
         return Proof(bound=sign * bound, reach=sign * reach, excess=excess)
 
     def _owed(self, count: Counted[_Split], charged: Mapping[str, float]) -> _Owed:
+        """Return what is charged for being counted by a split."""
         named = count.what.jobs
         jobs = None if named is None else np.array([job.name in set(named) for job in self.instance.jobs])
         return _Owed(count.what, charged[count.row], jobs)
 
     def _parts(self, charged: Mapping[str, float], owed: list[_Owed]) -> Iterator[float]:
-        """Yield the terms that jobs and units add to the bound, with the charges of the counts."""
+        """Yield the terms that jobs and units add to the bound, with what they owe for being counted."""
         paid = _paid(self.instance, charged, self.outcomes.rates)
         # More of a job is less of a choice: what its row charges is what having decided it is worth.
         gain = np.array([-charged[f"job:{job.name}"] for job in self.instance.jobs])
@@ -148,7 +145,7 @@ class Prover(CountingProver[_Split]):
             yield unit.count * min(0.0, of_unit + min(reduced, default=0.0))
 
     def _reduced(self, one: _Set, paid: Rates, gain: FloatArray, owed: list[_Owed]) -> float:
-        """Cost of a set with its best jobs, less their prices."""
+        """Cost at rates of a set with its best jobs, less their gains, and with the charges of splits."""
         size, power_w = len(one.classes), one.outcome.power_w
         total = paid.watt * (power_w - one.unit.sleep_power_w)
         for part in owed:
@@ -169,12 +166,12 @@ class Prover(CountingProver[_Split]):
     @cached_property
     def _nowhere(self) -> bool:
         """True if a job may not wait, and is late in every set."""
-        bound = np.isinf([self._waiting[job.name] for job in self.instance.jobs])
-        for one in (one for sets in self._sets.values() for one in sets) if bound.any() else ():
+        stuck = np.isinf([self._waiting[job.name] for job in self.instance.jobs])
+        for one in (one for sets in self._sets.values() for one in sets) if stuck.any() else ():
             for name, epoch_s in zip(one.classes, one.outcome.epoch_s, strict=True):
                 jobs = self._jobs[name]
-                bound[jobs.numbers[jobs.in_time(epoch_s, shared=len(one.classes) > 1)]] = False
-        return bool(bound.any())
+                stuck[jobs.numbers[jobs.in_time(epoch_s, shared=len(one.classes) > 1)]] = False
+        return bool(stuck.any())
 
     @cached_property
     def _dearest(self) -> float:
@@ -217,7 +214,7 @@ def _waiting_cost(job: Job, outcomes: Outcomes) -> float:
 
 
 def _sets(unit: UnitType, jobs: Mapping[str, _Candidates], outcomes: Outcomes) -> Iterator[_Set]:
-    """Every set of classes on a unit of a type that there are enough jobs for."""
+    """Yield every set of classes that a unit of a type may have, and that there are enough jobs for."""
     instance = outcomes.instance
     here = sorted(name for name in jobs if unit.name in outcomes.alone[name])
     for size in range(1, min(instance.limits.jobs_per_set, len(instance.jobs)) + 1):
@@ -230,7 +227,10 @@ def _sets(unit: UnitType, jobs: Mapping[str, _Candidates], outcomes: Outcomes) -
 
 
 class _Candidates:
-    """Jobs of a class, of which a slot takes the one with the least cost less its price."""
+    """Jobs of a class, of which a place in a set takes the one with the least cost less its gain.
+
+    `numbers` are theirs in the instance, `sociable` is how many may share.
+    """
 
     def __init__(self, instance: SharingInstance, numbers: list[int]):
         jobs = [instance.jobs[j] for j in numbers]

@@ -73,7 +73,7 @@ class Rates:
 
 
 class Outcomes:
-    """Looks outcomes of sets up, or has the laws say them."""
+    """Outcomes of sets, measured or by the laws, and costs of waiting; `alone` is by class and unit type."""
 
     def __init__(self, instance: SharingInstance):
         self.instance = instance
@@ -103,8 +103,8 @@ class Outcomes:
         epoch_s = min((alone.epoch_s for _, alone, _ in self._admitted(job)), default=math.inf)
         end_s = self.instance.round_s + job.remaining_epochs * epoch_s
         if exceeds(end_s, job.deadline_s, ROUNDING):
-            told = f"waits and then completes after {end_s:.9g} s at best"
-            yield f"job '{job.name}' {told}, its deadline is {job.deadline_s:.9g} s"
+            what = f"waits and then completes after {end_s:.9g} s at best"
+            yield f"job '{job.name}' {what}, its deadline is {job.deadline_s:.9g} s"
 
     def waiting_cost(self, job: Job) -> float:
         """Cost of a job that waits: the penalty times the most that it could cost alone on any unit."""
@@ -117,22 +117,23 @@ class Outcomes:
         return self.instance.waiting_penalty * max(costs, default=0.0)
 
     def _admitted(self, job: Job) -> Iterator[tuple[UnitType, Alone, SetOutcome]]:
-        """Types of units that admit a job alone, what was measured of it there, and what follows."""
+        """Yield the types of units that admit a job alone, what was measured of it there, and the outcome."""
         for name, alone in self.alone[job.job_class].items():
             outcome = self.of(name, (job.job_class,))
             if not outcome.refused:
                 yield self.types[name], alone, outcome
 
     def _find(self, unit_type: str, classes: tuple[str, ...]) -> SetOutcome:
+        """Compute what `of` returns: as measured, or else by the laws of power and slowdown."""
         unit = self.types[unit_type]
         alone = [self.alone[name][unit_type] for name in classes]
         load_pct = fsum(a.utilisation_pct for a in alone)
         memory_pct = fsum(a.memory_pct for a in alone)
         measured = self._measured.get((unit_type, tuple(sorted(classes))))
         if len(classes) == 1:
-            first = alone[0]
-            power_w = _law_w(unit, load_pct) if first.power_w is None else first.power_w
-            outcome = SetOutcome([first.epoch_s], power_w, load_pct, memory_pct)
+            (one,) = alone
+            power_w = _law_w(unit, load_pct) if one.power_w is None else one.power_w
+            outcome = SetOutcome([one.epoch_s], power_w, load_pct, memory_pct)
         elif measured is not None and measured.fits:
             outcome = _as_measured(unit, measured, classes, alone)
         else:
@@ -145,6 +146,7 @@ class Outcomes:
     def _why_refused(
         self, unit_type: str, classes: tuple[str, ...], measured: MeasuredSet | None, outcome: SetOutcome
     ) -> str:
+        """Return the reason why a set with this outcome may not be formed; empty when it may."""
         limits, counts = self.instance.limits, Counter(classes)
         if len(classes) > limits.jobs_per_set:
             return f"has {len(classes)} jobs, limits.jobs_per_set is {limits.jobs_per_set}"
@@ -163,6 +165,7 @@ class Outcomes:
 def _as_measured(
     unit: UnitType, measured: MeasuredSet, classes: tuple[str, ...], alone: list[Alone]
 ) -> SetOutcome:
+    """Return the outcome of a set that was measured, with what was measured of its classes alone."""
     slowdown = dict(zip(measured.classes, measured.slowdown, strict=True))
     utilisation_pct, memory_pct = measured.utilisation_pct, measured.memory_pct
     if utilisation_pct is None:
@@ -176,6 +179,7 @@ def _as_measured(
 
 
 def _law_w(unit: UnitType, utilisation_pct: float) -> float:
+    """Draw of a unit by the law of power."""
     rise: float = min(utilisation_pct / 100, 1.0) ** unit.power_exponent
     return unit.idle_power_w + (unit.full_power_w - unit.idle_power_w) * rise
 
@@ -202,26 +206,17 @@ class _Running:
 
 
 def check(instance: SharingInstance, decision: SharingDecision) -> Report:
-    """Check a decision.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : SharingInstance
-        Validated, free of faults as `instance.faults_of` finds them.
-    decision : SharingDecision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where
-        the instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``,
-        ``mean_completion_s``, ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
+    The totals are ``power_w``, ``energy_j`` (of the jobs that run, to completion), ``carbon_g`` where the
+    instance has an intensity, ``active_units``, ``running_jobs``, ``mean_epoch_s``, ``mean_completion_s``,
+    ``mean_slowdown`` (of the jobs that run) and ``normalised_throughput``.
     """
     outcomes = Outcomes(instance)
     jobs = {job.name: job for job in instance.jobs}
     placed = (name for formed in decision.sets for name in formed.jobs)
     faults = list(pairing_faults(jobs, placed, decision.waiting))
-    faults += [*_units(decision, outcomes), *_pools(instance, decision, outcomes)]
+    faults += [*_unit_faults(decision, outcomes), *_pool_faults(instance, decision, outcomes)]
     runs: list[_Running] = []
     for number, formed in enumerate(decision.sets):
         members = [jobs[name] for name in formed.jobs if name in jobs]
@@ -244,7 +239,8 @@ def check(instance: SharingInstance, decision: SharingDecision) -> Report:
     return Report(faults, objective, totals)
 
 
-def _units(decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
+def _unit_faults(decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
+    """Yield the types of units that are unknown, or have fewer units than sets."""
     for name, used in Counter(formed.unit_type for formed in decision.sets).items():
         if name not in outcomes.types:
             yield f"the unit type '{name}' is not in the instance"
@@ -252,7 +248,8 @@ def _units(decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
             yield f"{used} sets on '{name}', it has {outcomes.types[name].count} units"
 
 
-def _pools(instance: SharingInstance, decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
+def _pool_faults(instance: SharingInstance, decision: SharingDecision, outcomes: Outcomes) -> Iterator[str]:
+    """Yield the pools that have fewer GPUs than the sets use."""
     used: Counter[str] = Counter()
     for formed in decision.sets:
         unit = outcomes.types.get(formed.unit_type)
@@ -264,6 +261,7 @@ def _pools(instance: SharingInstance, decision: SharingDecision, outcomes: Outco
 
 
 def _set_faults(members: list[Job], outcome: SetOutcome) -> Iterator[str]:
+    """Yield the faults of a set with these jobs: refused, exclusive jobs, missed deadlines."""
     if outcome.refused:
         yield f"the set {outcome.refused}"
     if len(members) > 1:
@@ -277,6 +275,7 @@ def _set_faults(members: list[Job], outcome: SetOutcome) -> Iterator[str]:
 def _running(
     members: list[Job], unit_type: str, outcome: SetOutcome, outcomes: Outcomes
 ) -> Iterator[_Running]:
+    """Yield what follows for each job of a set on a unit of this type."""
     for job, epoch_s in zip(members, outcome.epoch_s, strict=True):
         yield _Running(
             epoch_s,
@@ -288,6 +287,7 @@ def _running(
 
 
 def _totals(instance: SharingInstance, decision: SharingDecision, runs: list[_Running]) -> dict[str, float]:
+    """Return the totals that `check` reports."""
     used = Counter(formed.unit_type for formed in decision.sets)
     sleeping_w = fsum(
         max(0, unit.count - used[unit.name]) * unit.sleep_power_w for unit in instance.unit_types

@@ -18,13 +18,7 @@ import numpy as np
 
 from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.verification.report import ROUNDING, TOLERANCE, Proof, charges, reach_of
-from wattsched.verification.shifting.checker import (
-    BUDGETS,
-    CRITERIA,
-    after_horizon,
-    per_joule,
-    standing_of,
-)
+from wattsched.verification.shifting.checker import BUDGETS, CRITERIA, after_horizon, per_joule, standing_of
 from wattsched.verification.shifting.least_cost import LeastCost, Listing, schedules_up_to
 from wattsched.verification.shifting.priced import Allowed, PricedJob, PricedOptions, allowed_by, listing_of
 from wattsched.verification.tree import Prover as ProverOfSplits
@@ -42,21 +36,24 @@ CANCELLED = 2.0**-48
 
 
 def prove(instance: ShiftingInstance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that prices prove, or that there is no decision.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        Free of faults.
-    prices : mapping of str to float
-        As `report.charges` takes them, of the rows ``gpus:POOL@SLOT`` for the GPUs of a pool in a slot, and
-        ``carbon_g``, ``energy_j``, ``money``, ``completion_s`` for budgets.
+    Rows are ``gpus:POOL@SLOT`` (GPUs of a pool in a slot) and, of budgets, ``carbon_g``, ``energy_j``,
+    ``money`` and ``completion_s``. They may prove that there is no decision.
     """
     return Prover(instance)(prices)
 
 
 class Prover(ProverOfSplits):
-    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits.
+
+    Attributes
+    ----------
+    standing : dict of str to float
+        By row of a budget, what all GPUs use if they are idle throughout: joules, grams, money.
+    limits : dict of str to float
+        Of the rows of budgets, and of ``gpus:POOL@SLOT``.
+    """
 
     def __init__(self, instance: ShiftingInstance):
         self.instance, self.standing = instance, standing_of(instance)
@@ -64,12 +61,13 @@ class Prover(ProverOfSplits):
         self.limits = {row: limit for row, limit in budgets.items() if limit is not None}
         for name, pool in instance.pools.items():
             self.limits |= {f"gpus:{name}@{slot}": pool.gpus for slot in range(instance.slots)}
+        # The last listing, and the splits that it is of; none yet.
         self._listed = "", Listing({}, [], 0.0, [])
         self._dearest = objective_upper_bound(instance) if self._has_objective else math.nan
 
     @cached_property
     def _latest_s(self) -> float:
-        """The largest times that completion is the difference of."""
+        """Scale of the times in s whose differences are completion times."""
         return self.instance.horizon_s + max((job.arrival_s for job in self.instance.jobs), default=0.0)
 
     @property
@@ -79,8 +77,8 @@ class Prover(ProverOfSplits):
     def __call__(self, prices: Mapping[str, object], taken: Sequence[Taken] = ()) -> Proof:
         """Prove a bound as `prove` does, of the decisions on some sides of splits (`priced.allowed_by`)."""
         if not self._has_objective:
-            told = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
-            return Proof([f"certificate: {told}"])
+            why = f"the objective '{self.instance.objective}' is unknown, or the instance lacks its forecast"
+            return Proof([f"certificate: {why}"])
         charged, faults = charges(prices, self.limits, (), "min")
         if faults:
             return Proof(faults)
@@ -89,6 +87,7 @@ class Prover(ProverOfSplits):
             listing = self.listing(taken[last].split, taken[:last])
             if taken[last].inside:
                 least = self.least_listed(listing, PricedInstance(self.instance, charged), taken)
+            # Outside, some job costs `within` more than its least cost, but only at the prices of the list.
             elif charged == listing.charged:
                 within, least = listing.within, listing.least
         least = self._least(charged, taken) if least is None else least
@@ -97,22 +96,20 @@ class Prover(ProverOfSplits):
         return self.together(charged, least, within)
 
     def _least(self, charged: Mapping[str, float], taken: Sequence[Taken]) -> list[float]:
-        """Least costs of all jobs at charges of rows, or less."""
+        """Lower bounds on all jobs' least costs on sides of splits, by charges for a unit of each row."""
         allowed, priced = allowed_by(self.instance, taken), PricedInstance(self.instance, charged)
-        found = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
-        together = sum(one.size for one in found)
-        return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in found]
+        searches = [priced.least_cost(job, allowed.get(job.name)) for job in self.instance.jobs]
+        together = sum(one.size for one in searches)
+        return [one.bound(levels_of(one.size, together, leaf=bool(taken))) for one in searches]
 
     def listing(self, split: Mapping[str, Any], before: Sequence[Taken]) -> Listing:
-        """Schedules inside of a split that lists them and on the sides of those before; the last are kept.
+        """Schedules inside of a split, of those on the sides of splits before; the last listing is kept.
 
-        Raises
-        ------
-        ValueError
-            If the split is none, or lists too many.
+        A ValueError says that the split is none, or lists too many.
         """
         key = repr((split, [(one.split, one.inside) for one in before]))
-        if key != self._listed[0]:
+        known, listing = self._listed
+        if key != known:
             charged, faults = charges(split["prices"], self.limits, (), "min")
             if faults:
                 raise ValueError(f"split.prices: {faults[0]}")
@@ -123,12 +120,13 @@ class Prover(ProverOfSplits):
                 schedules_up_to(priced.job(job, allowed.get(job.name)), cost + split["within"])
                 for job, cost in zip(self.instance.jobs, least, strict=True)
             ]
-            self._listed = key, Listing(charged, least, split["within"], schedules)
-        return self._listed[1]
+            listing = Listing(charged, least, split["within"], schedules)
+            self._listed = key, listing
+        return listing
 
     def least_listed(self, listing: Listing, priced: PricedInstance, taken: Sequence[Taken]) -> list[float]:
-        """Least costs of the listed schedules of all jobs that splits allow."""
-        allowed_by(self.instance, taken)
+        """Return for every job the least cost of its listed schedules that are on the sides of splits."""
+        allowed_by(self.instance, taken)  # refuses splits that are none
         least = []
         for job, listed in zip(self.instance.jobs, listing.schedules, strict=True):
             costs = listed.costs(one := priced.job(job))
@@ -139,9 +137,9 @@ class Prover(ProverOfSplits):
         return least
 
     def together(self, charged: Mapping[str, float], least: Sequence[float], within: float = 0.0) -> Proof:
-        """Return the proof from the least costs of all jobs at charges of rows.
+        """Return the proof from the least costs of all jobs, by the charges for a unit of rows.
 
-        It is of decisions in which some job costs more than its least cost by at least `within`.
+        It holds for decisions in which some job costs at least `within` more than its least cost; 0: for all.
         """
         standing, limits = self.standing, self.limits
         total = math.fsum(least) + standing.get(CRITERIA[self.instance.objective], 0.0)
@@ -150,8 +148,9 @@ class Prover(ProverOfSplits):
             price * (abs(limits[row]) + abs(standing.get(row, 0.0))) for row, price in charged.items()
         )
         bound = total + within - owed - ROUNDING * (abs(total) + size + within)
-        second = charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
-        bound -= CANCELLED * self._latest_s * second
+        # Completion times are differences of times up to `_latest_s`, and are rounded as these are.
+        per_second = charged.get("completion_s", 0.0) + (CRITERIA[self.instance.objective] == "completion_s")
+        bound -= CANCELLED * self._latest_s * per_second
         # Decisions may exceed a budget by the checker's tolerance, which the bound knows nothing of.
         leeway = math.fsum(
             price * TOLERANCE * abs(limits[row]) for row, price in charged.items() if row in BUDGETS
@@ -161,18 +160,20 @@ class Prover(ProverOfSplits):
 
 
 def levels_of(size: int, together: int, *, leaf: bool) -> int:
-    """Levels of a job's work, by slots and options that are looked at, of the job and of all together."""
+    """Levels that a job's work is divided into, by the `LeastCost.size` of the job and of all together."""
     most = LEVELS_OF_LEAF if leaf else LEVELS[1]
     return int(np.clip(min(CELLS / together, CELLS_PER_JOB / size), LEVELS[0], most))
 
 
 class PricedInstance:
-    """Jobs at charges of rows, which do not interact any more."""
+    """Jobs of an instance that pay charges for a unit of each row, and so do not interact any more."""
 
     def __init__(self, instance: ShiftingInstance, charged: Mapping[str, float]):
         self.instance = instance
         weight = {row: charged.get(row, 0.0) for row in BUDGETS}
         weight[CRITERIA[instance.objective]] += 1.0
+        # Charges for a joule by slot and, last, after the horizon; for a GPU by pool and slot; for a second
+        # of a job's completion, by its weight.
         self._joule = np.zeros(instance.slots + 1)
         for row, line in per_joule(instance).items():
             self._joule += weight[row] * line
@@ -181,7 +182,7 @@ class PricedInstance:
             for pool in instance.pools
         }
         self._delay = weight["completion_s"] / (sum(job.weight for job in instance.jobs) or 1.0)
-        self._options: dict[int, PricedOptions] = {}
+        self._options: dict[int, PricedOptions] = {}  # by the identity of their table
 
     def least_cost(self, job: ShiftingJob, allowed: Allowed | None = None) -> LeastCost:
         """Return the search for the least cost of a job's schedules, or of those that are allowed."""
@@ -200,13 +201,14 @@ def objective_upper_bound(instance: ShiftingInstance) -> float:
     """Objective that no decision exceeds: every job draws its most throughout, and all work is left over."""
     criterion = CRITERIA[instance.objective]
     tables = {id(table): table for table in map(instance.table_of, instance.jobs)}
-    rate = {key: after_horizon(instance, table)[0] for key, table in tables.items()}
-    after_s = [(job, job.remaining_work / rate[id(instance.table_of(job))]) for job in instance.jobs]
+    fastest = {key: after_horizon(instance, table) for key, table in tables.items()}
+    rates = {key: rate for key, (rate, _) in fastest.items()}
+    after_s = [(job, job.remaining_work / rates[id(instance.table_of(job))]) for job in instance.jobs]
     if criterion == "completion_s":
         weights = sum(job.weight for job in instance.jobs)
         late = (job.weight * (instance.horizon_s + more_s - job.arrival_s) for job, more_s in after_s)
         return sum(late) / weights if weights else 0.0
-    line = per_joule(instance)[criterion]
-    each, after = max(0.0, float(line[:-1].max())) * instance.horizon_s, max(0.0, float(line[-1]))
-    most = (max(instance.table_of(job).power_w) * (each + more_s * after) for job, more_s in after_s)
+    per_j = np.maximum(per_joule(instance)[criterion], 0.0)
+    per_w, after_per_j = float(per_j[:-1].max()) * instance.horizon_s, float(per_j[-1])
+    most = (max(instance.table_of(job).power_w) * (per_w + more_s * after_per_j) for job, more_s in after_s)
     return standing_of(instance)[criterion] + sum(most)

@@ -11,14 +11,7 @@ from wattsched.instances.shifting.instance import ShiftingInstance, ShiftingJob
 from wattsched.instances.sizing.job import OptionTable
 from wattsched.instances.units import J_PER_KWH
 from wattsched.topology.arrays import FloatArray, IntArray
-from wattsched.verification.report import (
-    ROUNDING,
-    TOLERANCE,
-    Report,
-    budget_faults,
-    exceeds,
-    pairing_faults,
-)
+from wattsched.verification.report import ROUNDING, TOLERANCE, Report, budget_faults, exceeds, pairing_faults
 
 CRITERIA = {"mean-completion": "completion_s", "carbon": "carbon_g", "energy": "energy_j", "money": "money"}
 """Objective to the row of its budget."""
@@ -33,7 +26,7 @@ BUDGETS = {
 
 
 def per_joule(instance: ShiftingInstance) -> dict[str, FloatArray]:
-    """Joules, grams and money of a joule by slot, and, last, after the horizon at the average."""
+    """Joules, grams and money of a joule: in every slot and, last, after the horizon, at the average."""
     found = {"energy_j": np.ones(instance.slots)}
     if instance.carbon_g_per_kwh is not None:
         found["carbon_g"] = np.array(instance.carbon_g_per_kwh[: instance.slots]) / J_PER_KWH
@@ -54,7 +47,7 @@ def fitting_rows(instance: ShiftingInstance, table: OptionTable) -> list[int]:
 
 
 def after_horizon(instance: ShiftingInstance, table: OptionTable) -> tuple[float, float]:
-    """Rate and watts of unfinished jobs, which run on at their fastest and, of the fastest, thriftiest."""
+    """Rate (work per second) and watts of unfinished jobs, which run on at their fastest, then thriftiest."""
     assert table.rate is not None, "instances whose tables give completion times are refused"
     rate, power_w = table.rate, table.power_w
     fastest = min(fitting_rows(instance, table), key=lambda row: (-rate[row], power_w[row], row))
@@ -67,7 +60,7 @@ class _Sums:
 
     joules: FloatArray
     held: dict[str, IntArray]
-    busy_gpu_s: dict[str, FloatArray]
+    busy_gpu_s: dict[str, FloatArray]  # less than held in slots in which jobs end
     faults: list[str] = field(default_factory=list)
     weighted_completion_s: float = 0.0
     restarts: int = 0
@@ -75,18 +68,10 @@ class _Sums:
 
 
 def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
-    """Check a decision against its instance and recompute what it amounts to.
+    """Check a decision against an instance without faults.
 
-    Parameters
-    ----------
-    instance : ShiftingInstance
-        Free of faults as `instance.faults_of` finds them.
-
-    Returns
-    -------
-    Report
-        With the totals ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
-        ``unfinished`` jobs and ``restarts``.
+    The totals are ``average_completion_s``, ``energy_j``, ``carbon_g`` and ``money`` (with a forecast),
+    ``unfinished`` jobs and ``restarts``.
     """
     sums = _Sums(
         joules=np.zeros(instance.slots + 1),
@@ -113,15 +98,15 @@ def check(instance: ShiftingInstance, decision: ShiftingDecision) -> Report:
 
 
 def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | None, sums: _Sums) -> None:
-    """Run one job through its slots."""
+    """Run one job through its slots, and add what it draws, holds and does wrong to the sums."""
     table, slot_s, who = instance.table_of(job), instance.slot_s, f"job '{job.name}'"
     assert table.rate is not None, "instances whose tables give completion times are refused"
     held = job.current
     kind = None if held is None else (held.gpus, held.pool, held.batch_size)
     started, left, last, finish_s = job.has_run or held is not None, job.remaining_work, -1, None
-    slots, told = _slots(instance, job, table, schedule)
-    sums.faults += told
-    for slot, row in sorted(slots.items()):
+    row_of_slot, faults = _slots(instance, job, table, schedule)
+    sums.faults += faults
+    for slot, row in sorted(row_of_slot.items()):
         gpus, pool, power_w, rate = table.gpus[row], table.pool[row], table.power_w[row], table.rate[row]
         sums.held[pool][slot] += gpus
         if finish_s is not None:
@@ -154,7 +139,7 @@ def _follow(instance: ShiftingInstance, job: ShiftingJob, schedule: Schedule | N
 def _slots(
     instance: ShiftingInstance, job: ShiftingJob, table: OptionTable, schedule: Schedule | None
 ) -> tuple[dict[int, int], list[str]]:
-    """Row of the job's table in every slot in which it runs, and why other runs make no sense."""
+    """Return the row of the job's table in every slot in which it runs, and the faults of runs left out."""
     rows: dict[int, int] = {}
     faults = []
     for run in () if schedule is None else schedule.runs:
@@ -174,10 +159,10 @@ def _slots(
 
 
 def _row(table: OptionTable, run: Run) -> int | None:
-    """Row with the settings of a run."""
-    asked = (run.gpus, run.pool, run.frequency_mhz, run.power_limit_w, run.batch_size)
+    """Row of a table with the settings of a run; None without one."""
+    settings = (run.gpus, run.pool, run.frequency_mhz, run.power_limit_w, run.batch_size)
     columns = (table.gpus, table.pool, table.frequency_mhz, table.power_limit_w, table.batch_size)
     for row in range(len(table.gpus)):
-        if all(a == (None if c is None else c[row]) for a, c in zip(asked, columns, strict=True)):
+        if all(a == (None if c is None else c[row]) for a, c in zip(settings, columns, strict=True)):
             return row
     return None

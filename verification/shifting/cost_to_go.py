@@ -6,8 +6,9 @@ an option that does a of them, and in the first slot of the run as much more as 
 slots at least the true one. Schedules of the true job have thus counterparts that do no less work in the same
 slots, and costs never fall with the work left.
 
-Where a joule is paid for, they may. A level then stands for work left from it up to the next one: a slot does
-as many levels as fit into its work, or one more, and each costs the least that it may between the two.
+Where a joule is paid for (at a negative price), they may. A level then stands for work left from it up to the
+next one: a slot does as many levels as fit into its work, or one more, and each costs the least that it may
+between the two.
 
 Splits of a certificate tree forbid options in slots, and pauses, which counterparts keep to as they run the
 same in the same slots. They may be through with their work sooner: where a split forbids to end, what has no
@@ -33,7 +34,12 @@ _MARGIN = 1e-7
 
 
 class _Move:
-    """Every option for a slot, of which some seconds are lost; arrays by option and level."""
+    """Every option for a slot of which `lost_s` are lost; arrays by option and level of work left.
+
+    `end_s` is when the work ends, from the slot's beginning on, 0 where it does not, and `delay` what that is
+    charged. Joules are those above idle: of this work, of the whole slot (`most_joules`), and of the next
+    level's work (`joules_up`).
+    """
 
     def __init__(self, job: PricedJob, work: FloatArray, lost_s: float):
         options = job.options
@@ -41,21 +47,35 @@ class _Move:
         self.ends = needs_s <= job.slot_s * (1 + ROUNDING)
         self.joules = options.extra_w[:, None] * np.where(self.ends, needs_s, job.slot_s)
         self.most_joules = options.extra_w[:, None] * job.slot_s
-        next_s = np.minimum(needs_s + work[1] / options.rate[:, None], job.slot_s)
+        step = work[1]  # one level
+        next_s = np.minimum(needs_s + step / options.rate[:, None], job.slot_s)
         self.joules_up = options.extra_w[:, None] * next_s
         self.end_s = np.where(self.ends, needs_s, 0.0)
         self.delay = job.delay * self.end_s
 
 
 class CostToGo:
-    """Costs from slots on, from below.
+    """Lower bounds on the costs of a job's schedules from every slot on.
 
     Parameters
     ----------
     end : int
         Schedules that run in this slot or later are left out, unless it is the number of slots.
     levels : int
-        Levels of the job's work.
+        Levels that the job's work is divided into.
+
+    Attributes
+    ----------
+    step : float
+        Work of a level.
+    paid : bool
+        True if drawing more may cost less.
+    floor : float array, shape (slots + 1, n_options)
+        Levels that an option does up to a slot, rounded down.
+    makes_up : float array, shape (slots, n_options)
+        Levels by which rounding falls behind, at most, in a run that begins in a slot.
+    ranks, partners : lists
+        As `_ranks` and `_partners` yield them.
     """
 
     def __init__(self, job: PricedJob, end: int, levels: int):
@@ -67,8 +87,9 @@ class CostToGo:
         exact = np.arange(job.slots + 1)[:, None] * (rate * job.slot_s / self.step)
         self.floor = np.floor(exact)
         behind = exact - self.floor
-        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]
+        worst = np.maximum.accumulate(behind[:0:-1], axis=0)[::-1]  # at the end of a slot or of any later one
         self.makes_up = worst - behind[1:] + _MARGIN
+        # Where an option's levels begin in costs of all options one after another.
         self.row = (np.arange(self.n) * len(self.level))[:, None]
         members = [np.flatnonzero(kind == k) for k in range(int(kind.max()) + 1)]
         self.ranks, self.partners = list(_ranks(members)), list(_partners(members))
@@ -79,12 +100,14 @@ class CostToGo:
             self._fill(job.first + position, self._cost[position + 1], self._cost[position])
 
     def at(self, slot: int, state: IntArray, work: FloatArray) -> FloatArray:
-        """Least costs from slots on.
+        """Return lower bounds on costs from a slot on.
 
         Parameters
         ----------
         state : int array
-            The option of the slot before, or paused, or never run.
+            The option of the slot before, `PAUSED`, or `NEVER`.
+        work : float array
+            Work left.
         """
         level = (work * (1 - ROUNDING) / self.step).astype(np.int64)
         # In the middle of a run: the part of a level that its first slot was given more is given back.
@@ -92,10 +115,12 @@ class CostToGo:
         return np.asarray(self._cost[slot - self.job.first][state, level])
 
     def _fill(self, slot: int, later: FloatArray, now: FloatArray) -> None:
-        """Costs from a slot on, from those of the next one: of options, paused, and never run."""
+        """Fill in the costs from a slot on, by state and level, from those of the next slot."""
+        # Of options that begin after a restart, or for the first time, or that go on.
         again = self._run(slot, later, self._first(slot, self.job.restart_s), self.job.restart_s)
         start = again if self.job.restart_s == 0 else self._run(slot, later, self._first(slot, 0.0), 0.0)
         going_on = self._run(slot, later, self.floor[slot + 1] - self.floor[slot], 0.0)
+        # The least of the options of every kind.
         (_, options), *more = self.ranks
         of_kind = again[options]
         for kinds, options in more:
@@ -111,19 +136,22 @@ class CostToGo:
             running[options] = np.minimum(running[options], start[partners])
 
     def _first(self, slot: int, lost_s: float) -> FloatArray:
-        """Levels of the first slot of a run."""
+        """Levels that options do in a slot in which they begin, rounded up so as never to fall behind."""
         able = self.job.options.rate * (self.job.slot_s - lost_s) / self.step
         return np.asarray(np.ceil(able + self.makes_up[slot]))
 
     def _run(self, slot: int, later: FloatArray, done: FloatArray, lost_s: float) -> FloatArray:
-        """Cost of running every option in the slot, shape (n_options, n_levels)."""
+        """Cost of running every option in a slot of which `lost_s` is lost, shape (n_options, n_levels).
+
+        `later` are the costs from the next slot on, by state and level; `done` the levels that options do.
+        """
         job, move = self.job, self.moves[lost_s]
         if self.paid:
             return self._run_paid(slot, later, move, lost_s)
         index = np.maximum(self.level - done.astype(np.int64)[:, None], 0)
         index += self.row
         cost: FloatArray = np.take(later, index)
-        if slot < job.first_end:
+        if slot < job.first_end:  # what is through with its work runs on
             cost += (job.joule[slot] * job.options.extra_w * job.slot_s + job.gpu[slot])[:, None]
             return cost
         begin_s = slot * job.slot_s
@@ -139,7 +167,7 @@ class CostToGo:
         return cost
 
     def _run_paid(self, slot: int, later: FloatArray, move: _Move, lost_s: float) -> FloatArray:
-        """Return the same where joules are paid for, in this slot or another."""
+        """Return what `_run` does where joules are paid for, in this slot or another."""
         job, joule = self.job, self.job.joule[slot]
         able = (job.options.rate * (job.slot_s - lost_s) / self.step)[:, None]
         fit, more = np.floor(able - _MARGIN), np.ceil(able + _MARGIN)
@@ -155,25 +183,28 @@ class CostToGo:
 
 
 def _ranks(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Kinds and their first options, those with a second one and these, and so on."""
+    """Yield kinds and the first option of each, those that have a second one and these, and so on.
+
+    `members` are the options of every kind.
+    """
     for rank in range(max(map(len, members))):
         kinds = [k for k, options in enumerate(members) if len(options) > rank]
         yield np.array(kinds), np.array([members[k][rank] for k in kinds])
 
 
 def _partners(members: list[IntArray]) -> Iterator[tuple[IntArray, IntArray]]:
-    """Options, and for each another one of its kind, in as many ways as there are."""
+    """Yield options and, for each, another one of its kind, until all pairs have come."""
     for turn in range(1, max(map(len, members))):
         able = [options for options in members if len(options) > turn]
         yield np.concatenate(able), np.concatenate([np.roll(options, turn) for options in able])
 
 
 def _of_others(of_kind: FloatArray) -> FloatArray:
-    """Least among all other kinds, for every kind; shape (n_kinds, n_levels)."""
+    """Least cost among all other kinds, for every kind and level of work."""
     if len(of_kind) == 1:
         return np.full_like(of_kind, math.inf)
-    best, least = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
-    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, least[1], least[0]))
+    best, (least, second) = np.argmin(of_kind, axis=0), np.partition(of_kind, 1, axis=0)[:2]
+    return np.asarray(np.where(np.arange(len(of_kind))[:, None] == best, second, least))
 
 
 PAUSE = -1
@@ -186,9 +217,9 @@ class Followed(NamedTuple):
     Attributes
     ----------
     state : int array
-        The option of the slot before, or paused, or never run.
+        The option of the slot before, `PAUSED`, or `NEVER`.
     kind : int array
-        Its kind, which needs no restart.
+        Its kind, which needs no restart; -1 for none.
     left, cost, least : float arrays
         Work left, cost so far, and with it what the rest costs at least.
     origin, option : int arrays
@@ -204,13 +235,13 @@ class Followed(NamedTuple):
     option: IntArray
 
     def take(self, which: IntArray) -> Followed:
-        """Some of them."""
+        """Return some of the schedules, by number."""
         return self._replace(**{name: values[which] for name, values in self._asdict().items()})
 
     def undominated(self, *, same_work: bool) -> Followed:
-        """Without schedules that leave as much work as another of their state, or more, at no less cost.
+        """Drop schedules that leave as much work as another of their state, or more, at no less cost.
 
-        Only as much, where having less to do may mean to end too early.
+        With `same_work` only as much counts, as having less to do may mean to end too early.
         """
         if len(self.left) < 2:
             return self
@@ -226,7 +257,10 @@ class Followed(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Costs of schedules that end in a slot, infinite where they cannot, and when; by schedule and option."""
+    """Costs of schedules that end in a slot, infinite where they cannot, and when; by schedule and option.
+
+    Ends, here and below, count from the beginning of the horizon.
+    """
 
     cost: FloatArray
     end_s: FloatArray
@@ -242,7 +276,7 @@ def begin(job: PricedJob, to_go: CostToGo) -> Followed:
 
 
 def run_slot(job: PricedJob, slot: int, before: Followed, to_go: CostToGo) -> tuple[Ends, Followed]:
-    """Those that end in the slot, and those that go on after it."""
+    """Return what follows in a slot from every option and a pause: schedules that end, and that go on."""
     options, full = job.options, job.options.rate * job.slot_s
     never = before.state == NEVER
     free = (before.kind[:, None] == options.kind) | never[:, None]

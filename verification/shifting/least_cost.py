@@ -42,6 +42,8 @@ class LeastCost:
         Cost of a schedule; infinite if none is known.
     option : int array, shape (slots,)
         Options that this schedule runs in every slot, `PAUSE` for none.
+    end : int
+        Slot from which on no schedule that still runs costs less.
     """
 
     def __init__(self, job: PricedJob):
@@ -52,22 +54,23 @@ class LeastCost:
 
     @property
     def size(self) -> int:
-        """Slots by options that are looked at."""
+        """Number of slots that are looked at, times the number of options."""
         return max(1, self.end - self.job.first) * self.n_options
 
     def _single_runs(self) -> FloatArray:
-        """Costs of the schedules that are one run, by first slot and option, shape (n_slots, n_options).
+        """Costs of the schedules that are one run, by first slot from the job's on and option.
 
-        `option` is then the cheapest of them.
+        The cheapest of them becomes `option`; those that are not allowed cost infinitely much.
         """
         job, options = self.job, self.job.options
         none = np.zeros((1, self.n_options))
-        each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
-        spent = np.concatenate([none, np.cumsum(each, axis=0)])
+        full_slot = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
+        spent = np.concatenate([none, np.cumsum(full_slot, axis=0)])
         forbidden = np.concatenate([none, np.cumsum(np.isinf(job.gpu), axis=0)])
         needs_s = job.work / options.rate + (job.restart_s if job.ran else 0.0)
         # A run that takes longer than there are slots is not valid, however long.
         needed = np.minimum(np.ceil(needs_s / job.slot_s - 1e-6), job.slots + 1.0).astype(np.int64)
+        # Slots that a run fills before its last one, and what it uses of that.
         before = np.maximum(needed - 1, 0)
         used_s = needs_s - before * job.slot_s
         begun = np.arange(job.first, job.slots)[:, None]
@@ -79,8 +82,8 @@ class LeastCost:
         # What is held would go on without the restart that is counted here.
         valid &= (begun > job.first) | (options.kind != job.held)
         valid &= forbidden[last + 1, option] == forbidden[begun[:, 0]]
-        busy = np.flatnonzero(~job.idle)
-        valid &= (begun <= busy.min(initial=job.slots)) & (last >= job.first_end)
+        must_run = np.flatnonzero(~job.idle)
+        valid &= (begun <= must_run.min(initial=job.slots)) & (last >= job.first_end)
         cost = np.where(valid, cost, math.inf)
         if valid.any():
             begin, chosen = divmod(int(np.argmin(cost)), self.n_options)
@@ -88,7 +91,7 @@ class LeastCost:
         return cost
 
     def bound(self, levels: int) -> float:
-        """Least cost, or less, by at most so many levels of the job's work; few levels are tried first."""
+        """Lower bound on a schedule's cost, by at most so many levels of the job's work; few come first."""
         best, tried, followed = -math.inf, min(max(FEW_LEVELS, FEW_CELLS // self.n_options), levels), FOLLOWED
         while True:
             best = max(best, self._bound(tried, followed))
@@ -98,6 +101,7 @@ class LeastCost:
             tried, followed = min(4 * tried, levels), 4 * followed
 
     def _bound(self, levels: int, most: int) -> float:
+        """Return a bound as `bound` does, of completion from time 0 on, and from `most` schedules a slot."""
         job, to_go = self.job, CostToGo(self.job, self.end, levels)
         followed = begin(job, to_go)
         least, dropped, trail = float(followed.least[0]), math.inf, list[Followed]()
@@ -121,21 +125,24 @@ class LeastCost:
         return max(least, min(self.known, dropped))
 
     def _know(self, cost: FloatArray, trail: list[Followed]) -> None:
-        """Keep the cheapest of some schedules, by those followed so far and the option of the next slot."""
+        """Keep the cheapest of schedules that go on from the last of `trail` by an option, if it is cheaper.
+
+        The trail has what was followed in every slot from the job's first one on.
+        """
         if (least := float(cost.min(initial=math.inf))) >= self.known:
             return
         which, option = divmod(int(np.argmin(cost)), cost.shape[1])
         self.known, slot = least, self.job.first + len(trail)
         self.option = np.full(self.job.slots, PAUSE)
         self.option[slot : slot + 1] = option
-        for followed in reversed(trail):
+        for followed in reversed(trail):  # which know the schedule of the slot before only
             slot -= 1
             self.option[slot], which = followed.option[which], followed.origin[which]
 
 
 def end_of(job: PricedJob, most: float) -> int:
-    """Slot from which on schedules cost more than something."""
-    # At high prices the difference is small beside its parts, and may be all rounding.
+    """Slot from which on a schedule that still runs costs more than `most`, or misses the job's deadline."""
+    # What is left for delay once joules have cost their least. It may be all rounding where prices are high.
     room = most + ROUNDING * abs(most) - job.least_for_joules
     due = job.slots if job.deadline_s >= job.slots * job.slot_s else math.ceil(job.deadline_s / job.slot_s)
     if job.delay <= 0 or room >= job.delay * job.slots * job.slot_s:
@@ -172,20 +179,21 @@ class Listed(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[Listed]) -> Listed:
-        """All of some lists."""
+        """Return the schedules of all parts."""
         return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def costs(self, job: PricedJob) -> FloatArray:
-        """Cost of every schedule at the prices of the job, from its arrival on, shape (n,)."""
+        """Cost of every schedule at the prices of the job, completion from its arrival on, shape (n,)."""
         options, slots = job.options, job.slots
         slot, runs = np.arange(slots), self.option != PAUSE
-        each = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
-        spent = np.where(runs, each[slot, self.option], 0.0).sum(axis=1)
-        last = slots - 1 - np.argmax(runs[:, ::-1], axis=1)
+        full_slot = options.gpu + np.outer(job.joule[:-1], options.extra_w * job.slot_s)
+        spent = np.where(runs, full_slot[slot, self.option], 0.0).sum(axis=1)
+        last = slots - 1 - np.argmax(runs[:, ::-1], axis=1)  # slot with a run
         unused_s = np.where(self.ended, (last + 1) * job.slot_s - self.finish_s, 0.0)
         after_s = np.where(self.ended, 0.0, self.finish_s - slots * job.slot_s)
         final = self.option[np.arange(len(last)), last]
-        spent += job.joule[-1] * options.after[1] * after_s
+        _, after_w = options.after
+        spent += job.joule[-1] * after_w * after_s
         spent -= job.joule[last] * options.extra_w[final] * unused_s
         return np.asarray(spent + job.delay * (self.finish_s - job.arrival_s))
 
@@ -206,11 +214,11 @@ class Listing:
     Attributes
     ----------
     charged : mapping of str to float
-        Charges of rows.
+        Cost of a unit of each row.
     least : list of float
-        What jobs cost at least.
+        Lower bound on the cost of each job.
     within : float
-        What listed schedules may cost more than that.
+        Amount by which a listed schedule may cost more than that.
     schedules : list of Listed
     """
 
@@ -221,20 +229,17 @@ class Listing:
 
 
 def schedules_up_to(job: PricedJob, most: float) -> Listed:
-    """List the schedules of a job that cost at most so much from its arrival on, and perhaps some more.
+    """List the schedules of a job that cost at most so much, and perhaps a few others.
 
-    Raises
-    ------
-    TooManyError
-        If there are more than `MOST_LISTED`.
+    A TooManyError says that there are more than `MOST_LISTED`.
     """
-    most += job.delay * job.arrival_s
+    most += job.delay * job.arrival_s  # completion counts from the beginning of the horizon here
     most += ROUNDING * abs(most)
     end = end_of(job, most)
     to_go = CostToGo(job, end, LEVELS)
     followed = begin(job, to_go)
     option = np.full((1, job.slots), PAUSE)
-    found = [_none(job)]
+    found = [Listed(option[:0], np.zeros(0), np.zeros(0, dtype=bool))]
     for slot in range(job.first, end):
         ended, onward = run_slot(job, slot, followed, to_go)
         which, chosen = np.nonzero(ended.cost <= most)
@@ -246,17 +251,14 @@ def schedules_up_to(job: PricedJob, most: float) -> Listed:
             raise TooManyError(f"more than {MOST_LISTED:,} schedules of a job cost so little")
     if end == job.slots:
         left = np.flatnonzero(followed.cost + job.unfinished(followed.left) <= most)
-        after_s = followed.left[left] / job.options.after[0]
-        ends_s = job.slots * job.slot_s + after_s
+        rate, _ = job.options.after
+        ends_s = job.slots * job.slot_s + followed.left[left] / rate
         found.append(Listed(option[left], ends_s, np.zeros(len(left), dtype=bool)))
     return Listed.joined(found)
 
 
-def _none(job: PricedJob) -> Listed:
-    return Listed(np.zeros((0, job.slots), dtype=np.int64), np.zeros(0), np.zeros(0, dtype=bool))
-
-
 def _with(option: IntArray, slot: int, chosen: IntArray) -> IntArray:
+    """Return schedules that run the chosen options in a slot."""
     option = option.copy()
     option[:, slot] = chosen
     return option

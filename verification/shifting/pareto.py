@@ -20,13 +20,7 @@ NOTHING = 1e-12
 
 
 def require_forecast(instance: ShiftingInstance, against: str) -> None:
-    """Refuse a criterion that the instance has no forecast of.
-
-    Raises
-    ------
-    ValueError
-        Which names the forecast.
-    """
+    """Refuse a criterion that the instance has no forecast of; a ValueError names the forecast."""
     forecast = FORECASTS.get(against)
     if forecast is not None and getattr(instance, forecast) is None:
         raise ValueError(f"frontier: completion against {against} needs the forecast '{forecast}'")
@@ -40,7 +34,7 @@ def other_than(objective: str, against: str) -> str:
 def bounded(
     instance: ShiftingInstance, objective: str, against: str, limit: float | None
 ) -> ShiftingInstance:
-    """Return the instance of a point: an objective, and a limit on the other criterion in place of both."""
+    """Return the instance of a point: with an objective, and a limit on the other criterion only."""
     limits = {"average_completion_s": None, TOTALS[against]: None}
     budgets = instance.budgets.model_copy(update=limits | {TOTALS[other_than(objective, against)]: limit})
     return instance.model_copy(update={"objective": objective, "budgets": budgets})
@@ -68,11 +62,6 @@ def check_pareto(
         Parsed ``wattsched-frontier/1``, free of faults in its fields.
     require_gap : float, optional
         Gap to which every point has to be proven.
-
-    Raises
-    ------
-    ValueError
-        If the instance has no forecast of the criterion.
     """
     against, faults, claims = frontier["tradeoff"], list[str](), list[bool]()
     require_forecast(instance, against)
@@ -112,9 +101,10 @@ def check_pareto(
     criteria = ("mean-completion", against)
     largest = {name: max(abs(totals[TOTALS[name]]) for totals in [*ends, *points]) for name in criteria}
     amounts = [{name: totals[TOTALS[name]] for name in criteria} for totals in points]
+    first_and_last = (0, len(points) - 1)
     faults += _order_faults(amounts, against, largest)
     unproven = []
-    for criterion, k in zip(criteria, (0, len(points) - 1), strict=True):
+    for criterion, k in zip(criteria, first_and_last, strict=True):
         amount, total = amounts[k][criterion], TOTALS[criterion]
         if criterion not in least:
             unproven.append(f"ends: nothing shows the least {total}")
@@ -142,6 +132,10 @@ def _is_undominated(
 
     Parameters
     ----------
+    point : dict
+        Of the frontier's file.
+    amounts, largest : mappings of str to float
+        By criterion, the point's totals, and the largest size of a total in the frontier.
     other : str
         The criterion that the point's result does not minimise.
     minima : mapping of str to float
@@ -169,7 +163,7 @@ def _is_undominated(
 def _order_faults(
     amounts: Sequence[Mapping[str, float]], against: str, largest: Mapping[str, float]
 ) -> Iterator[str]:
-    """Yield the points that do not complete later than the one before, with less of the criterion."""
+    """Yield a fault for points that do not complete later, with less of `against`, than the one before."""
     for number, (one, later) in enumerate(pairwise(amounts), start=1):
         if not is_more(later["mean-completion"], one["mean-completion"], largest["mean-completion"]) or (
             not is_more(one[against], later[against], largest[against])

@@ -52,8 +52,8 @@ class Allowed:
     @classmethod
     def everything(cls, instance: ShiftingInstance, job: ShiftingJob) -> Allowed:
         """All that the instance allows."""
-        rows = len(instance.table_of(job).gpus)
-        return cls(np.ones((instance.slots, rows), dtype=bool), np.ones(instance.slots, dtype=bool))
+        n_rows = len(instance.table_of(job).gpus)
+        return cls(np.ones((instance.slots, n_rows), dtype=bool), np.ones(instance.slots, dtype=bool))
 
     def end(self, by_s: float, inside: bool) -> None:
         """Keep schedules that end by some second, or those that do not."""
@@ -126,6 +126,7 @@ def is_on_side(
     Parameters
     ----------
     end_s : float array, shape (n,)
+        Their ends, from the beginning of the horizon.
     rows_in : callable
         Slot to the rows of the job's table that they run there, -1 for none, shape (n,).
     """
@@ -141,7 +142,7 @@ def lists(split: Mapping[str, Any]) -> bool:
 
 
 def listing_of(taken: Sequence[Taken]) -> int | None:
-    """Number of the last split that lists schedules."""
+    """Position of the last split that lists schedules; None without one."""
     return next((i for i in range(len(taken) - 1, -1, -1) if lists(taken[i].split)), None)
 
 
@@ -199,6 +200,8 @@ class PricedOptions:
 class PricedJob:
     """A job, its options, and what they are charged.
 
+    Beside these, `work` is what is left of it, and `restart_s` what a restart takes.
+
     Attributes
     ----------
     options : PricedOptions
@@ -254,7 +257,7 @@ class PricedJob:
 
     @property
     def least_for_joules(self) -> float:
-        """Cost that the joules of no schedule are below."""
+        """Lower bound on what a schedule is charged for joules."""
         options, joule, (rate, power_w) = self.options, self.joule[self.first :], self.options.after
         if not self.pays_for_joules(self.first):
             return self.work * float((options.extra_w / options.rate).min()) * float(joule.min())
@@ -263,9 +266,9 @@ class PricedJob:
         return inside_s * float(options.extra_w.max()) + after_s * power_w
 
     def unfinished(self, work: FloatArray, up_to: FloatArray | None = None) -> FloatArray:
-        """Return the cost of work left at the end of the horizon, or of the cheapest up to some other work.
+        """Return the cost of work left at the end of the horizon; infinite where none may be left.
 
-        It is infinite where none may be left.
+        With `up_to`, a lower bound for amounts of work from the one to the other.
         """
         rate, power_w = self.options.after
         seconds = work / rate

@@ -57,23 +57,20 @@ EXACT_OPTIONS = 10_000
 
 
 def prove(instance: Instance, prices: Mapping[str, object]) -> Proof:
-    """Bound on the instance's objective that row prices prove.
+    """Bound on the objective of an instance without faults that prices (as of `report.charges`) prove.
 
-    Rational arithmetic is used for small rounds, and for numbers near the ends of the range of doubles;
-    doubles with a bound on their rounding for the rest.
-
-    Parameters
-    ----------
-    instance : Instance
-        Validated, free of faults as `validity.faults_of` finds them, with a known objective.
-    prices : mapping of str to number
-        As `report.charges` takes them; rows of sets are equalities.
+    Rows are those of `rows.rows_of`; those of sets are equalities. Rational arithmetic is used for small
+    rounds, and for numbers near the ends of the range of doubles; doubles with a bound on their rounding for
+    the rest.
     """
     return Prover(instance)(prices)
 
 
 class Prover(ProverOfSplits):
-    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits."""
+    """Proves bounds on an instance's objective (as for `prove`), also of the decisions on sides of splits.
+
+    The `rows` are those of the aggregated program, the `nodes` those that may sleep (`rows`).
+    """
 
     def __init__(self, instance: Instance):
         self.instance, self.configurations, _ = decided(instance)
@@ -86,7 +83,8 @@ class Prover(ProverOfSplits):
         """Prove a bound as `prove` does, on the decisions that some sides of splits leave (`splits`)."""
         shares = [name for name, row in self.rows.items() if row.kind == "share"]
         demands = [name for name, row in self.rows.items() if row.kind == "goodput"]
-        charged, faults = charges(prices, self.rows.keys() - {*shares, *demands}, shares, self.sense, demands)
+        limits = self.rows.keys() - {*shares, *demands}
+        charged, faults = charges(prices, limits, equalities=shares, sense=self.sense, demands=demands)
         if faults:
             return Proof(faults)
         allowed, of_nodes = self.splits.allowed(taken), states(self.nodes, taken)
@@ -100,11 +98,13 @@ class Prover(ProverOfSplits):
             return Proof([f"certificate: {error}"])
 
     def _proof(self, charged: Mapping[str, float], allowed: Allowed, of_nodes: States) -> Proof:
+        """Return the proof from charges for a unit of rows, and from what splits leave to jobs and nodes."""
         charged = _no_less_for_more(self.configurations.pools, charged)
         paid = prices_of(self.rows, charged)
         used = [(self.rows[name], Fraction(price)) for name, price in charged.items()]
         pieces, of_node = self._cut_up(charged)
         least, size = self._least_of_nodes(paid, of_node, of_nodes)
+        # What pieces and sleeping nodes add to the bound, as limits of rows that are charged 1.
         used += [(Row("room", {}, pieces), Fraction(1)), (Row("room", {}, -least), Fraction(1))]
         if self.instance.objective in BOTTLENECK:
             options, _ = self._options_at(paid)
@@ -135,7 +135,7 @@ class Prover(ProverOfSplits):
                 worth[pool][int(size)] = Fraction(price)
         most, of_node = Fraction(0), dict[str, Fraction]()
         for pool, prices in worth.items():
-            best = [Fraction(0)]
+            best = [Fraction(0)]  # by the number of free GPUs of a node
             for gpus in range(1, self.configurations.pools[pool].gpus_per_node + 1):
                 best.append(max([best[-1], *(best[gpus - s] + p for s, p in prices.items() if s <= gpus)]))
             free = self._free_on_nodes[pool].items()
@@ -145,6 +145,7 @@ class Prover(ProverOfSplits):
 
     @cached_property
     def _free_on_nodes(self) -> Mapping[str, Mapping[int, int]]:
+        """Number of nodes by pool and free GPUs, of those that are awake whatever is decided."""
         return awake_on_nodes(self.instance)
 
     def _least_of_nodes(
@@ -160,7 +161,7 @@ class Prover(ProverOfSplits):
         least = size = nothing = Fraction(0)
         per_joule = paid.get(("node_joule",), nothing) * counted_s(self.instance)
         for key, (each_w, nodes) in self.nodes.items():
-            pool = key[0]
+            pool, _ = key
             watts = paid.get(("node_watt", pool), nothing) + per_joule
             given = pieces.get(pool, nothing) - paid.get(("node", pool), nothing)
             pays = cost_of(self.instance, each_w) + each_w * watts
@@ -183,11 +184,12 @@ class Prover(ProverOfSplits):
         return least_costs(options, paid, allowed, near), options.arithmetic.exact
 
     def _options_at(self, paid: RowPrices) -> tuple[Options, Options | None]:
-        """Return options, in rationals if few or beyond the range of doubles, and those in doubles."""
+        """Return options, in rationals if few or beyond doubles, and those in doubles, None where beyond."""
         near = self.near if in_range(self.near, paid) else None
         return self.exact if near is None or len(near) <= EXACT_OPTIONS else near, near
 
     def _require_configurations(self) -> None:
+        """Refuse a round with a job that has no configuration, or whose configurations are unknown."""
         of = self.configurations
         for j in np.flatnonzero(np.diff(of.start)[of.kind] == 0).tolist():
             kind = int(of.kind[j])
@@ -205,6 +207,7 @@ class Prover(ProverOfSplits):
 
 
 Charged = Sequence[tuple[Row, Fraction]]
+"""Rows, and the charge for a unit of each."""
 
 
 def _bound_on_sum(
@@ -253,6 +256,7 @@ def _bound_on_worst(
 
 
 def _capacity(charged: Charged) -> Fraction:
+    """Return the worth, at the charges, of what rows leave for jobs."""
     return sum((price * (row.limit - row.standing) for row, price in charged), Fraction(0))
 
 

@@ -39,6 +39,7 @@ import numpy as np
 
 from wattsched.topology.arrays import BoolArray, FloatArray, IntArray
 from wattsched.verification.arithmetic import DOUBLES, MOST_COMPARED, Numbers, alike, pareto_rows
+from wattsched.verification.sizing.job_rows import GOODPUT_USE, JOULE_USE
 from wattsched.verification.sizing.objectives import (
     ENERGY,
     SHORTEST_HOLD_S,
@@ -68,9 +69,9 @@ SUMS = (*ALWAYS, "progress", "proportional")
 
 
 class Rows(NamedTuple):
-    """Coefficients of the rows of all kinds at some prices, shape (n_ways, n_rows, 5).
+    """Ends of the coefficients of the rows of all kinds at some prices, shape (n_ways, n_rows, 5).
 
-    Of a row there are as many ways as of what it costs the least is taken.
+    What a row costs is the least of its ways.
     """
 
     low: FloatArray
@@ -78,13 +79,7 @@ class Rows(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Jobs of one kind; in their numbers and those of the kind's rows.
-
-    Attributes
-    ----------
-    restarts, timed : bool
-        Whether they begin anew wherever they run, and whether they have deadlines.
-    """
+    """Jobs of one kind by number; all or none restart wherever they run, and all or none are `timed`."""
 
     kind: int
     restarts: bool
@@ -109,6 +104,7 @@ class ByKind:
     def __init__(self, options: Options):
         self._options = options
         every = np.arange(len(options.offer))
+        # What jobs of a `Group` have in common.
         self._code = 4 * options.offer + 2 * (options.restart_s > 0) + options.timed
         sums = options.instance.objective in SUMS and not options.instance.tenants
         # Where a joule is paid for, the most joules count of a row's ways, and charges may cancel them.
@@ -118,6 +114,7 @@ class ByKind:
         self.jobs = able[several[self._code[able]]]
 
     def _able(self) -> BoolArray:
+        """Return the mask of the jobs whose costs are sums of this form, under an objective of `SUMS`."""
         options, of = self._options, self._options.configurations
         able = ~options.kept
         able[of.settable] = False
@@ -145,7 +142,7 @@ class ByKind:
             yield Group(code // 4, bool(code & 2), bool(code & 1), jobs[places])
 
     def least(self, paid: Numbers, jobs: IntArray) -> list[FloatArray]:
-        """Below and above what some of the jobs' cheapest options to run cost, above also with late options.
+        """Bounds from below and above on what jobs' cheapest options to run cost; above with late ones, too.
 
         Parameters
         ----------
@@ -161,12 +158,12 @@ class ByKind:
         return list(found[:, jobs])
 
     def dearest(self, jobs: IntArray) -> FloatArray:
-        """Not below what the dearest options to run of some of the jobs cost, without charges."""
-        options, (near, size) = self._options, self._worth
+        """Upper bounds on what the dearest options to run of some of the jobs cost without charges."""
+        options, (near, size), (values, _) = self._options, self._worth, self._value
         above, found = near + DOUBLES.epsilon * size, np.full(len(self._code), -np.inf)
         for group in self.groups(jobs):
             worth, unit_s = above[self._slices[group.kind]], options.unit_s[self._slices[group.kind]]
-            value = self._value[0][group.jobs]
+            value = values[group.jobs]
             if options.instance.objective in ENERGY:
                 found[group.jobs] = self._most_energy(group)
             elif group.timed:
@@ -176,12 +173,12 @@ class ByKind:
                     found[group.jobs[part]] = costs.max(axis=0)
             else:
                 found[group.jobs] = worth.max() * value
-            ends = self._beside(group)
-            found[group.jobs] += ends[1]
+            _, beside = self._beside(group)
+            found[group.jobs] += beside
         return found[jobs]
 
     def _most_energy(self, group: Group) -> FloatArray:
-        """Not below what the energy of jobs counts at most."""
+        """Upper bounds on what the energy of a group's jobs costs in the objective."""
         options, of = self._options, self._slices[group.kind]
         power_w, unit_s = options.power_w[of], options.unit_s[of]
         if options.instance.budgets.scope == "round":
@@ -192,6 +189,7 @@ class ByKind:
         return np.asarray(most_j * (per_joule(options.instance, DOUBLES) * (1 + DOUBLES.epsilon)))
 
     def _least(self, rows: Rows, group: Group) -> FloatArray:
+        """Return bounds on the costs of a group's cheapest options (see `least`), shape (3, n_jobs)."""
         of, jobs = self._slices[group.kind], group.jobs
         columns = [VALUE, WORK, *([RESTART] if group.restarts else [])]
         columns += [*([GOODPUT] if rows.low[0, of, GOODPUT].any() else []), ONE]
@@ -201,13 +199,13 @@ class ByKind:
         most = min(MOST_COMPARED, len(jobs))
         left = pareto_rows([*low.T, unit_s] if group.timed else list(low.T), most)
         low, high, unit_s = low[left], high[left], unit_s[left]
-        options = self._options
-        own = self._value[0], options.work, options.restart_s, self._goodput[0]
+        options, (value, _), (goodput, _) = self._options, self._value, self._goodput
+        own = value, options.work, options.restart_s, goodput
         numbers = [*(number[jobs] for number in own), np.ones(len(jobs))]
-        known = np.stack([numbers[column] for column in columns])
+        factors = np.stack([numbers[column] for column in columns])
         found = np.empty((3, len(jobs)))
         for part in _parts(len(jobs), len(left)):
-            below, above = low @ known[:, part], high @ known[:, part]
+            below, above = low @ factors[:, part], high @ factors[:, part]
             if group.timed:
                 possible, certain = self._in_time(unit_s, jobs[part])
                 below[~possible] = np.inf
@@ -220,7 +218,7 @@ class ByKind:
         return found + np.stack([down, up, up])
 
     def _in_time(self, unit_s: FloatArray, jobs: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Return the masks of jobs in time on rows, by the checker's tolerance and by any arithmetic."""
+        """Return masks by row and job: in time by the checker's tolerance, and by any arithmetic."""
         options = self._options
         seconds = np.multiply.outer(unit_s, options.work[jobs]) + options.restart_s[jobs]
         return seconds <= options.latest_s[jobs], seconds <= options.surely_s[jobs]
@@ -237,11 +235,11 @@ class ByKind:
         best_s, reference_s = (np.repeat(column, n_of_kind) for column in of_kind)
         chosen = Choices(
             JobTerms(ones, ones, best_s),
-            np.arange(n_rows),
-            True,
-            unit_s,
-            np.zeros(n_rows),
-            lambda: reference_s / unit_s,
+            job=np.arange(n_rows),
+            runs=True,
+            seconds=unit_s,
+            lost_s=np.zeros(n_rows),
+            speed=lambda: reference_s / unit_s,
         )
         return costs_of(options.instance, chosen, DOUBLES)
 
@@ -262,7 +260,10 @@ class ByKind:
             case _:
                 # What a job gains by running as fast as with the fewest GPUs, less what a restart takes.
                 never, ones = np.full(len(every), np.inf), np.ones(len(every))
-                chosen = Choices(options.terms, every, True, never, options.restart_s, lambda: ones)
+                lost_s = options.restart_s
+                chosen = Choices(
+                    options.terms, every, runs=True, seconds=never, lost_s=lost_s, speed=lambda: ones
+                )
                 cost, size = costs_of(options.instance, chosen, DOUBLES)
                 return 0.0 - cost, size
         return value, value
@@ -280,7 +281,7 @@ class ByKind:
         Parameters
         ----------
         charge : float
-            The most that goodput is charged, or given.
+            The most that a unit of goodput is charged, or given.
         """
         value, size = (column[group.jobs] for column in self._value)
         late = 0.0 * value
@@ -288,23 +289,26 @@ class ByKind:
             late = self._options.terms.weight[group.jobs] * self._options.restart_s[group.jobs]
         late = late + self._options.change_cost[group.jobs]
         # The size of a value that is a difference is larger than it.
-        error = DOUBLES.epsilon * (late + (size - value) * self._worth[1][self._slices[group.kind]].max())
+        _, worth_size = self._worth
+        error = DOUBLES.epsilon * (late + (size - value) * worth_size[self._slices[group.kind]].max())
         if charge:
             good, of = (column[group.jobs] for column in self._goodput)
             error += DOUBLES.epsilon * charge * (of - good)
         return late - error, late + error
 
     def _rows(self, paid: Numbers) -> Rows:
-        """Coefficients of all rows at prices."""
+        """Coefficients of all rows at the prices of uses."""
         options, n_rows = self._options, int(self._options.configurations.start[-1])
         power_w, idle_w, unit_s, watt, room = (
             column[:n_rows]
             for column in (options.power_w, options.idle_w, options.unit_s, options.watt, options.room)
         )
         instance, ends = options.instance, []
-        joule = paid[1] + (per_joule(instance, DOUBLES) if instance.objective in ENERGY else 0.0)
+        joule = paid[JOULE_USE] + (per_joule(instance, DOUBLES) if instance.objective in ENERGY else 0.0)
         of_kind = np.repeat(options.kind_reference_s, np.diff(options.configurations.start))
-        goodput = paid[2] * (of_kind / unit_s) if paid[2] else 0.0
+        goodput = paid[GOODPUT_USE] * (of_kind / unit_s) if paid[GOODPUT_USE] else 0.0
+        # The coefficients, then their sizes. In the scope of a round, joules are of the time to completion in
+        # one way, and of the round in the other.
         for worth, above_w in zip(self._worth, (power_w - idle_w, power_w + idle_w), strict=True):
             once = paid[room] + paid[watt] * above_w
             ways = np.zeros((2, n_rows, 5))
@@ -316,7 +320,8 @@ class ByKind:
             ways[0, :, WORK], ways[0, :, RESTART] = joule * (drawn_w * unit_s), joule * drawn_w
             two = joule and instance.budgets.scope == "round"
             ends.append(ways if two else ways[:1])
-        near, error = ends[0], DOUBLES.epsilon * np.abs(ends[1])
+        near, size = ends
+        error = DOUBLES.epsilon * np.abs(size)
         return Rows(near - error, near + error)
 
 
@@ -329,6 +334,6 @@ def by_kind_of(options: Options) -> ByKind:
 
 
 def _parts(n_jobs: int, n_rows: int) -> Iterator[slice]:
-    """Jobs of which products with rows are found at once."""
+    """Slices of jobs that are multiplied with rows at once."""
     step = max(1, PRODUCT // max(1, n_rows))
     return (slice(first, first + step) for first in range(0, n_jobs, step))

@@ -29,49 +29,35 @@ from wattsched.verification.sizing.tenants import faults as quota_faults
 
 
 def check(instance: Instance, decision: Decision) -> Report:
-    """Check a decision against every rule of its instance, and recompute its objective.
+    """Check a decision against every rule of an instance without faults; a TypeError for anything else.
 
-    Parameters
-    ----------
-    instance : Instance
-        Validated, free of faults as `validity.faults_of` finds them.
-    decision : Decision
-
-    Returns
-    -------
-    Report
-        With the totals ``power_w`` (running jobs, idle GPUs, base power of nodes that are awake),
-        ``energy_j`` and, where the carbon intensity or the price is known, ``carbon_g`` and ``money`` in the
-        scope of the budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU
-        count, batch size or pool, or stop), ``migrations`` (those that keep their configuration but on other
-        GPUs) and, where there is such a thing, ``change_cost``, what the objective pays for changes,
-        ``goodput`` under a least one, and ``nodes_asleep``. The objective is None when some job does nothing
-        that it could do. Jobs without options wait, and are in none of this.
-
-    Raises
-    ------
-    TypeError
-        For anything else; the decision of a `Result` is its field ``decision``.
+    The totals are ``power_w`` (running jobs, idle GPUs, base power of nodes that are awake), ``energy_j``
+    and, where the carbon intensity or the price is known, ``carbon_g`` and ``money`` in the scope of the
+    budgets, ``gpus_used``, ``gpus_available``, ``restarts`` (running jobs that change GPU count, batch size
+    or pool, or stop), ``migrations`` (those that keep their configuration but on other GPUs) and, where there
+    is such a thing, ``change_cost``, what the objective pays for changes, ``goodput`` under a least one, and
+    ``nodes_asleep``. The objective is None when some job does nothing that it could do. Jobs without options
+    wait, and are in none of this.
     """
     require("instance", instance, (Instance,), "an Instance")
     require("decision", decision, (Decision,), "a Decision, such as a result's field 'decision'")
-    of, whole = decided(instance), instance
+    of, whole = decided(instance), instance  # without jobs that are left out, and with them
     instance, configurations = of.instance, of.configurations
     pools, jobs = configurations.pools, configurations.jobs
     numbers = jobs.place
     assigned = Assigned(decision, numbers, pools, places_of(instance.cluster))
-    kept = np.append(jobs.fixed, False)[assigned.job]
+    kept = np.append(jobs.fixed, False)[assigned.job]  # the last is of jobs that are not known
     waits = np.fromiter(map(numbers.get, decision.waiting, repeat(UNKNOWN)), np.int64, len(decision.waiting))
     faults = list(left_out_faults(of, decision))
     every = whole.by_column().place if of.left_out else numbers
     faults += pairing_faults(every, assigned.names, decision.waiting)
     faults += [*set_faults(whole, assigned), *gpu_faults(assigned, kept)]
     said = _said(len(jobs), assigned.job, waits)
-    outcomes, told = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
-    faults += told
+    outcomes, own_faults = outcomes_of(configurations, assigned, said, np.arange(len(jobs)))
+    faults += own_faults
     places = places_of(instance.cluster)
     sleeping = sleepers(instance, places)
-    asleep = sleeping & ~_used(assigned, places, kept) if sleeping.any() else sleeping
+    asleep = sleeping & ~_used_nodes(assigned, places, kept) if sleeping.any() else sleeping
     drawn = _Drawn(instance, pools, outcomes, places.by_pool(asleep), places.by_pool(sleeping & ~asleep))
     energy_j, intensity = drawn.energy_j(), instance.carbon_g_per_kwh
     totals = {
@@ -99,8 +85,8 @@ def check(instance: Instance, decision: Decision) -> Report:
     return Report(faults, objective, totals, dropped=of.left_out)
 
 
-def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
-    """Nodes that the decision uses GPUs of, or has blocks on; jobs that keep their GPUs have these alone."""
+def _used_nodes(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
+    """Mask of nodes with GPUs or blocks of the decision; assignments that are kept have no more than GPUs."""
     node, used = places.on_node, np.zeros(len(places.size), dtype=bool)
     used[node[assigned.number[assigned.number != UNKNOWN]]] = True
     for a in np.flatnonzero((block_of(assigned.gpus) != assigned.gpus) & ~kept).tolist():
@@ -115,14 +101,14 @@ def _used(assigned: Assigned, places: Places, kept: BoolArray) -> BoolArray:
 
 
 def _too_little(instance: Instance, totals: Mapping[str, float]) -> Iterator[str]:
-    """A goodput below the least."""
+    """Yield a fault for a goodput below the least."""
     least = instance.budgets.least_goodput
     if least is not None and not (found := totals["goodput"]) >= least * (1 - TOLERANCE):
         yield f"budgets.least_goodput: the decision has {found:.9g}, it must be {least:.9g} at least"
 
 
 def _over_quotas(instance: Instance, outcomes: Outcomes) -> list[str]:
-    """Tenants and cohorts whose jobs have more than they may."""
+    """Return a fault for every tenant and cohort whose jobs have more than they may."""
     if not instance.tenants:
         return []
     runs = outcomes.runs
@@ -142,11 +128,8 @@ def _said(n: int, running: IntArray, waiting: IntArray) -> IntArray:
     return said[:-1]
 
 
-# --- watts and joules -------------------------------------------------------------------------------
-
-
 class _Drawn:
-    """Watts and joules of a decision.
+    """Watts and joules of a decision, by its nodes of each pool that are asleep, and that jobs have woken.
 
     Attributes
     ----------
@@ -194,7 +177,7 @@ class _Drawn:
         return self.woken_w * self._instance.round_s if self._instance.budgets.scope == "round" else 0.0
 
     def by_job_j(self) -> FloatArray:
-        """Energy of each job in the scope of the budgets, in that of a round above idle; shape (n_jobs,)."""
+        """Energy of each job in the scope of the budgets, above idle in that of a round; shape (n_jobs,)."""
         outcomes, runs = self._outcomes, self._outcomes.runs
         found = np.zeros(len(runs))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -214,7 +197,7 @@ class _Drawn:
 
 
 def _over_caps(instance: Instance, pools: dict[str, Pool], draw_w: dict[str, float]) -> Iterator[str]:
-    """Power domains above their caps."""
+    """Yield a fault for every power domain above its cap, by the draw of each pool."""
     inside: dict[str, list[float]] = {}
     for name, pool in pools.items():
         for through in pool.domains:

@@ -33,7 +33,7 @@ Setting = tuple[str, int, int | None, float | None, int | None]
 
 
 class Configuration(NamedTuple):
-    """Setting, rate and power that a job may run with.
+    """Setting, rate (work per second) and power that a job may run with.
 
     ``completion_s`` is of a table that states that and no rate, for a unit of work.
 
@@ -85,23 +85,23 @@ class Configurations(Table):
         return len(self.kind)
 
     def in_order(self) -> Configurations:
-        """The same kind by kind."""
+        """Return the configurations kind by kind."""
         if (self.kind[1:] >= self.kind[:-1]).all():
             return self
         return self.take(np.argsort(self.kind, kind="stable"))
 
     @property
-    def told(self) -> list[IntArray | FloatArray]:
-        """Kind, and the settings that a decision states, in the order of `assigned.SETTINGS`."""
+    def stated(self) -> list[IntArray | FloatArray]:
+        """Kind, and the settings that a decision states, in the order of `gpus.SETTINGS`."""
         return [self.kind, self.pool, self.gpus, self.frequency_mhz, self.power_limit_w, self.batch_size]
 
     @cached_property
     def by_setting(self) -> Rows:
-        """The same, to be looked up."""
-        return Rows(self.told)
+        """Rows of `stated`, to be looked up."""
+        return Rows(self.stated)
 
     def listed(self, pools: Sequence[str]) -> list[Configuration]:
-        """One by one, with the names of their pools."""
+        """List them one by one, with the names of their pools."""
         times = (None if math.isnan(seconds) else seconds for seconds in self.completion_s.tolist())
         columns = self.settings(pools), self.rate.tolist(), self.power_w.tolist(), times
         return [Configuration(*row) for row in zip(*columns, strict=True)]
@@ -122,8 +122,6 @@ class Configurations(Table):
 
 
 _LAST = Last[tuple[Configurations, IntArray, dict[int, str]]]()
-
-
 # Jobs of a kind, on average, from which on the kinds of one round are looked for in the next.
 _ALIKE = 2
 
@@ -137,11 +135,11 @@ class JobConfigurations:
     kind : int array, shape (n_jobs,)
         Number of each job's kind.
     every : Configurations
-        What jobs of each kind may run as outside of sets; nothing where that cannot be told.
+        What jobs of each kind may run as outside of sets; nothing where that is unknown.
     start : int array, shape (n_kinds + 1,)
         Where those of each kind begin, and at last how many there are.
     unknown : dict of int to str
-        Why it cannot be told of some kinds: a job asks for a setting that its profile does not know.
+        Why it is unknown of some kinds: a job asks for a setting that its profile does not know.
     """
 
     def __init__(self, instance: Instance, pools: dict[str, Pool]):
@@ -149,13 +147,13 @@ class JobConfigurations:
         self._profiles = {(p.model, p.gpu_type): p for p in reversed(instance.profiles)}
         self._in_sets = _set_rows(instance, self.jobs, pools)
         self.unknown: dict[int, str] = {}
-        self._first, self.kind = self.jobs.kinds
+        self._first, self.kind = self.jobs.kinds  # the first job of each kind
         if len(self.jobs) < _ALIKE * len(self._first):
             self.every, self.start, self.unknown = self._found()
         else:
             # Those of the round before where the kinds are the same.
-            words = content_of_kinds(instance, self.jobs)
-            self.every, self.start, self.unknown = _LAST.answer(instance.cluster, words, self._found)
+            content = content_of_kinds(instance, self.jobs)
+            self.every, self.start, self.unknown = _LAST.answer(instance.cluster, content, self._found)
 
     def _found(self) -> tuple[Configurations, IntArray, dict[int, str]]:
         """Return the configurations of the kinds: `every`, `start` and `unknown`."""
@@ -179,7 +177,8 @@ class JobConfigurations:
         for number, name in enumerate(self.pools):
             found[name].update(np.unique(self.every.gpus[self.every.pool == number]).tolist())
         for row in chain.from_iterable(self._in_sets.values()):
-            found[row.setting[0]].add(row.setting[1])
+            pool_name, gpus, *_ = row.setting
+            found[pool_name].add(gpus)
         return found
 
     @cached_property
@@ -272,7 +271,7 @@ class JobConfigurations:
         return np.asarray(keep)
 
     def _from_tables(self) -> Iterator[Configurations]:
-        """Rows of tables that name a pool or its GPU type, pool by pool."""
+        """Yield the rows of tables that name a pool or its GPU type, pool by pool."""
         known = rows_of_kinds(self.instance)
         kind, named = known.table, known.pool
         with np.errstate(over="ignore", divide="ignore"):
@@ -282,19 +281,19 @@ class JobConfigurations:
             may_use = meant[named.codes] & self._may_use[kind, number]
             rows: IntArray | slice = slice(None) if may_use.all() else np.flatnonzero(may_use)
             yield Configurations(
-                kind[rows],
-                np.full(len(kind[rows]), number),
-                known.gpus[rows],
-                _or_none(known.frequency_mhz[rows]),
-                _or_none(known.power_limit_w[rows]),
-                _or_none(known.batch_size[rows]),
-                rate[rows],
-                known.power_w[rows],
-                known.completion_s[rows],
+                kind=kind[rows],
+                pool=np.full(len(kind[rows]), number),
+                gpus=known.gpus[rows],
+                frequency_mhz=_or_none(known.frequency_mhz[rows]),
+                power_limit_w=_or_none(known.power_limit_w[rows]),
+                batch_size=_or_none(known.batch_size[rows]),
+                rate=rate[rows],
+                power_w=known.power_w[rows],
+                completion_s=known.completion_s[rows],
             )
 
     def _from_models(self) -> Iterator[Configurations]:
-        """Settings of jobs with a performance model, kind by kind and pool by pool."""
+        """Yield the configurations of kinds with a performance model, by kind and pool."""
         for kind, job in self.jobs.of_models.items():
             try:
                 yield from [
@@ -306,30 +305,33 @@ class JobConfigurations:
                 self.unknown[kind] = str(error)
 
     def _from_profile(self, kind: int, job: ModelKind, number: int, pool: Pool) -> Configurations:
+        """Return what a kind of jobs may run as in the pool of that number, by the profile of its model."""
         gpu_type = self.instance.cluster.gpu_types[pool.gpu_type]
         stand_in = gpu_type.profile or pool.gpu_type
         known = self._profiles.get((job.model, pool.gpu_type)) or self._profiles.get((job.model, stand_in))
         profile = known or find(job.model, stand_in)
         settings = [] if profile is None else _settings(job, gpu_type, profile)
-        n, columns = len(settings), np.array(settings, dtype=float).reshape(-1, 4).T
-        g, b, f, w = columns
+        gpus, batch, mhz, limit_w = np.array(settings, dtype=float).reshape(-1, 4).T
         rate = power_w = np.zeros(0)
         if profile is not None and settings:
             most_w = None if gpu_type.max_power_w is None else gpu_type.max_power_w / gpu_type.power_factor
-            rate = profile.rate(g, b, f, w, pool.gpus_per_node, most_w) * gpu_type.speed_factor
-            power_w = profile.power_w(g, b, f, w, pool.gpus_per_node, most_w) * gpu_type.power_factor
+            asked = gpus, batch, mhz, limit_w, pool.gpus_per_node, most_w
+            rate = profile.rate(*asked) * gpu_type.speed_factor
+            power_w = profile.power_w(*asked) * gpu_type.power_factor
         # A board that cannot be held within its limit runs no job.
+        stated_w = np.array([round(w * gpu_type.power_factor, 6) for w in limit_w.tolist()])
         every = Configurations(
-            np.full(n, kind),
-            np.full(n, number),
-            g.astype(np.int64),
-            np.nan_to_num(np.round(f)),
-            np.nan_to_num(np.array([round(limit_w * gpu_type.power_factor, 6) for limit_w in w.tolist()])),
-            b,
-            rate,
-            power_w,
-            np.full(n, np.nan),
+            kind=np.full(len(gpus), kind),
+            pool=np.full(len(gpus), number),
+            gpus=gpus.astype(np.int64),
+            frequency_mhz=np.nan_to_num(np.round(mhz)),
+            power_limit_w=np.nan_to_num(stated_w),
+            batch_size=batch,
+            rate=rate,
+            power_w=power_w,
+            completion_s=np.full(len(gpus), np.nan),
         )
+        # A board that cannot be held within its limit runs no job.
         return every.take(~np.isnan(every.rate))
 
 
@@ -339,7 +341,7 @@ def _or_none(values: FloatArray) -> FloatArray:
 
 
 def _thrifty(rate: FloatArray, power_w: FloatArray) -> Iterator[tuple[float, float]]:
-    """Energy per work and watts of rows that may need the least energy, whatever work and restart."""
+    """Joules per unit of work and watts of rows that need the least energy for some work and some restart."""
     with np.errstate(over="ignore", divide="ignore"):
         per_work = power_w / rate
     order = np.lexsort((power_w, per_work))
@@ -385,7 +387,7 @@ def lasts_s(job: Job, row: Configuration) -> float:
 
 
 def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> dict[str, list[Configuration]]:
-    """Configurations of jobs in sets, in every pool with such a block that all jobs of the set may use.
+    """Configurations of jobs in sets, by the job's name, in every pool with room that all of the set may use.
 
     A set in which one of its jobs would be late, or beyond what its tenant may use, is not formed.
     """
@@ -403,8 +405,9 @@ def _set_rows(instance: Instance, jobs: JobColumns, pools: dict[str, Pool]) -> d
                 continue
             rows = _rows_of_set(declared, pool.name)
             ran = list(zip(members, rows, strict=True))
-            if all(_keeps(instance, job, row, TOLERANCE, TOLERANCE) for job, row in ran):
-                in_time = all(_keeps(instance, job, row, LAST_DIGITS, ROUNDING) for job, row in ran)
+            if all(_keeps(instance, job, row, late=TOLERANCE, beyond=TOLERANCE) for job, row in ran):
+                tolerances = {"late": LAST_DIGITS, "beyond": ROUNDING}
+                in_time = all(_keeps(instance, job, row, **tolerances) for job, row in ran)
                 for job, row in ran:
                     found.setdefault(job.name, []).append(row._replace(in_time=in_time))
     return found
@@ -432,8 +435,9 @@ def _keeps(instance: Instance, job: Job, row: Configuration, late: float, beyond
     `late` and `beyond` are the relative tolerances of the deadline and of the quotas of energy.
     """
     seconds, power_w = lasts_s(job, row), row.power_w / row.members
-    gpus, most_w = alone(instance, job.tenant)
-    if row.setting[1] / row.members > gpus or power_w > most_w:
+    most_gpus, most_w = alone(instance, job.tenant)
+    _, gpus, *_ = row.setting
+    if gpus / row.members > most_gpus or power_w > most_w:
         return False
     joules = float(drawn_j(instance, power_w, seconds)) if metered(instance) else 0.0
     in_time = job.deadline_s is None or seconds <= job.deadline_s * (1 + late)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,12 +132,19 @@ def _columns(records: Sequence[Assignment]) -> dict[str, Any]:
 
 
 def _numbered(column: Coded, numbers: Mapping[str, int]) -> IntArray:
+    """Return the number of each entry of a column, `UNKNOWN` where its value has none."""
     by_value = map(numbers.get, column.values, repeat(UNKNOWN))
     return np.array([*by_value, UNKNOWN], dtype=np.int64)[column.codes]
 
 
-_Fault = tuple[int, int, str, int, str]
-"""Sort keys of a fault (user, number of the rule, name, GPU), and its message."""
+class _Fault(NamedTuple):
+    """A fault of a user, a place among `Assigned.users`, by the number of the rule that it violates."""
+
+    user: int
+    rule: int
+    node: str
+    gpu: int
+    text: str
 
 
 def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
@@ -154,6 +161,7 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     """
     places, pool = assigned.places, assigned.pool[assigned.users]
     used, twice = _used(assigned)
+    # A node that the cluster does not have is in no pool.
     home = np.append(places.pool, UNKNOWN)[np.minimum(used.node, len(places.pool))]
     misplaced = (used.number == UNKNOWN) | (home != pool[used.user])
     faults = [*_wrong_counts(assigned, used, twice), *_single_gpu_faults(assigned, used, misplaced)]
@@ -165,7 +173,7 @@ def gpu_faults(assigned: Assigned, kept: BoolArray) -> list[str]:
     )
     faults += _block_faults(assigned, used.take(in_blocks[used.user]), np.flatnonzero(in_blocks), kept)
     faults += _partial_node_faults(assigned, used.take(on_nodes[used.user]), kept)
-    return [text for *_, text in sorted(faults)]
+    return [fault.text for fault in sorted(faults)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +199,8 @@ def _used(assigned: Assigned) -> tuple[_Used, BoolArray]:
     crowded = (number == UNKNOWN) | (uses[number] > 1)
     used = _Used(user, node, gpu, number, crowded)
     again = np.flatnonzero(crowded)
-    again = again[_later(user[again], node[again], gpu[again])[0]]
+    later, _ = _later(user[again], node[again], gpu[again])
+    again = again[later]
     once = np.ones(len(user), dtype=bool)
     once[again] = False
     return used.take(once), np.bincount(user[again], minlength=len(assigned.users)) > 0
@@ -212,17 +221,18 @@ def _name(assigned: Assigned, user: int) -> str:
 
 
 def _wrong_counts(assigned: Assigned, used: _Used, twice: BoolArray) -> Iterator[_Fault]:
+    """Yield users that list a GPU twice, or other than as many GPUs as their configurations have."""
     n_used = np.bincount(used.user, minlength=len(twice))
     for user in np.flatnonzero(twice).tolist():
-        yield user, 0, "", 0, f"job '{_name(assigned, user)}' lists a GPU twice"
+        yield _Fault(user, 0, "", 0, f"job '{_name(assigned, user)}' lists a GPU twice")
     for user in np.flatnonzero(n_used != assigned.gpus[assigned.users]).tolist():
         configured, plural = assigned.gpus[assigned.users[user]], "" if n_used[user] == 1 else "s"
         counts = f"{n_used[user]} GPU{plural} in its nodes, its configuration {configured}"
-        yield user, 1, "", 0, f"job '{_name(assigned, user)}' has {counts}"
+        yield _Fault(user, 1, "", 0, f"job '{_name(assigned, user)}' has {counts}")
 
 
 def _single_gpu_faults(assigned: Assigned, used: _Used, misplaced: BoolArray) -> Iterator[_Fault]:
-    """Yield GPUs that do not exist, are in another pool than the job's, are unavailable, or used twice."""
+    """Yield GPUs that do not exist or are in another pool (`misplaced`), are unavailable, or used twice."""
     places, crowded = assigned.places, np.flatnonzero(used.crowded)
     broken = (used.number != UNKNOWN) & ~places.available[used.number]
     later, first = _later(used.node[crowded], used.gpu[crowded])
@@ -232,19 +242,20 @@ def _single_gpu_faults(assigned: Assigned, used: _Used, misplaced: BoolArray) ->
         name = _name(assigned, user)
         who, where = f"job '{name}'", f"GPU {gpu} of node '{node}'"
         if used.number[entry] == UNKNOWN:
-            yield user, 2, node, gpu, f"{who} uses {where}, which does not exist"
+            yield _Fault(user, 2, node, gpu, f"{who} uses {where}, which does not exist")
         elif misplaced[entry]:
             pool = assigned.records[int(assigned.users[user])].pool
             its = places.pools[places.pool[used.node[entry]]]
-            yield user, 2, node, gpu, f"{who} runs in pool '{pool}' but node '{node}' is in '{its}'"
+            text = f"{who} runs in pool '{pool}' but node '{node}' is in '{its}'"
+            yield _Fault(user, 2, node, gpu, text)
         if broken[entry]:
-            yield user, 3, node, gpu, f"{who} uses {where}, which is unavailable"
+            yield _Fault(user, 3, node, gpu, f"{who} uses {where}, which is unavailable")
         if entry in before and name != (other := _name(assigned, int(used.user[before[entry]]))):
-            yield user, 4, node, gpu, f"jobs '{other}' and '{name}' both use {where}"
+            yield _Fault(user, 4, node, gpu, f"jobs '{other}' and '{name}' both use {where}")
 
 
 def _block_faults(assigned: Assigned, used: _Used, users: IntArray, kept: BoolArray) -> Iterator[_Fault]:
-    """Yield blocks that are not aligned, have unavailable GPUs, or overlap; `users` stay in their pools."""
+    """Yield blocks that are not aligned, have unavailable GPUs, or overlap, of users that are at home."""
     if not len(users):
         return
     places, place = assigned.places, assigned.users[users]
@@ -254,7 +265,7 @@ def _block_faults(assigned: Assigned, used: _Used, users: IntArray, kept: BoolAr
     for user in users[~aligned & ~kept[place]].tolist():
         size = block_of(assigned.gpus[assigned.users[user]])
         text = f"job '{_name(assigned, user)}' is not inside one aligned block of {size} GPUs"
-        yield user, 5, "", 0, text
+        yield _Fault(user, 5, "", 0, text)
     line = places.line[assigned.pool[place]]
     whole = np.flatnonzero(aligned & ~kept[place])
     yield from _unavailable_in_blocks(assigned, used, users[whole], (line + begin)[whole])
@@ -270,11 +281,11 @@ def _block_faults(assigned: Assigned, used: _Used, users: IntArray, kept: BoolAr
     owner = np.append(users[aligned], scattered.user)
     for mine, other in sorted(_overlaps(first, length, owner, len(places.position))):
         a, b = assigned.users[other], assigned.users[mine]
-        names = assigned.names[a], assigned.names[b]
-        if names[0] != names[1] and not (kept[a] and kept[b]):
+        one, two = assigned.names[a], assigned.names[b]
+        if one != two and not (kept[a] and kept[b]):
             pool = assigned.records[int(b)].pool
-            text = f"the blocks of jobs '{names[0]}' and '{names[1]}' in pool '{pool}' overlap"
-            yield mine, 6, names[0], 0, text
+            text = f"the blocks of jobs '{one}' and '{two}' in pool '{pool}' overlap"
+            yield _Fault(mine, 6, one, 0, text)
 
 
 def _unavailable_in_blocks(
@@ -299,7 +310,7 @@ def _unavailable_in_blocks(
             node = int(np.searchsorted(places.first, number, side="right")) - 1
             name, gpu = assigned.node_names[node], number - int(places.first[node])
             of = f"GPU {gpu} of node '{name}' in its block of {size[place]} is unavailable"
-            yield user, 5, name, gpu, f"job '{_name(assigned, user)}': {of}"
+            yield _Fault(user, 5, name, gpu, f"job '{_name(assigned, user)}': {of}")
 
 
 def _partial_node_faults(assigned: Assigned, used: _Used, kept: BoolArray) -> Iterator[_Fault]:
@@ -312,19 +323,18 @@ def _partial_node_faults(assigned: Assigned, used: _Used, kept: BoolArray) -> It
     n_partial = np.bincount(user[gpus < assigned.places.size[node]], minlength=len(assigned.users))
     for one in np.flatnonzero(n_partial > 1).tolist():
         if not kept[assigned.users[one]]:
-            text = (
-                f"job '{_name(assigned, one)}' has parts of {n_partial[one]} nodes, of which one is allowed"
-            )
-            yield one, 5, "", 0, text
+            parts = f"parts of {n_partial[one]} nodes, of which one is allowed"
+            text = f"job '{_name(assigned, one)}' has {parts}"
+            yield _Fault(one, 5, "", 0, text)
 
 
 def _overlaps(first: IntArray, length: IntArray, owner: IntArray, n_spots: int) -> set[tuple[int, int]]:
-    """Return pairs of owners whose ranges overlap, the later one first."""
+    """Return pairs of owners, the later first, whose ranges from `first` on overlap, of `n_spots` in all."""
     spots = ranges(first, length)
     if distinct(spots, n_spots):
         return set()
     change = np.bincount(first, minlength=n_spots + 1) - np.bincount(first + length, minlength=n_spots + 1)
-    crowded, owners = np.cumsum(change[:-1]) > 1, np.repeat(owner, length)
+    crowded, owners = np.cumsum(change[:-1]) > 1, np.repeat(owner, length)  # spots in several ranges
     order = np.argsort(owners, kind="stable")
     order = order[crowded[spots[order]]]
     spots, owners = spots[order], owners[order]

@@ -35,17 +35,15 @@ Use = tuple[str, ...] | tuple[str, str, int]
 ``("node_watt", POOL)``, and joules, ``("node_joule",)``."""
 
 
+JOULE_USE, GOODPUT_USE = 1, 2
+"""Numbers of two uses in `JobRows.uses`."""
+
+
 class JobRows:
     """Every job with every configuration that it may run as.
 
     Jobs of one kind have one *offer*, of the number of the kind; a job with configurations in sets has one
     of its own.
-
-    Parameters
-    ----------
-    instance : Instance
-    configurations : JobConfigurations
-    arithmetic : Arithmetic
 
     Attributes
     ----------
@@ -81,22 +79,24 @@ class JobRows:
 
     def __init__(self, instance: Instance, configurations: JobConfigurations, arithmetic: Arithmetic):
         self.instance, self.configurations, self.arithmetic = instance, configurations, arithmetic
-        self.uses: dict[Use, int] = {("joule",): 1, ("goodput",): 2}
+        self.uses: dict[Use, int] = {("joule",): JOULE_USE, ("goodput",): GOODPUT_USE}
         self.round_s = arithmetic.number(instance.round_s)
         places = self._read_rows(*self._offers())
         self._read_jobs(places)
 
     def _number(self, use: Use) -> int:
+        """Return the number of a use, a new one where it has none yet."""
         return self.uses.setdefault(use, len(self.uses) + 1)
 
     def _offers(self) -> tuple[list[tuple[Configuration, str]], IntArray]:
-        """Set `offer` and `start`; configurations in sets with their jobs, and what the offers consist of.
+        """Set `offer` and `start`.
 
         Returns
         -------
         in_sets : list of tuples
+            Configurations in sets, each with the name of its job.
         parts : int array, shape (n_rows,)
-            Numbers of configurations alone, and beyond these of those in sets.
+            Configuration of each row: number of one alone, or beyond these of one in sets.
         """
         of = self.configurations
         self.offer, own = of.kind.copy(), of.settable
@@ -114,7 +114,7 @@ class JobRows:
     def _read_rows(
         self, in_sets: list[tuple[Configuration, str]], parts: IntArray
     ) -> dict[tuple[object, ...], int]:
-        """Set the arrays of rows, which consist of those parts."""
+        """Set the arrays of rows; return the numbers in `place` by GPU count, batch size and pool."""
         a, every, types = self.arithmetic, self.configurations.every, self.instance.cluster.gpu_types
         sets = [row for row, _ in in_sets]
         stated = np.append(every.completion_s, [np.nan] * len(sets))
@@ -122,8 +122,8 @@ class JobRows:
         rates = a.array(np.where(np.isnan(stated), rates, 1.0))
         with np.errstate(over="ignore", divide="ignore"):
             self.unit_s = (1 / rates)[parts]
-        told = np.flatnonzero(~np.isnan(stated[parts]))
-        self.unit_s[told] = a.array(stated[parts[told]])
+        timed = np.flatnonzero(~np.isnan(stated[parts]))
+        self.unit_s[timed] = a.array(stated[parts[timed]])
         members = np.array([1] * len(every) + [row.members for row in sets])
         self.power_w = (a.array(np.append(every.power_w, [row.power_w for row in sets])) / members)[parts]
         settings = [*every.settings(list(self.configurations.pools)), *(row.setting for row in sets)]
@@ -148,7 +148,7 @@ class JobRows:
         return {(gpus, batch, pool): number for (pool, gpus, batch), number in places.items()}
 
     def _read_jobs(self, places: dict[tuple[object, ...], int]) -> None:
-        """Set the arrays of jobs."""
+        """Set the arrays of jobs, by the numbers in `place` that `_read_rows` returns."""
         a, of = self.arithmetic, self.configurations
         jobs = of.jobs
         best, reference = [], []
@@ -215,7 +215,7 @@ class JobRows:
 
 
 def _limits(stated: FloatArray, factor: Number, arithmetic: Arithmetic) -> Numbers:
-    """Parts of what limits jobs, such as deadlines; the largest number for those that have none."""
+    """Return jobs' stated limits, such as deadlines, times a factor; the largest number for nan."""
     none = np.isnan(stated)
     most = factor * arithmetic.array(np.where(none, 0.0, stated))
     return np.asarray(np.where(none, arithmetic.number(sys.float_info.max), most))

@@ -22,7 +22,7 @@ import numpy as np
 from wattsched.topology.arrays import BoolArray, IntArray
 from wattsched.verification.arithmetic import Arithmetic, Enclosure, Numbers
 from wattsched.verification.sizing.by_kind import by_kind_of
-from wattsched.verification.sizing.job_rows import LARGEST, SMALLEST
+from wattsched.verification.sizing.job_rows import GOODPUT_USE, JOULE_USE, LARGEST, SMALLEST
 from wattsched.verification.sizing.options import Listed, Options, Worth
 from wattsched.verification.sizing.rows import RowPrices
 from wattsched.verification.sizing.splits import Allowed
@@ -49,14 +49,15 @@ class Reach(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Iterable[Reach]) -> Reach:
-        """Reach of the jobs of all parts."""
+        """Return the reach of the jobs of all parts."""
         starts, *values = zip(*parts, strict=True)
-        sizes = np.cumsum([0, *(len(low) for low in values[0])])
-        moved = [start + size for start, size in zip(starts, sizes, strict=False)]
+        lows, *_ = values
+        before = np.cumsum([0, *(len(low) for low in lows)])
+        moved = [start + n for start, n in zip(starts, before, strict=False)]
         return cls(np.concatenate(moved), *map(np.concatenate, values))
 
     def surely(self) -> Numbers:
-        """Values of the options that are surely in time; of jobs that have none, of the others."""
+        """Values of the options, those of any arithmetic; of jobs of which none is in time by it, `low`."""
         none = np.minimum.reduceat(self.high, self.start) == np.inf
         return np.where(np.repeat(none, np.diff([*self.start, len(self.low)])), self.low, self.high)
 
@@ -111,12 +112,9 @@ class LeastCosts(NamedTuple):
 
 
 def least_costs(
-    options: Options,
-    prices: RowPrices,
-    allowed: Allowed | None = None,
-    near: Options | None = None,
+    options: Options, prices: RowPrices, allowed: Allowed | None = None, near: Options | None = None
 ) -> LeastCosts:
-    """Sum over the jobs of their cheapest options at these prices.
+    """Sum over the jobs of their cheapest options at these prices of uses.
 
     Every number of an instance is a rational number, and so is every use and cost that follows from it, but
     for logarithms (of the proportional objective) and roots (of `work-value`).
@@ -138,15 +136,14 @@ def least_costs(
         nothing = Fraction(0)
         return LeastCosts(Enclosure(nothing, nothing), nothing, nothing, nothing)
     left = allowed or {}
-    found, size = _least_of_all(options, prices, left, near)
-    low, high, late = found
+    (low, high, late), sizes = _least_of_all(options, prices, left, near)
     _require_options(low)
     arithmetic = options.arithmetic
     total = Enclosure(arithmetic.sum_below(low), -arithmetic.sum_below(-_finite(high, late)))
     if options.uncharged is None:
         options.uncharged = _uncharged(options if near is None else near)
-    known = -arithmetic.sum_below(-size) if len(size) else Fraction(0)
-    return LeastCosts(total, known, *options.uncharged)
+    size = -arithmetic.sum_below(-sizes) if len(sizes) else Fraction(0)
+    return LeastCosts(total, size, *options.uncharged)
 
 
 def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
@@ -161,7 +158,7 @@ def _uncharged(options: Options) -> tuple[Fraction, Fraction]:
 def _least_of_all(
     options: Options, prices: RowPrices, left: Allowed, near: Options | None
 ) -> tuple[Numbers, Numbers]:
-    """Ends of every job's least costs, shape (3, n_jobs), and the sizes in rational numbers."""
+    """Ends (`_enclosed`) of every job's least costs, shape (3, n_jobs), and the sizes in rational numbers."""
     exact = options.arithmetic.exact
     found = np.full((4 if exact else 3, len(options.offer)), np.inf, dtype=object if exact else float)
     if exact:
@@ -180,7 +177,7 @@ def _least_of_all(
 
 
 def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[Numbers]:
-    """Ends of the least costs of some of the jobs that are looked at by kind."""
+    """Ends (`_enclosed`) of the least costs of some of the jobs that are looked at by kind."""
     paid = _paid(options, prices)
     ran = by_kind_of(options).least(paid, jobs)
     waited = _ends(options.waiting(jobs), options, prices)
@@ -193,7 +190,7 @@ def least_by_kind(options: Options, prices: RowPrices, jobs: IntArray) -> list[N
 
 
 def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None]:
-    """Jobs that are looked at by kind, and the others; None for all."""
+    """Return the jobs that are looked at by kind, those of splits are not, and the others; None for all."""
     together = by_kind_of(options).jobs
     if left:
         together = together[~np.isin(together, list(left))]
@@ -203,7 +200,7 @@ def _divided(options: Options, left: Allowed) -> tuple[IntArray, IntArray | None
 
 
 def _dearest_of_all(options: Options) -> Numbers:
-    """Not below what each job's dearest option costs."""
+    """Return upper bounds on what each job's dearest option costs without charges."""
     if options.arithmetic.exact:
         return np.concatenate([_dearest(listed, options.arithmetic) for listed in options.parts()])
     together, alone = _divided(options, {})
@@ -212,7 +209,7 @@ def _dearest_of_all(options: Options) -> Numbers:
 
 
 def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
-    """The same of some of the jobs that are looked at by kind."""
+    """Upper bounds on the dearest options, without charges, of jobs that are looked at by kind."""
     found = np.maximum(by_kind_of(options).dearest(jobs), _most(options.waiting(jobs), options.arithmetic))
     places, start, staying = options.staying(jobs)
     if len(places):
@@ -222,20 +219,21 @@ def dearest_by_kind(options: Options, jobs: IntArray) -> Numbers:
 
 
 def _dearest(listed: Listed, arithmetic: Arithmetic) -> Numbers:
+    """Upper bounds on the dearest options, without charges, of jobs whose options are listed."""
     ran, waited = (_most(worth, arithmetic) for worth in (listed.running, listed.waiting))
     found = np.maximum(np.maximum.reduceat(ran, listed.start), waited)
     return np.where(found == -np.inf, 0, found)
 
 
 def _most(worth: Worth, arithmetic: Arithmetic) -> Numbers:
-    """Not below what options cost without charges."""
+    """Return upper bounds on what options cost without charges; -infinite for late ones."""
     return np.where(worth.possible, worth.cost + arithmetic.epsilon * worth.cost_size, -np.inf)
 
 
 def reach_of(options: Options, prices: RowPrices, allowed: Allowed | None = None) -> Reach:
-    """Values and charges of all options at these prices; parameters and errors as for `least_costs`.
+    """Values, and charges at prices, of the options that splits leave to the jobs, of which there are some.
 
-    There must be jobs.
+    A NoOptionError says that a job has none in time.
     """
     left = allowed or {}
     parts = (_left(listed, left) for listed in options.parts())
@@ -257,12 +255,12 @@ def _require_options(least: Numbers) -> None:
 
 
 def _finite(high: Numbers, late: Numbers) -> Numbers:
-    """Upper ends; those with late options where a job has none that is surely in time."""
+    """Return upper ends; those with late options where a job has none that is surely in time."""
     return np.where(high == np.inf, late, high)
 
 
 def _left(listed: Listed, left: Allowed) -> Listed:
-    """The options that splits leave."""
+    """Return the options that splits leave."""
     may_run, may_wait = _masks(listed, left)
     return listed._replace(running=_but(listed.running, may_run), waiting=_but(listed.waiting, may_wait))
 
@@ -279,19 +277,20 @@ def _masks(listed: Listed, left: Allowed) -> tuple[BoolArray, BoolArray]:
 
 
 def _but(options: Worth, left: BoolArray) -> Worth:
+    """Return options of which none outside of a mask is possible."""
     if left.all():
         return options
     return options._replace(possible=options.possible & left, certain=options.certain & left)
 
 
 def _perhaps_cheapest(options: Options, near: Options, prices: RowPrices, left: Allowed) -> Listed:
-    """Options in rational numbers, but for those that cost more than another of the job by doubles surely."""
+    """Options in rational numbers, without those that by doubles surely cost more than another of the job."""
     every = near.of_all
     may_run, may_wait = _masks(every, left)
-    ran = _ends(_but(every.running, may_run), near, prices)
-    waited = _ends(_but(every.waiting, may_wait), near, prices)
-    least = np.minimum(np.minimum.reduceat(ran[1], every.start), waited[1])
-    keep = np.asarray(ran[0] <= np.repeat(least, every.counts))
+    run_low, run_high, _ = _ends(_but(every.running, may_run), near, prices)
+    _, wait_high, _ = _ends(_but(every.waiting, may_wait), near, prices)
+    least = np.minimum(np.minimum.reduceat(run_high, every.start), wait_high)
+    keep = np.asarray(run_low <= np.repeat(least, every.counts))
     # Whether an option is in time is for rational numbers to say.
     keep |= np.repeat(options.timed, every.counts)
     # Every job keeps one, so that its place does not get lost.
@@ -309,7 +308,7 @@ def _paid(options: Options, prices: RowPrices) -> Numbers:
 def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers, Numbers, Numbers]:
     """Return the charges of options, their sizes, and the part of them that links options with others."""
     paid = _paid(options, prices)
-    room, link, watt, joule = paid[worth.room], paid[worth.link], paid[worth.watt], paid[1]
+    room, link, watt, joule = paid[worth.room], paid[worth.link], paid[worth.watt], paid[JOULE_USE]
     charge, size = room + watt * worth.watts + link, room + watt * worth.watts_size + abs(link)
     if joule:
         charge, size = charge + joule * worth.joules, size + joule * worth.joules_size
@@ -318,7 +317,7 @@ def _charges(worth: Worth, options: Options, prices: RowPrices) -> tuple[Numbers
         if options.metered:
             of_tenant = of_tenant + paid[worth.tenant_joule] * worth.drawn_j
         charge, size = charge + of_tenant, size + of_tenant
-    if giving := paid[2]:
+    if giving := paid[GOODPUT_USE]:
         charge, size = charge + giving * worth.goodput, size + abs(giving) * worth.goodput_size
     return charge, size, link
 
@@ -327,9 +326,10 @@ def _least(listed: Listed, options: Options, prices: RowPrices) -> list[Numbers]
     """Return for each job the least of what `_ends` finds; in rationals the last is of its best option."""
     ran, waited = (_ends(worth, options, prices) for worth in (listed.running, listed.waiting))
     if options.arithmetic.exact:
-        cheapest = np.minimum(np.minimum.reduceat(ran[0], listed.start), waited[0])
-        ran[-1] = np.where(ran[0] == np.repeat(cheapest, listed.counts), ran[-1], np.inf)
-        waited[-1] = np.where(waited[0] == cheapest, waited[-1], np.inf)
+        (run_low, *_), (wait_low, *_) = ran, waited
+        cheapest = np.minimum(np.minimum.reduceat(run_low, listed.start), wait_low)
+        ran[-1] = np.where(run_low == np.repeat(cheapest, listed.counts), ran[-1], np.inf)
+        waited[-1] = np.where(wait_low == cheapest, waited[-1], np.inf)
     return [np.minimum(np.minimum.reduceat(r, listed.start), w) for r, w in zip(ran, waited, strict=True)]
 
 
@@ -347,7 +347,7 @@ def _reach(listed: Listed, options: Options, prices: RowPrices) -> Reach:
 
 
 def _ends(worth: Worth, options: Options, prices: RowPrices) -> list[Numbers]:
-    """Ends of what options cost with their charges; and in rationals the size of that."""
+    """Ends (`_enclosed`) of what options cost with their charges; and in rationals the size of that."""
     charge, size, link = _charges(worth, options, prices)
     if options.arithmetic.exact:
         sizes = abs(worth.cost) + abs(charge - link) + abs(link)
@@ -356,7 +356,10 @@ def _ends(worth: Worth, options: Options, prices: RowPrices) -> list[Numbers]:
 
 
 def _enclosed(near: Numbers, size: Numbers, worth: Worth, arithmetic: Arithmetic) -> list[Numbers]:
-    """Below and above numbers of known size, above also with late options; infinite for no options."""
+    """Return the ends of options' numbers of some size: below, above, and above with late options.
+
+    They are infinite where options are not possible or, but for the last, not surely in time.
+    """
     low = high = near
     if not arithmetic.exact or size.any():
         error = arithmetic.epsilon * size

@@ -40,7 +40,7 @@ def decided(instance: Instance) -> Decided:
 
 
 def faults(of: Decided, decision: Decision) -> Iterator[str]:
-    """Jobs that are left out, and run all the same."""
+    """Yield a fault for every job that is left out, and runs all the same."""
     if of.left_out:
         for assignment in decision.jobs:
             if assignment.job in of.left_out:
@@ -48,6 +48,7 @@ def faults(of: Decided, decision: Decision) -> Iterator[str]:
 
 
 def _without(instance: Instance, names: set[str]) -> Instance:
+    """Return the instance without jobs of some names, and without sets of these."""
     jobs = instance.by_column()
     kept = np.array([j for j, name in enumerate(jobs.names) if name not in names], dtype=np.int64)
     sets = [declared for declared in instance.sets if names.isdisjoint(declared.rates)]
@@ -55,14 +56,14 @@ def _without(instance: Instance, names: set[str]) -> Instance:
 
 
 def _without_options(known: JobConfigurations) -> Iterator[int]:
-    """Jobs that may wait, but can neither run nor wait in time, or run only beyond quotas of joules."""
+    """Yield jobs that may wait, but can neither run nor wait in time, or run only beyond quotas of joules."""
     instance, jobs = known.instance, known.jobs
     best_s, most_j = known.best_s(np.arange(len(jobs))), _most_j(known)
     latest_s = jobs.numbers("deadline_s") * (1 + LAST_DIGITS)
     # Who waits begins after the round, with what is best: to run at once is sooner.
     late, waits_late = best_s > latest_s, instance.round_s + best_s > latest_s
     empty = np.diff(known.start) == 0
-    empty[[*known.unknown]] = False  # of which it cannot be told
+    empty[[*known.unknown]] = False  # they may have some
     nowhere, dear, other = empty[known.kind], _dear(known, most_j), _have_other(known)
     suspects = late | nowhere | dear | (np.isfinite(most_j) & waits_late)
     for j in np.flatnonzero(suspects & jobs.flags("can_wait") & ~jobs.fixed).tolist():
@@ -83,7 +84,7 @@ def _most_j(known: JobConfigurations) -> FloatArray:
 
 
 def _dear(known: JobConfigurations, most_j: FloatArray) -> BoolArray:
-    """Jobs that use more joules than their tenants have whatever they run as from a standing start."""
+    """Mask of jobs that use more joules than their tenants have, whatever they begin anew as."""
     dear, limited = np.zeros(len(most_j), dtype=bool), np.flatnonzero(np.isfinite(most_j))
     least_j, least_w = known.least_energy_j(limited), np.full(len(known.start) - 1, np.inf)
     if known.instance.budgets.scope == "round":
@@ -94,14 +95,14 @@ def _dear(known: JobConfigurations, most_j: FloatArray) -> BoolArray:
 
 
 def _have_other(known: JobConfigurations) -> BoolArray:
-    """Jobs that may do other than to begin anew alone: they go on without a restart, or are in a set."""
+    """Mask of jobs that may do other than to begin anew alone: go on without a restart, or run in a set."""
     other = (known.jobs.current.codes != NONE) & (known.start_s > 0.0)
     other[known.settable] = True
     return np.asarray(other)
 
 
 def _runs(known: JobConfigurations, j: int) -> Iterator[tuple[float, float]]:
-    """Seconds to completion, and watts, of everything that a job could run as; in a set its part of them."""
+    """Yield seconds to completion, and watts, of everything that a job could run as; in a set its part."""
     job = known.jobs[j]
     for one in (*known.of(j), *known.in_sets(job.name)):
         if one.in_time:

@@ -90,13 +90,7 @@ class Choices(NamedTuple):
 
 
 def costs_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tuple[Numbers, Numbers]:
-    """Return the costs of choices, with those of changes, and the sizes of these numbers.
-
-    Raises
-    ------
-    ValueError
-        For an objective that has no definition here.
-    """
+    """Return the costs of choices, with those of changes, and the sizes of these numbers."""
     cost, size = _worth_of(instance, chosen, arithmetic)
     paid = chosen.change_cost
     return (cost, size) if isinstance(paid, int) else (cost + paid, size + arithmetic.magnitude(paid))
@@ -109,11 +103,6 @@ def _worth_of(instance: Instance, chosen: Choices, arithmetic: Arithmetic) -> tu
     arithmetic's `log` and `sqrt`. What it is worth is a product of at most five factors, as the analysis of
     errors in `Doubles` assumes. Its size is the `magnitude` of the product; with a difference in it that of
     the sum in its place, with a logarithm or a root that which comes with it.
-
-    Raises
-    ------
-    ValueError
-        For an objective that has no definition here.
     """
     terms, job, seconds = chosen.terms, chosen.job, chosen.seconds
     weight = terms.weight[job]
@@ -150,7 +139,7 @@ def per_joule(instance: Instance, arithmetic: Arithmetic) -> Number:
 
 
 def goodput_of(speed: Numbers, weight: Numbers, lost_s: Numbers, round_s: Number) -> Numbers:
-    """Goodput of jobs of some speeds relative to the smallest configuration."""
+    """Goodput of jobs by their speeds relative to the smallest configuration, less what restarts lose."""
     return np.asarray(weight * speed * np.maximum(0, 1 - lost_s / round_s))
 
 
@@ -173,18 +162,19 @@ def terms_of(
 
 
 def _squared_values(weight: Numbers, size: FloatArray, arithmetic: Arithmetic) -> Numbers:
-    """Squares of what a second of each job's work is worth."""
+    """Squares of what a second of each job's work is worth, by weights and sizes (of `work-value`)."""
     mantissa, exponent = np.frexp(size)
+    # Jobs of one rounded size are alike, the largest first.
     _, alike = np.unique(-np.ldexp(np.round(mantissa * 2**30), exponent), return_inverse=True)
     order = np.argsort(alike, kind="stable")
     last = np.cumsum(np.bincount(alike))
-    # Weights of all jobs that are larger than none, than the smallest, and so on.
+    # Weights of all jobs larger than the largest, than the next size, and so on, and of all.
     until = np.append(arithmetic.array([0]), arithmetic.running_sums(weight[order])[last - 1])
     return np.asarray(weight * (until[alike] + until[alike + 1]))
 
 
 def goodput_in_all(outcomes: Outcomes) -> float:
-    """Goodput of a decision."""
+    """Goodput of a decision, summed over its jobs."""
     of, jobs, runs = outcomes.configurations, outcomes.jobs, outcomes.runs
     speed = np.where(runs, outcomes.rate, 0.0) / of.reference_rates(jobs)
     lost_s = np.where(outcomes.restarts, of.jobs.numbers("restart_s")[jobs], 0.0)
@@ -202,11 +192,6 @@ def objective_of(
         Energy of each job in the scope of the budgets, where the objective counts it.
     besides_j : float
         Energy of nodes that are awake for jobs.
-
-    Raises
-    ------
-    ValueError
-        For an objective that has no definition here.
     """
     of, jobs = outcomes.configurations, outcomes.jobs
     reference_rates = of.reference_rates(jobs)
@@ -221,11 +206,12 @@ def objective_of(
         joules=np.asarray(joules),
     )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        costs = costs_of(instance, chosen, DOUBLES)[0].tolist()
+        cost, _ = costs_of(instance, chosen, DOUBLES)
+        costs = cost.tolist()
         if instance.objective in ENERGY:
             costs.append(besides_j * max(0.0, per_joule(instance, DOUBLES)))
     found = max(costs, default=0.0) if instance.objective in BOTTLENECK else total(costs)
-    return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found
+    return found if OBJECTIVES[instance.objective] == "min" else 0.0 - found  # no -0
 
 
 def total(values: Iterable[float]) -> float:

@@ -40,6 +40,7 @@ class Worth(NamedTuple):
     watt : int array
         Number of the use that `watts`, of that size, are of.
     watts, watts_size, joules, joules_size : arrays
+        Watts above idle; joules in the scope of the budgets.
     tenant_gpu, tenant_watt, tenant_joule : int arrays
         Numbers of the uses that `gpus`, `draw_w` and `drawn_j` are of: whatever a job's tenant has; 0 for
         none.
@@ -70,7 +71,7 @@ class Worth(NamedTuple):
     goodput_size: Numbers
 
     def take(self, which: BoolArray) -> Worth:
-        """Some of the options."""
+        """Return some of the options."""
         values: list[Any] = [value[which] for value in self]
         return Worth(*values)
 
@@ -125,7 +126,7 @@ class Options(JobRows):
         return np.diff(self.start)[self.offer]
 
     def parts(self, jobs: IntArray | None = None) -> Iterator[Listed]:
-        """Options of jobs, about `CHUNK` together; those of all jobs are kept where they are one part."""
+        """Yield options of jobs, about `CHUNK` together; those of all jobs are kept if that is one part."""
         if jobs is None and len(self) <= CHUNK:
             yield self.of_all
             return
@@ -169,13 +170,15 @@ class Options(JobRows):
 
     @cached_property
     def _looked_at(self) -> BoolArray:
+        """Mask of the options to run in `_seen` that were looked at."""
         return np.zeros(len(self), dtype=bool)
 
     @cached_property
     def _seen(self) -> Worth:
-        """Options to run, as far as they were looked at."""
+        """Options to run, as far as they were looked at, with room for all others."""
         n = len(self)
         flags, uses, numbers = (np.zeros((m, n), dtype=of) for m, of in ((2, bool), (6, int), (11, object)))
+        # In the order of the fields.
         return Worth(*flags, *numbers[:2], *uses[:3], *numbers[2:6], *uses[3:], *numbers[6:])
 
     @cached_property
@@ -212,7 +215,7 @@ class Options(JobRows):
         return places, np.cumsum(counts) - counts, worth
 
     def running(self, job: IntArray, row: IntArray) -> Worth:
-        """Options of jobs to run as rows."""
+        """Options of jobs to run, each as a row."""
         restarts = self.runs[job] & (self.place[row] != self.held[job])
         lost_s = np.where(restarts, self.restart_s[job], 0)
         unit_s, power_w, idle_w = self.unit_s[row], self.power_w[row], self.idle_w[row]
@@ -225,29 +228,37 @@ class Options(JobRows):
             busy_s = seconds
             joules = power_w * seconds
             joules_size = self.arithmetic.magnitude(joules)
-        paid = np.where(restarts, self.change_cost[job], 0) if self.change_costs else 0
-        energy, stays = (joules, joules_size), ~(restarts & self.kept[job])
         drawn_j = power_w * busy_s if self.metered else np.zeros(len(job), dtype=self.work.dtype)
         chosen = Choices(
-            self.terms, job, True, seconds, lost_s, lambda: self.reference_s[job] / unit_s, paid, *energy
+            self.terms,
+            job,
+            runs=True,
+            seconds=seconds,
+            lost_s=lost_s,
+            speed=lambda: self.reference_s[job] / unit_s,
+            change_cost=np.where(restarts, self.change_cost[job], 0) if self.change_costs else 0,
+            joules=joules,
+            joules_size=joules_size,
         )
+        goodput, goodput_size = self._goodput(job, unit_s, lost_s)
         return Worth(
-            *self._chosen(chosen, stays, drawn_j),
+            *self._chosen(chosen, ~(restarts & self.kept[job]), drawn_j),
             # A job that keeps its GPUs needs no room: they were never free.
-            np.where(self.kept[job], 0, self.room[row]),
-            self.link[row],
-            self.watt[row],
-            above_w,
-            size_w,
-            joules,
-            joules_size,
-            self.tenant_gpu[job],
-            self.tenant_watt[job],
-            self.tenant_joule[job],
-            self.gpus[row],
-            power_w,
-            drawn_j,
-            *self._goodput(job, unit_s, lost_s),
+            room=np.where(self.kept[job], 0, self.room[row]),
+            link=self.link[row],
+            watt=self.watt[row],
+            watts=above_w,
+            watts_size=size_w,
+            joules=joules,
+            joules_size=joules_size,
+            tenant_gpu=self.tenant_gpu[job],
+            tenant_watt=self.tenant_watt[job],
+            tenant_joule=self.tenant_joule[job],
+            gpus=self.gpus[row],
+            draw_w=power_w,
+            drawn_j=drawn_j,
+            goodput=goodput,
+            goodput_size=goodput_size,
         )
 
     def _goodput(self, job: IntArray, unit_s: Numbers, lost_s: Numbers) -> tuple[Numbers, Numbers]:
@@ -263,12 +274,21 @@ class Options(JobRows):
         """Options of waiting, which pay for the least energy that a job needs later."""
         none, no_use = 0 * self.work[jobs], np.zeros(len(jobs), dtype=np.int64)
         joules = self._least_joules(jobs) if self.instance.budgets.scope == "completion" else none
-        seconds = self.round_s + self.terms.best_s[jobs]
-        # Who runs now is stopped; of all others a change costs nothing.
-        paid = self.change_cost[jobs] if self.change_costs else 0
         size = self.arithmetic.magnitude(joules)
-        chosen = Choices(self.terms, jobs, False, seconds, none, lambda: none, paid, joules, size)
+        chosen = Choices(
+            self.terms,
+            jobs,
+            runs=False,
+            seconds=self.round_s + self.terms.best_s[jobs],
+            lost_s=none,
+            speed=lambda: none,
+            # Who runs now is stopped; of all others a change costs nothing.
+            change_cost=self.change_cost[jobs] if self.change_costs else 0,
+            joules=joules,
+            joules_size=size,
+        )
         worth = self._chosen(chosen, self.can_wait[jobs])
+        # In the order of the fields: of all uses only joules, which have no number there.
         uses = no_use, no_use, no_use, none, none, joules, size
         return Worth(*worth, *uses, no_use, no_use, no_use, none, none, none, none, none)
 

@@ -40,6 +40,7 @@ class Outcomes:
     assignment : int array
         Number of an assignment, or `WAITS`.
     rate, power_w, completion_s : float arrays
+        Work per second, draw, and seconds from now to completion.
     restarts, leads : bool arrays
     members : int array
     """
@@ -70,7 +71,8 @@ class Outcomes:
         moves[placed[now != before]] = True
         placed = placed[now == before]
         holder, held = self._held(placed)
-        used = self.assigned.number[self.assigned.listed(self.assignment[placed])[0]]
+        listed, _ = self.assigned.listed(self.assignment[placed])
+        used = self.assigned.number[listed]
         # The last number stands for all GPUs that the cluster does not have.
         span = len(self.assigned.places.available) + 1
         held, used = (np.sort(holder * span + gpus % span) for gpus in (held, used))
@@ -145,7 +147,7 @@ def outcomes_of(
     members, leads = np.ones(len(jobs), dtype=np.int64), np.ones(len(jobs), dtype=bool)
     for place in np.flatnonzero(np.append(assigned.set.codes, NONE)[chosen] != NONE).tolist():
         one = _in_set(configurations, of.names[jobs[place]], assigned.records[chosen[place]])
-        row[place] = NO_ROW if one is None else 0
+        row[place] = NO_ROW if one is None else 0  # any that is one
         if one is not None:
             rate[place], power_w[place] = one.rate, one.power_w / one.members
             members[place], leads[place] = one.members, one.leads
@@ -160,20 +162,20 @@ def outcomes_of(
     columns = jobs, chosen, rate, power_w, completion_s, restarts, members, leads
     sound = ~refused
     outcomes = Outcomes(configurations, assigned, *(column[sound] for column in columns))
-    told = [
+    faults = [
         (job, 0, _why_refused(configurations, assigned, job, choice, found, seconds))
         for job, choice, found, seconds in zip(
             *(column[refused].tolist() for column in (jobs, chosen, row, best_s)), strict=True
         )
     ]
-    told += _own_faults(outcomes)
-    return outcomes, [f"job '{of.names[job]}' {fault}" for job, _, fault in sorted(told)]
+    faults += _own_faults(outcomes)
+    return outcomes, [f"job '{of.names[job]}' {fault}" for job, _, fault in sorted(faults)]
 
 
 def _rows(
     configurations: JobConfigurations, assigned: Assigned, kind: IntArray, chosen: IntArray
 ) -> IntArray:
-    """Configuration of all kinds that each job runs as alone; `NO_ROW`, or `SEVERAL`."""
+    """Return the number of the configuration that each job runs as alone, or `NO_ROW`, or `SEVERAL`."""
     every, runs = configurations.every, np.flatnonzero(chosen != WAITS)
     asked = [kind[runs], *(column[chosen[runs]] for column in assigned.settings)]
     of_job, rows = every.by_setting.equal(asked)
@@ -196,7 +198,7 @@ def _in_set(configurations: JobConfigurations, job: str, a: Assignment) -> Confi
 def _restarts(
     configurations: JobConfigurations, assigned: Assigned, jobs: IntArray, chosen: IntArray
 ) -> BoolArray:
-    """Running jobs that change GPU count, batch size or pool, or stop."""
+    """Mask of the jobs that ran before, and now change GPU count, batch size or pool, or wait."""
     known, number = configurations.jobs, {name: n for n, name in enumerate(configurations.pools)}
     code, held = known.current.codes[jobs], known.holdings
     pool = np.array([*(number.get(name, UNKNOWN) for name in held.pool.values), UNKNOWN])[held.pool.codes]
@@ -212,7 +214,7 @@ def _restarts(
 def _why_refused(
     configurations: JobConfigurations, assigned: Assigned, job: int, chosen: int, row: int, best_s: float
 ) -> str:
-    """Return the reason why a job has no outcome."""
+    """Return the reason why a job has no outcome, by its assignment, its configuration and its best time."""
     kind = int(configurations.kind[job])
     if kind in configurations.unknown:
         return f"has no configurations: {configurations.unknown[kind]}"
@@ -229,6 +231,7 @@ def _why_refused(
 
 
 def _words(a: Assignment) -> str:
+    """Name the settings of an assignment, for messages."""
     settings = {
         "frequency_mhz": a.frequency_mhz,
         "power_limit_w": a.power_limit_w,
@@ -239,31 +242,28 @@ def _words(a: Assignment) -> str:
 
 
 def _own_faults(outcomes: Outcomes) -> Iterator[tuple[int, int, str]]:
-    """Rules that concern one job alone: the job, the number of the rule, and the fault."""
+    """Yield the violated rules that concern one job alone: job, number of the rule, and fault."""
     jobs, places = outcomes.configurations.jobs, outcomes.jobs
     seconds, runs, fixed = outcomes.completion_s, outcomes.runs, jobs.fixed[places]
     deadline_s = jobs.numbers("deadline_s")[places]
     # A time that is none is late, too.
     late = ~np.isnan(deadline_s) & ~(seconds <= deadline_s * (1 + TOLERANCE))
     for place in np.flatnonzero(late).tolist():
-        told = f"is complete after {seconds[place]:.9g} s, its deadline is {deadline_s[place]:.9g} s"
-        yield int(places[place]), 1, told
+        fault = f"is complete after {seconds[place]:.9g} s, its deadline is {deadline_s[place]:.9g} s"
+        yield int(places[place]), 1, fault
     stays = runs & fixed & (jobs.current.codes[places] != NONE)
     rules = (
         (~runs & ~jobs.flags("can_wait")[places], "waits although it may not"),
         (~runs & fixed, "is stopped although it is not preemptible"),
-        (
-            stays & outcomes.restarts,
-            "changes GPU count, batch size or pool although it is not preemptible",
-        ),
+        (stays & outcomes.restarts, "changes GPU count, batch size or pool although it is not preemptible"),
         (stays & outcomes.moves, "moves to other GPUs although it is not preemptible"),
     )
-    for number, (broken, told) in enumerate(rules, start=2):
-        yield from ((job, number, told) for job in places[broken].tolist())
+    for number, (broken, fault) in enumerate(rules, start=2):
+        yield from ((job, number, fault) for job in places[broken].tolist())
 
 
 def set_faults(instance: Instance, assigned: Assigned) -> Iterator[str]:
-    """Sets that are not declared, or in which a job is missing, a stranger, or on other GPUs."""
+    """Yield a fault for sets that are not declared, or with a job missing, foreign or on other GPUs."""
     declared = {one.name: one for one in instance.sets}
     for name, places in assigned.formed.items():
         members = [assigned.records[place] for place in places]
@@ -279,8 +279,8 @@ def set_faults(instance: Instance, assigned: Assigned) -> Iterator[str]:
             if other.job not in declared[name].rates:
                 yield f"job '{other.job}' is not in the set '{name}'"
             elif (other.pool, other.gpus) != (first.pool, first.gpus):
-                told = f"jobs '{first.job}' and '{other.job}' of set '{name}' have different"
-                yield f"{told} pools or GPU counts"
+                who = f"jobs '{first.job}' and '{other.job}' of set '{name}'"
+                yield f"{who} have different pools or GPU counts"
             elif _gpus_of(other.nodes) != _gpus_of(first.nodes):
                 yield f"jobs '{first.job}' and '{other.job}' of set '{name}' have different GPUs"
 

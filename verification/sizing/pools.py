@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,14 @@ from wattsched.verification.arithmetic import alike
 Block = tuple[int, list[int]]
 """GPUs of a structural block, and where the GPUs that follow each other in it begin."""
 
-_Kind = tuple[str | None, str, int, tuple[str, ...]]
-"""Properties that the nodes of a pool have in common: label, GPU type, GPU count, power domains."""
+
+class _Kind(NamedTuple):
+    """Properties that the nodes of a pool have in common."""
+
+    label: str | None
+    gpu_type: str
+    gpus: int
+    domains: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +197,8 @@ def pools_of(cluster: Cluster) -> dict[str, Pool]:
     nodes, kinds, tree = cluster.node_columns(), _kinds(cluster), _Tree(cluster)
     siblings: dict[str, list[_Kind]] = defaultdict(list)
     for kind, _ in kinds:
-        siblings[kind[1]].append(kind)
-    taken = {kind[0] for kind, _ in kinds if kind[0] is not None} | set(cluster.gpu_types)
+        siblings[kind.gpu_type].append(kind)
+    taken = {kind.label for kind, _ in kinds if kind.label is not None} | set(cluster.gpu_types)
     pools: dict[str, Pool] = {}
     for kind, inside in kinds:
         label, gpu_type, gpus, power = kind
@@ -219,14 +226,13 @@ def _kinds(cluster: Cluster) -> list[tuple[_Kind, IntArray]]:
     label, gpu_type, gpus = nodes.coded("pool"), nodes.coded("gpu_type"), nodes.counts("gpus")
     _, kind = kinds_of([_same(label).codes, _same(gpu_type).codes, gpus, power.codes])
     found = []
-    for inside in sorted((inside for _, inside in alike(kind)), key=lambda inside: int(inside[0])):
-        n = int(inside[0])
-        found.append(((label.at(n), gpu_type.at(n), int(gpus[n]), power.at(n)), inside))
+    for n, inside in sorted((int(inside[0]), inside) for _, inside in alike(kind)):
+        found.append((_Kind(label.at(n), gpu_type.at(n), int(gpus[n]), power.at(n)), inside))
     return found
 
 
 def _same(column: Coded) -> Coded:
-    """The column with one code for each value."""
+    """Return the column with one code for each value, in place of several for equal ones."""
     number: dict[Hashable, int] = {}
     codes = [number.setdefault(value, len(number)) for value in column.values]
     return Coded(np.array([*codes, NONE], dtype=np.int64)[column.codes], list(number))
@@ -239,12 +245,13 @@ def _first(nodes: NodeColumns) -> IntArray:
 
 
 def _name(kind: _Kind, siblings: list[_Kind], taken: set[str]) -> str:
+    """Name a pool without a label, among those of its GPU type, other than the names that are taken."""
     _, gpu_type, gpus, domains = kind
     if len(siblings) == 1:
         return gpu_type
     size, feed = f"x{gpus}", "@" + ("+".join(domains) or "none")
-    several_sizes = len({k[2] for k in siblings}) > 1
-    several_feeds = len({k[3] for k in siblings}) > 1
+    several_sizes = len({other.gpus for other in siblings}) > 1
+    several_feeds = len({other.domains for other in siblings}) > 1
     short = gpu_type + (size if several_sizes else "") + (feed if several_feeds else "")
     for name in (short, gpu_type + size, gpu_type + size + feed):
         if name not in taken:
@@ -289,11 +296,8 @@ class _Tree:
 
     def __init__(self, cluster: Cluster):
         nodes = cluster.node_columns()
-        self._first, self._above, self._parent = (
-            _first(nodes),
-            _same(nodes.coded("parent")),
-            cluster.parents(),
-        )
+        self._first, self._above = _first(nodes), _same(nodes.coded("parent"))
+        self._parent = cluster.parents()
         children: dict[str | None, list[str]] = defaultdict(list)
         for group, parent in self._parent.items():
             children[parent].append(group)
@@ -322,15 +326,15 @@ class _Tree:
 
 
 def _merged(groups: list[list[Block]], nodes: list[int], gpus: int) -> list[Block]:
-    """Join children that are one block each, equal ones in powers of two from the first: 7 to 4 + 2 + 1.
+    """Return the blocks of children: groups, by their blocks, and nodes of so many GPUs, by their first ones.
 
-    The children are groups, and nodes of so many GPUs by their first ones.
+    Children that are one block each are joined, equal ones in powers of two from the first: 7 to 4 + 2 + 1.
     """
     joined = [block for blocks in groups if len(blocks) > 1 for block in blocks]
     equal: dict[int, list[int]] = defaultdict(list)
     for blocks in groups:
         if len(blocks) == 1:
-            size, firsts = blocks[0]
+            ((size, firsts),) = blocks
             equal[size] += firsts
     pieces = _powers(gpus)
     if len(pieces) == 1:
@@ -408,7 +412,7 @@ def _free(instance: Instance) -> BoolArray:
 
 
 def _by_size(free: BoolArray, sizes: IntArray) -> dict[int, int]:
-    """A block of twice the size is free when both of its halves are."""
+    """Return the GPUs in free blocks of each size, by the mask of a line and its structural blocks' sizes."""
     found: dict[int, int] = {}
     size, whole = 1, free
     while True:
@@ -416,6 +420,7 @@ def _by_size(free: BoolArray, sizes: IntArray) -> dict[int, int]:
         size *= 2
         if size > sizes[0]:
             return found
+        # Blocks of this size lie in structural ones that are as large, with which the line begins.
         halves = whole[: int(sizes[sizes >= size].sum()) * 2 // size]
         whole = halves[0::2] & halves[1::2]
 

@@ -45,14 +45,14 @@ def sleepers(instance: Instance, places: Places) -> BoolArray:
     if asleep.any():
         asleep = asleep.copy()
         for j in np.flatnonzero(jobs.fixed).tolist():
-            held = jobs.held(j)
-            asleep[[places.node[name] for name, gpus in (held.nodes if held else {}).items() if gpus]] = False
+            if (held := jobs.held(j)) is not None:
+                asleep[[places.node[name] for name, gpus in held.nodes.items() if gpus]] = False
     return asleep
 
 
 @remembered
 def _undisturbed(cluster: Cluster) -> BoolArray:
-    """Nodes that sleep, as far as others are concerned."""
+    """Return the mask of the nodes that sleep without jobs, and that nobody outside of the instance uses."""
     nodes = cluster.node_columns()
     asleep = nodes.flags("sleeps") & (nodes.numbers("reserved_w") == 0)
     return np.asarray(asleep & (nodes.available == nodes.counts("gpus")))
@@ -118,7 +118,7 @@ def counted_s(instance: Instance) -> Fraction:
 
 
 def cost_of(instance: Instance, each_w: Fraction) -> Fraction:
-    """Return the cost in the objective of one node that is awake, which nobody is paid for."""
+    """Return the cost in the objective of one node that is awake, 0 where joules are paid for."""
     if instance.objective not in ENERGY:
         return Fraction(0)
     return each_w * counted_s(instance) * max(Fraction(0), Fraction(per_joule(instance, RATIONALS)))
@@ -208,6 +208,7 @@ def _node_rows(pool: Pool, free: Mapping[int, int], counts: Iterable[int]) -> It
 
 
 def _budget_rows(instance: Instance, pools: dict[str, Pool]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of watts (of all pools, and of power domains), joules and grams, with their names."""
     budgets, types = instance.budgets, instance.cluster.gpu_types
     places = places_of(instance.cluster)
     down = places.by_pool(sleepers(instance, places))
@@ -260,19 +261,19 @@ def _limit_of(limit: float) -> Fraction:
 
 
 def _summed(each_w: FloatArray) -> Fraction:
-    """Sum without rounding."""
+    """Return the sum without rounding, of few different numbers."""
     watts, counts = np.unique(each_w, return_counts=True)
     known = zip(watts.tolist(), counts.tolist(), strict=True)
     return sum((Fraction(each_w) * count for each_w, count in known), Fraction(0))
 
 
 def _share_rows(configurations: JobConfigurations) -> Iterator[tuple[str, Row]]:
-    """A row for each job of a set but the first, in each pool."""
+    """Yield a row for each job of a set but the first, in each pool."""
     for declared in configurations.instance.sets:
         first, *others = declared.rates
         for one in configurations.in_sets(first):
             if one.set == declared.name:
-                pool = one.setting[0]
+                pool, *_ = one.setting
                 for job in others:
                     uses: dict[Use, int] = {
                         ("share", one.set, pool, first): 1,

@@ -36,24 +36,15 @@ TOGETHER = ("work-value",)
 
 
 class ShardedProver(Prover):
-    """Proves as `Prover` does, in doubles and without splits by workers.
+    """Proves as `Prover` does, in doubles and without splits by an `Executor` that keeps values on workers.
 
-    Parameters
-    ----------
-    workers : Executor
-        Keeps shards on workers.
-    instance : Instance
-
-    Raises
-    ------
-    ValueError
-        For a round that cannot be divided: what a job costs must not depend on others.
+    A ValueError says that a round cannot be divided: what a job costs must not depend on others.
     """
 
     def __init__(self, workers: Any, instance: Instance):
         if instance.sets or instance.objective in TOGETHER or instance.objective not in SUMS:
-            told = "rounds without sets of jobs under an objective that is a sum of what each job costs"
-            raise ValueError(f"only {told} are checked over a cluster")
+            which = "rounds without sets of jobs under an objective that is a sum of what each job costs"
+            raise ValueError(f"only {which} are checked over a cluster")
         super().__init__(instance)
         self._workers = workers
 
@@ -69,7 +60,8 @@ class ShardedProver(Prover):
             return super().least_costs(paid, allowed)
         nothing = Fraction(0)
         total = sum((one.total for one in costs), Enclosure(nothing, nothing))
-        summed = (sum(terms, nothing) for terms in zip(*(cost[1:] for cost in costs), strict=True))
+        others = ((one.size, one.dearest, one.worth) for one in costs)
+        summed = (sum(terms, nothing) for terms in zip(*others, strict=True))
         return LeastCosts(total, *summed), False
 
 
@@ -81,7 +73,7 @@ class Shard(NamedTuple):
 
 
 def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shard]:
-    """The round in about so many parts."""
+    """Divide the round into about so many parts, of whole blocks of jobs."""
     n, none = len(of.jobs), np.zeros(0, dtype=np.int64)
     nothing = none.astype(float)
     pools = {
@@ -99,7 +91,7 @@ def _shards(instance: Instance, of: JobConfigurations, shards: int) -> list[Shar
 
 
 def _least_of(shard: Shard, paid: RowPrices) -> list[LeastCosts | None]:
-    """Least costs of blocks of jobs in doubles, None where numbers are out of their range."""
+    """Least costs of the blocks of jobs of a shard in doubles, None where numbers are out of their range."""
     found: list[LeastCosts | None] = []
     for block in shard.blocks:
         options = Options(block, JobConfigurations(block, shard.pools), DOUBLES)

@@ -42,7 +42,7 @@ class NodeSplit(Strict):
 
 
 class Splits:
-    """Reads splits; each is read once, however many leaves it leads to."""
+    """Reads splits of jobs; each is read once, however many leaves it leads to."""
 
     def __init__(self, configurations: JobConfigurations):
         self._configurations = configurations
@@ -80,19 +80,20 @@ class Splits:
         return j, named
 
     def _rows(self, j: int) -> list[Configuration]:
+        """Return the configurations of a job, alone and in sets."""
         name = self._configurations.jobs.names[j]
         return [*self._configurations.of(j), *self._configurations.in_sets(name)]
 
     def _places(self, j: int, rows: list[Configuration], option: Any) -> list[int]:
-        """Rows of a job that begin as an option says."""
+        """Return the places among a job's rows of those that begin as an option says."""
         begin = tuple(option) if isinstance(option, list) and option else ([],)
         plain = not any(isinstance(part, list | dict) for part in begin)
         if (j, len(begin)) not in self._begun:
             self._begun[j, len(begin)] = _by_beginning(rows, len(begin))
         places = self._begun[j, len(begin)].get(begin) if plain else None
         if places is None:
-            told = f"split.options: {option!r:.80} is no option of job '{self._configurations.jobs.names[j]}'"
-            raise ValueError(told)
+            name = self._configurations.jobs.names[j]
+            raise ValueError(f"split.options: {option!r:.80} is no option of job '{name}'")
         return places
 
 
@@ -106,6 +107,7 @@ def key(row: Configuration) -> tuple[Any, ...]:
 
 
 def _by_beginning(rows: list[Configuration], length: int) -> dict[tuple[Any, ...], list[int]]:
+    """Return the places of rows by the first entries, of that number, of their keys."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
         if len(named := key(row)) >= length:
@@ -128,11 +130,12 @@ def states(sleeping: Mapping[Key, Sleeping], taken: Sequence[Taken]) -> States:
 
 
 def _part(sleeping: Mapping[Key, Sleeping], split: Mapping[str, Any]) -> tuple[Key, int]:
+    """Read a split of nodes: which of those that sleep, and the number of their part."""
     known = read_split(NodeSplit, split)
     key = known.awake, known.each_w
     if key not in sleeping:
-        told = f"{known.awake!r:.80} sleep that draw {known.each_w!r:.40} W awake"
-        raise ValueError(f"split.awake: no nodes of a pool {told}")
+        which = f"{known.awake!r:.80} sleep that draw {known.each_w!r:.40} W awake"
+        raise ValueError(f"split.awake: no nodes of a pool {which}")
     if known.part >= (parts := len(part_sizes(sleeping[key].nodes))):
         raise ValueError(f"split.part: must be a whole number below {parts}, not {known.part}")
     return key, known.part

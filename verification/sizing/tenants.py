@@ -17,13 +17,12 @@ from wattsched.verification.report import TOLERANCE, exceeds
 ROUNDING = 1e-9
 """Tolerance of parts of GPUs and watts, relative to a quota."""
 
-
 UNITS = {"share": " GPUs", "draw": " W", "energy": " J", "carbon": " g CO2"}
 """Units of what quotas count."""
 
 
 class Quota(NamedTuple):
-    """The row of its name: what it counts, of which tenants, and how much there may be."""
+    """The row of its name: what it counts (a key of `UNITS`), of which tenants, and how much there may be."""
 
     name: str
     counts: str
@@ -32,7 +31,7 @@ class Quota(NamedTuple):
 
 
 def quotas_of(instance: Instance) -> list[Quota]:
-    """Quotas of each tenant, of what may be borrowed too, and of all that have a cohort in common."""
+    """Quotas of every tenant, with what it may borrow, and of the tenants of every cohort together."""
     found, own = list[Quota](), dict[str, dict[str, int]]()
     for name, tenant in instance.tenants.items():
         if tenant.power_w is not None:
@@ -56,7 +55,7 @@ def quotas_of(instance: Instance) -> list[Quota]:
 
 
 def alone(instance: Instance, tenant: str | None) -> tuple[float, float]:
-    """GPUs and watts that a job of a tenant may have if no other runs."""
+    """GPUs and watts that a job of a tenant may have if no other runs, infinite without a quota."""
     most = {"share": inf, "draw": inf}
     for quota in quotas_of(instance) if tenant in instance.tenants else ():
         if tenant in quota.tenants and quota.counts in most:
@@ -65,7 +64,7 @@ def alone(instance: Instance, tenant: str | None) -> tuple[float, float]:
 
 
 def alone_j(instance: Instance, tenant: str | None) -> float:
-    """Joules that a job of a tenant may use if no other runs."""
+    """Joules that a job of a tenant may use if no other runs, infinite without a quota."""
     of = instance.tenants.get(tenant) if tenant is not None else None
     if of is None:
         return inf
@@ -100,7 +99,7 @@ def weights(instance: Instance, jobs: JobColumns) -> FloatArray:
 
 
 def faults(instance: Instance, names: list[str | None], used: Mapping[str, FloatArray]) -> Iterator[str]:
-    """Tenants and cohorts that have more than they may.
+    """Yield a fault for every tenant and cohort that has more than it may.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def faults(instance: Instance, names: list[str | None], used: Mapping[str, Float
         mine = np.array([name in quota.tenants for name in names], dtype=bool)
         amount = float(used[quota.counts][mine].sum())
         row, _, name = quota.name.partition(":")
+        who, _, _ = row.partition("_")  # tenant or cohort
         unit, tolerance = UNITS[quota.counts], ROUNDING if quota.counts == "share" else TOLERANCE
         if exceeds(amount, quota.limit, tolerance):
-            told = f"{row.partition('_')[0]} '{name}' has {amount:.9g}{unit}"
-            yield f"{told}, it may have {quota.limit:.9g}{unit}"
+            yield f"{who} '{name}' has {amount:.9g}{unit}, it may have {quota.limit:.9g}{unit}"
