@@ -51,8 +51,6 @@ def completion_times(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> 
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, and arguments of another type.
     """
@@ -95,8 +93,6 @@ def power(outcomes: Sequence[Outcome], *, cap_w: float | None = None, ax: Axes |
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, a cap that is not above 0 and finite, and arguments of another type.
     """
@@ -140,8 +136,6 @@ def occupancy(outcomes: Sequence[Outcome], *, ax: Axes | None = None) -> Axes:
 
     Raises
     ------
-    ImportError
-        Without matplotlib.
     ValueError, TypeError
         For no outcomes, and arguments of another type.
     """

@@ -1,7 +1,7 @@
 """Readers of public traces, and of lists of one's own.
 
 To add one: a reader in a file of its own, and its line in `FORMATS`. It takes a path; its other parameters
-become options, described by its docstring.
+become options, described by its docstring. Readers raise an OSError where a file cannot be read.
 """
 
 from __future__ import annotations

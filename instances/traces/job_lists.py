@@ -51,8 +51,6 @@ def read_itp(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
     ------
     ValueError
         With the line and column of a malformed cell.
-    OSError
-        When the file cannot be read.
     """
     jobs: dict[str, TraceJob] = {}
     for row in rows_of(path, ITP_COLUMNS):
@@ -96,8 +94,6 @@ def read_philly(path: str | Path, virtual_cluster: str | None = None) -> list[Tr
     ------
     ValueError
         With the line and column of a malformed cell, or when no job is of the virtual cluster.
-    OSError
-        When the file cannot be read.
     """
     read = [
         (
@@ -166,8 +162,6 @@ def read_pai(path: str | Path, unit: str | None = None) -> list[TraceJob]:
     ------
     ValueError
         With the line and column of a malformed cell, or for another unit.
-    OSError
-        When the file cannot be read.
     """
     if unit not in (None, *UNITS):
         raise ValueError(f"unit: '{unit}' is not one of {', '.join(UNITS)}")
@@ -212,8 +206,6 @@ def read_plain(path: str | Path, known: Profiles = CATALOGUE) -> list[TraceJob]:
         For a file that is no such table, with the columns that are missing and all that there are.
     InputError
         With line, column and value of every malformed cell.
-    OSError
-        When the file cannot be read.
     """
     faults: list[str] = []
     jobs: dict[str, TraceJob] = {}
