@@ -36,9 +36,7 @@ from wattsched.report.saved import (
     PolicySavings,
     Savings,
     Sensitivity,
-    at_completion,
-    completion_at,
-    energy_at,
+    best_within,
 )
 from wattsched.running.executors import Executor
 from wattsched.topology.arrays import FloatArray
@@ -319,8 +317,8 @@ class _Study:
         while 0 <= near < len(self.levels) and near not in found:
             (found[near],) = self.points(traces, base, policy, self.levels[near])
             near += 1 if found[near].completion <= 1.0 else -1
-        energy = energy_at([*found.values()], 1.0)
-        return None if energy is None else 1.0 - energy
+        best = best_within([*found.values()], "completion", 1.0)
+        return None if best is None else 1.0 - best.energy
 
     def points(
         self, traces: Mapping[int, Trace], base: Mapping[int, _Base], policy: str, level: float
@@ -376,9 +374,10 @@ def _saved(
     base: Mapping[int, _Base],
 ) -> PolicySavings:
     by_seed = [*zip(*points, strict=True)]
-    met = [point for seed in by_seed if (point := at_completion(seed, 1.0)) is not None]
+    met = [point for seed in by_seed if (point := best_within(seed, "completion", 1.0)) is not None]
     parts, reached = np.array([1.0 - point.energy for point in met]), len(met) == len(by_seed)
-    sooner = [1.0 - completion for seed in by_seed if (completion := completion_at(seed, 1.0)) is not None]
+    soonest = [best_within(seed, "energy", 1.0) for seed in by_seed]
+    sooner = [1.0 - point.completion for point in soonest if point is not None]
     meters = [one.outcome.meter for one in base.values()]
     energy_j, carbon_g, money = (
         np.array([getattr(one, f) for one in meters]) for f in ("energy_j", "carbon_g", "money")

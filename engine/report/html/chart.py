@@ -15,7 +15,7 @@ from wattsched.report.wording import printable
 
 _SIZE_IN = (8.0, 3.6)
 _INK = "#010101"
-"""Black that is written down, as black itself is not: both, and limits, have the colour of the page's text."""
+"""Black that is written down, as black itself is not: both, as limits, have the colour of the page's text."""
 
 
 @dataclass(frozen=True)
