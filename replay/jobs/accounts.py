@@ -294,10 +294,7 @@ class Flows(NamedTuple):
 
 @dataclass
 class Meter:
-    """Integrals of `Flows` over time, and logs of the cluster's watts and of the GPUs that jobs hold.
-
-    `domains` are logs of the watts of each power domain under a cap.
-    """
+    """Integrals of `Flows` over time, and logs of watts, under each power cap too, and GPUs that jobs hold."""
 
     carbon: Carbon
     time_s: float = 0.0
@@ -313,7 +310,7 @@ class Meter:
     now: Flows = field(default_factory=Flows)
     power: StepLog = field(default_factory=StepLog)
     busy: StepLog = field(default_factory=StepLog)
-    domains: list[StepLog] = field(default_factory=list)
+    capped: list[StepLog] = field(default_factory=list)
 
     def advance(self, until_s: float) -> None:
         """Integrate the present flows until then."""

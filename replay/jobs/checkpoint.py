@@ -28,7 +28,7 @@ from wattsched.replay.jobs.simulation import Replay
 from wattsched.replay.jobs.trace import Trace
 
 FAMILY = "wattsched-checkpoint/"
-FORMAT = f"{FAMILY}10"
+FORMAT = f"{FAMILY}11"
 AGAIN = "delete it to begin that replay again"
 
 KINDS = {"b": np.dtype(np.bool_), "i": np.dtype(np.int64), "f": np.dtype(np.float64)}
