@@ -95,13 +95,7 @@ class HeldLease(ABC):
             self._give_back()
 
     def require(self) -> None:
-        """Refuse to go on without it.
-
-        Raises
-        ------
-        Exception
-            `failure`, where it is not held for sure.
-        """
+        """Refuse to go on, with `failure`, where it is not held for sure."""
         if not self._held:
             lost = f"{self._by_another()} now" if self._holder else f"{self} could not be renewed"
             raise self.failure(f"{lost}: nothing is changed without it")

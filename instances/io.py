@@ -75,13 +75,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse JSON that is not of a file, under the same limits; NaN and Infinity are refused, too.
-
-    Raises
-    ------
-    InputError
-        When it is not JSON in UTF-8, too large, or has a key twice.
-    """
+    """Parse JSON that is not of a file, under the same limits; NaN and Infinity are refused, too."""
     try:
         return json_in(text_of(content), parse_constant=_not_json)
     except (ValueError, MemoryError) as error:

@@ -131,13 +131,7 @@ def to_node_link(cluster: Cluster) -> str:
 
 
 def from_node_link(data: Any) -> Cluster:
-    """Read a cluster from a networkx node-link graph, as JSON has it.
-
-    Raises
-    ------
-    ValueError
-        If it is no directed node-link graph, or does not describe a cluster (`cluster_from_tree`).
-    """
+    """Read a cluster from a networkx node-link graph, as JSON has it; a ValueError if it describes none."""
     import networkx as nx
 
     if not isinstance(data, dict) or not isinstance(data.get("graph", {}), dict):

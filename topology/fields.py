@@ -54,13 +54,7 @@ class FaultCount:
         self.left = most
 
     def add(self, faults: int) -> None:
-        """Count some.
-
-        Raises
-        ------
-        TooManyFaultsError
-            When there are too many.
-        """
+        """Count some; too many are a TooManyFaultsError."""
         self.left -= faults
         if self.left < 0:
             raise TooManyFaultsError

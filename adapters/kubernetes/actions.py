@@ -198,13 +198,7 @@ class Actions:
         return ""
 
     def wait_until_seen(self) -> None:
-        """Wait until the watch shows what was done; what had no answer is asked for.
-
-        Raises
-        ------
-        KubernetesError
-            Where it does not.
-        """
+        """Wait until the watch shows what was done; a `KubernetesError` where it does not."""
         for uid, pod in list(self._unseen.items()):
             if not self.mirror.wait(partial(_is_changed, uid), _SEEN_S):
                 found = self.api.pod(pod.namespace, pod.name)

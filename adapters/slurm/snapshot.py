@@ -37,13 +37,7 @@ class SlurmError(UnansweredError):
 
 
 def ask(*command: str, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> str:
-    """Run a command of Slurm, perhaps with more variables, and return its standard output.
-
-    Raises
-    ------
-    SlurmError
-        Where it is not installed, fails, or takes longer than `timeout_s`.
-    """
+    """Return the output of a command of Slurm, perhaps with more variables; a `SlurmError` without one."""
     name = command[0]
     try:
         done = subprocess.run(

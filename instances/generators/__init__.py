@@ -42,13 +42,7 @@ def families() -> dict[str, str]:
 
 
 def builder(family: str) -> Callable[..., Any]:
-    """Function that generates a family.
-
-    Raises
-    ------
-    ValueError
-        For an unknown family.
-    """
+    """Function that generates a family; a ValueError for an unknown one."""
     require_known("family", family, FAMILIES)
     made: Callable[..., Any] = resolve_name(f"{__name__}.{FAMILIES[family]}")
     return made
@@ -66,13 +60,7 @@ def parameters_of(family: str) -> list[inspect.Parameter]:
 
 
 def options_of(family: str) -> dict[str, Any]:
-    """Options of a family beyond jobs, gpus and seed, with their defaults.
-
-    Raises
-    ------
-    ValueError
-        For an unknown family.
-    """
+    """Options of a family beyond jobs, gpus and seed, with their defaults; ValueError: no such family."""
     return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 

@@ -166,13 +166,7 @@ class Instance(Strict):
         return self
 
     def table_of(self, job: Job) -> OptionTable:
-        """Table of a job without a model.
-
-        Raises
-        ------
-        KeyError
-            If it names an unknown one.
-        """
+        """Table of a job without a model; a KeyError if it names an unknown one."""
         assert job.options is not None
         return self.tables[job.options] if isinstance(job.options, str) else job.options
 

@@ -52,15 +52,7 @@ def log_of(text: str) -> Log | None:
 
 
 def read_log(path: str | Path, time_zone: tzinfo | None = None) -> Samples:
-    """Read a log of GPUs of whatever kind it is; `time_zone` is that of times that are told without one.
-
-    Raises
-    ------
-    ValueError
-        For a file that is none, has no watts, or is malformed, in one sentence with its name.
-    OSError
-        When the file cannot be read.
-    """
+    """Read a log of any kind; `time_zone` is that of times without one. A ValueError names the file."""
     try:
         text = read_text(path)
     except ValueError as error:

@@ -294,7 +294,7 @@ class Flows(NamedTuple):
 
 @dataclass
 class Meter:
-    """Integrals of `Flows` over time, and logs of watts, under each power cap too, and GPUs that jobs hold."""
+    """Integrals of `Flows` over time, and logs of watts, also under each power cap, and of GPUs in use."""
 
     carbon: Carbon
     time_s: float = 0.0

@@ -458,13 +458,7 @@ def _cell(value: object, *, clock: bool) -> object:
 
 
 def parquet(table: Table) -> bytes:
-    """Table as Parquet, numbers as they are (``pip install 'wattsched[parquet]'``).
-
-    Raises
-    ------
-    ImportError
-        Without pyarrow.
-    """
+    """Table as Parquet, numbers as they are; an ImportError without pyarrow (``wattsched[parquet]``)."""
     import pandas as pd
 
     content: bytes = pd.DataFrame(dict(table)).to_parquet(engine="pyarrow", index=False)
