@@ -65,12 +65,7 @@ class HeldLease(ABC):
     def __enter__(self) -> Self:
         """Take it; wait until it has expired if another process left it behind.
 
-        Raises
-        ------
-        InputError
-            Where another process renews its own, or we may make none.
-        Exception
-            `failure`, where there is no answer.
+        An `InputError` where another process renews its own, or we may make none; `failure` for no answer.
         """
         self._renew()
         announced = False

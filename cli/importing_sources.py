@@ -37,16 +37,7 @@ TRACE, CLUSTER = "jobs.csv", "cluster.json"
 
 @dataclass(frozen=True)
 class Source:
-    """Source with a command of its own: records of a scheduler, or solutions of a solver.
-
-    Attributes
-    ----------
-    description : str
-        Its description, as those of trace formats.
-    command : click.Command
-    yields : str
-        Its outputs in words, such as ``trace and cluster``.
-    """
+    """Command for records of a scheduler or solutions of a solver, and in words what it reads and yields."""
 
     description: str
     command: click.Command

@@ -109,15 +109,7 @@ class Whole(ParamType):
 
 
 class Listed(ParamType):
-    """Names between commas.
-
-    Parameters
-    ----------
-    noun : str
-        What they are names of; none may come twice.
-    require : callable, optional
-        Raises ValueError for an unknown name.
-    """
+    """Names between commas, none twice, of what `noun` says; `require` refuses unknown ones."""
 
     name = "names"
 
@@ -301,12 +293,7 @@ class Family(click.Group):
 def parameter_option(parameter: inspect.Parameter, about: str | None, **given: Any) -> click.Option:
     """``--name VALUE`` of the kind that the parameter's annotation and default tell.
 
-    Parameters
-    ----------
-    about : str, optional
-        Its description.
-    **given
-        Of `click.Option`, instead; `name` is that on the command line.
+    `about` describes it; what is given goes to `click.Option` instead, `name` being that on the command line.
     """
     default, kind = parameter.default, str(parameter.annotation)
     if kind.startswith("Literal"):

@@ -75,13 +75,7 @@ _SENTENCES = {
 def lines_of(error: ValidationError, document: Any) -> list[str]:
     """One line per fault, with its path in the document: ``jobs[3].weight: must be ...``.
 
-    Parameters
-    ----------
-    error : ValidationError
-        What validating `document` raised.
-    document : object
-        The parsed file; it tells the keys of a path from the names of union branches. None where there is
-        no document.
+    `document` is the parsed file, which tells keys of a path from names of union branches, or None.
     """
     return _lines(error.errors(include_url=False), document)
 
@@ -97,20 +91,7 @@ def _lines(faults: Iterable[Any], document: Any) -> list[str]:
 
 
 def require(name: str, value: object, kinds: tuple[type, ...], expected: str) -> None:
-    """Refuse an argument of the wrong type in words, before it fails far from the call.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument.
-    expected : str
-        What it must be, in words.
-
-    Raises
-    ------
-    TypeError
-        That names the argument, and the type found, and the value where that is short.
-    """
+    """Refuse an argument of the wrong type by a TypeError: ``name must be expected, got type value``."""
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         short = isinstance(value, str | float) or (isinstance(value, int) and abs(value) < LARGEST_WHOLE)
         told = f" {value!r:.60}" if short else ""

@@ -74,20 +74,10 @@ class Actions:
     _reported: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def start(self, name: str, bindings: tuple[Binding, ...]) -> tuple[list[Binding], str]:
-        """Bind pods of a job.
+        """Bind pods of a job; return the bindings, and which were refused and why, empty where all are bound.
 
-        If the first one is refused none is bound; after that, all others are tried.
-
-        Returns
-        -------
-        bound : list of Binding
-        refused : str
-            Refused bindings, and why; empty where all are bound.
-
-        Raises
-        ------
-        KubernetesError
-            Where there was no answer, so that the outcome is unknown.
+        If the first one is refused none is bound; after that, all others are tried. No answer, so that the
+        outcome is unknown, is a `KubernetesError`.
         """
         about = {
             "action": "start",

@@ -234,14 +234,7 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Lines of a CSV file and their numbers, the header first; empty lines are skipped.
 
     Cells are separated by commas, or in the header and from there on by semicolons or tabs alone. Comments
-    before the header are skipped (`comments_of`).
-
-    Raises
-    ------
-    ValueError
-        For what is no CSV text, a header with a name twice, and lines of another length than the header's.
-    OSError
-        When the file cannot be read.
+    before the header are skipped (`comments_of`). Anything else is a ValueError with the file and line.
     """
     try:
         yield from _csv_lines(read_bytes(path))
@@ -384,17 +377,9 @@ class Cells:
 
 
 def rows_of(path: str | Path, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> Iterator[Row]:
-    """Rows of a CSV file that has at least these columns.
+    """Rows of a CSV file that has at least these columns; all that are missing are a ValueError.
 
-    Parameters
-    ----------
-    optional : tuple of str
-        Others that are read, for the message.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `csv_lines`, and for columns that are missing, all of them.
+    `optional` are others that are read, for the message. Errors of the file are those of `csv_lines`.
     """
     lines = csv_lines(path)
     _, header = next(lines)

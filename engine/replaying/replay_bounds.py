@@ -122,20 +122,7 @@ def read_replay_bound(
 
 
 def require_boundable(trace: Trace, settings: ReplaySettings | None = None, *, energy: bool = False) -> None:
-    """Refuse a trace that `replay_bound` has no bound for, before anything is computed.
-
-    Parameters
-    ----------
-    trace : Trace
-    settings : ReplaySettings, optional
-    energy : bool
-        Whether its energy is to be bounded, too.
-
-    Raises
-    ------
-    ValueError
-        As `replay_bound`.
-    """
+    """Refuse a trace that `replay_bound` has no bound for, with its errors, before anything is computed."""
     _parts(trace, settings, energy=energy)
 
 

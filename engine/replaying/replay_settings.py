@@ -151,15 +151,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True)
 class Scene:
-    """A trace, and all that its replays under any policy have in common.
-
-    Attributes
-    ----------
-    context : PolicyContext
-    carbon : Carbon
-    tariff : PerKwh, optional
-    sleep : Sleep, optional
-    """
+    """A trace, and all that its replays under any policy have in common."""
 
     context: PolicyContext
     carbon: Carbon

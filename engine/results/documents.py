@@ -34,13 +34,7 @@ RESULT_FORMATS = ("wattsched-result/1", "wattsched-result/2")
 
 
 def read_document(path: str | Path) -> Any:
-    """Parse a file, JSON or Parquet, whatever it is called.
-
-    Raises
-    ------
-    InputError
-        When it is neither, too large, or cannot be read (`UnreadableError`, which is an OSError, too).
-    """
+    """Parse a file, JSON or Parquet, whatever it is called; an `InputError` where it is neither."""
     try:
         parquet = is_parquet(path)
     except OSError as error:
@@ -160,13 +154,7 @@ def answer_of(document: Any, problem: str, source: str = "") -> Result | BaseMod
 
 
 def decision_of(document: Any, source: str = "") -> tuple[str, BaseModel]:
-    """Validate a parsed document as a bare decision of whichever problem it fits; with that problem's name.
-
-    Raises
-    ------
-    InputError
-        With the faults that it has as a decision of `sizing`, where it fits none.
-    """
+    """Validate a document as a decision of the problem it fits, with its name; else faults as of `sizing`."""
     from wattsched.results.problems import PROBLEMS
 
     message: list[InputError] = []

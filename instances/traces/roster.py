@@ -197,12 +197,7 @@ def starts_of(roster: Roster, jobs: Iterable[TraceJob], seed: int) -> list[Start
     """Return the start that its user gives each job.
 
     Where the trace does not name a model, it is chosen by a hash of the seed and the job's name among those
-    that run on the GPU count asked for.
-
-    Raises
-    ------
-    ValueError
-        With all jobs whose models do not run on the cluster, or whose GPU type it has not.
+    that run on the GPU count asked for. A ValueError has all jobs for which there is none on the cluster.
     """
     found, without = list[Start](), defaultdict[str, list[str]](list)
     for job in jobs:

@@ -18,17 +18,9 @@ from wattsched.reading.inputs import read_text
 
 @dataclass(frozen=True)
 class Log:
-    """A kind of log.
+    """A kind of log: what writes it, whether a text is one, and the samples of such a text.
 
-    Attributes
-    ----------
-    name : str
-        What writes it.
-    recognises : callable
-        Whether a text is such a log.
-    read : callable
-        Samples of a text; takes the file's name, too, for messages. What is malformed is a ValueError, with
-        its line.
+    Readers take the file's name, too, for messages; what is malformed is a ValueError, with its line.
     """
 
     name: str

@@ -90,17 +90,9 @@ class Caps:
         return fits
 
     def require_room(self, trace: Trace, policy: str, among: BoolArray | None) -> None:
-        """Refuse a policy under which some job could not even run alone.
+        """Refuse a policy under which some job could not even run alone: a `CapError` names the first.
 
-        Parameters
-        ----------
-        among : bool array, shape (n_configurations,), optional
-            Configurations that the policy chooses from; None for one that runs jobs as they were asked for.
-
-        Raises
-        ------
-        CapError
-            Which names the first such job.
+        `among` is the mask of the configurations that it chooses from; None where jobs run as was asked for.
         """
         if not self.names:
             return

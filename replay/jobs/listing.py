@@ -47,15 +47,7 @@ def read_listing(
     tables: Mapping[str, OptionTable] | None = None,
     profiles: Profiles = CATALOGUE,
 ) -> Trace:
-    """Read a list of jobs.
-
-    Raises
-    ------
-    ValueError
-        With the line and column of a malformed cell, or for a job that no pool can run.
-    OSError
-        When the file cannot be read.
-    """
+    """Read a list of jobs; a ValueError has the line and column of what is malformed, or of no use here."""
     tables = tables or {}
     jobs: dict[str, Job] = {}
     arrivals, requests = [], []

@@ -20,14 +20,7 @@ _INK = "#010101"
 
 @dataclass(frozen=True)
 class Series:
-    """Points that a line joins.
-
-    Attributes
-    ----------
-    name : str
-    x, y : sequences of float
-        Finite, of the same length.
-    """
+    """Points that a line joins; `x` and `y` are finite, and of the same length."""
 
     name: str
     x: Sequence[float]
@@ -42,19 +35,9 @@ def chart(
     points: bool = False,
     mark: tuple[float, float, str] | None = None,
 ) -> Markup:
-    """Draw series over common axes, with a key.
+    """Draw series over common axes, with a key; a ValueError where there is no point at all.
 
-    Parameters
-    ----------
-    points : bool
-        Draw the points, too.
-    mark : tuple of two floats and a str, optional
-        A point of its own, and what it is.
-
-    Raises
-    ------
-    ValueError
-        Where there is no point at all.
+    With `points` these are drawn, too; `mark` is a point of its own, and what it is.
     """
     if mark is None and not any(len(one.x) for one in series):
         raise ValueError("series: there is no point to draw")
