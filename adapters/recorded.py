@@ -121,9 +121,7 @@ class Recorded:
         """Return what was read, converted, left out and assumed, and what cannot be right."""
         rows = [Entry("read", state, n, self.gpu_h[state]) for state, n in self.ended.most_common()]
         if measured := [job for job in self.jobs if job.power_w is not None]:
-            rows.append(
-                Entry.of("converted", "measured energy to mean watts, taken for those of the GPUs", measured)
-            )
+            rows.append(Entry.of("converted", "measured energy to the mean watts of GPUs", measured))
         if self.cut:
             rows.append(Entry("converted", f"names cut to {LONGEST_NAME} characters, or escaped", self.cut))
         rows += [Entry("left out", why, n, self.gpu_h.get(why)) for why, n in self.left_out.most_common()]

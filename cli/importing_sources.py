@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from wattsched.adapters.recorded import Recorded
+    from wattsched.adapters.slurm.trace import EnergyOf
 
 TRACE, CLUSTER = "jobs.csv", "cluster.json"
 
@@ -95,6 +96,12 @@ UNTIL = "Without files: ask for jobs up to then."
 @click.option("--since", default="now-7days", metavar="T", help=SINCE)
 @click.option("--until", default="now", metavar="T", help=UNTIL)
 @time_zone_option("this machine's")
+@click.option(
+    "--energy-of",
+    type=click.Choice(["nodes", "gpus"]),
+    default="nodes",
+    help="What Slurm's plugin measures: whole nodes, servers included, or GPUs alone.",
+)
 @click.option("--stand-in", "stand_ins", multiple=True, metavar="TYPE=KNOWN", help=STAND_IN)
 def slurm(
     files: tuple[str, ...],
@@ -102,6 +109,7 @@ def slurm(
     since: str,
     until: str,
     time_zone: tzinfo | None,
+    energy_of: EnergyOf,
     stand_ins: tuple[str, ...],
 ) -> None:
     """Import jobs that Slurm has accounted for, and its nodes.
@@ -129,7 +137,7 @@ def slurm(
     except SlurmError as error:
         raise BadInput(f"{error}; without Slurm's commands, name files that they printed") from None
     with refusing():
-        found = recorded(said, time_zone, replaced)
+        found = recorded(said, time_zone, replaced, energy_of)
     _finish(found, output, "Slurm")
 
 

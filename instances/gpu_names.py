@@ -56,7 +56,13 @@ def gpu_type_named(name: str, stand_in: str | None = None) -> tuple[GpuType, str
 
 
 def _share_told(part: GpuPart) -> str:
-    by = "number on a board" if "SHARED" in part.kind else "compute slices" if "g." in part.kind else "memory"
+    by = (
+        "number on a board"
+        if re.search("SHARED|px_", part.kind, re.I)
+        else "compute slices"
+        if "g." in part.kind
+        else "memory"
+    )
     board = common_name(part.board) or "a board"
     return f"counts as {part.share} of {board}, in watts and speed, by its {by}"
 

@@ -1,8 +1,8 @@
-"""Parts of GPU boards that a scheduler hands out as GPUs: MIG slices, replicas of a shared GPU, vGPUs.
+"""Parts of GPU boards that a scheduler hands out: slices, AMD's partitions, replicas of a shared GPU, vGPUs.
 
 A part is taken to have the share of its board's compute in watts, speed and memory too: of a MIG slice its
-compute slices (sevenths; quarters of an A30), of a replica one over their number, of a vGPU its frame
-buffer's share. Watts of boards that are in no part stay with the server.
+compute slices (sevenths; quarters of an A30), of a partition or a replica one over their number, of a vGPU
+its frame buffer's share. Watts of boards that are in no part stay with the server.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ _MIG = re.compile(
     re.I,
 )
 _VGPU = re.compile(r"(?<![a-z0-9])([a-z]+\d+s?)-?(d?)-((?:(\d)-)?(\d{1,3})[abcq])(?![a-z0-9])", re.I)
+_PARTITION = re.compile(r"(?<![a-z0-9])([sdtqc])px_nps\d(?![a-z0-9])", re.I)
 _SHARED = re.compile(r"[-_]shared[-_](\d{1,4})(?![a-z0-9])", re.I)
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*", re.I)
 
 MIG_SLICES, _QUARTERED = 7, ("a30",)
 """Compute slices of a board, and boards that have four."""
+_PARTITIONS = {"s": 1, "d": 2, "t": 3, "q": 4, "c": 8}
+"""Partitions of a board by AMD's mode; ``cpx`` makes one of each compute die, of which an MI300A has six."""
 _FRAME_BUFFER_GIB = {
     **{"t4": 16, "p100": 16, "v100": 16, "v100d": 32, "a10": 24, "a30": 24, "l4": 24, "a40": 48},
     **{"a100": 40, "a100d": 80, "h100": 80, "l40": 48, "l40s": 48},
@@ -80,12 +83,16 @@ def part_named(name: str) -> GpuPart:
 
 
 def _slice_named(name: str) -> GpuPart:
-    """MIG slice or vGPU of a name; else the whole board."""
+    """MIG slice, partition or vGPU of a name; else the whole board."""
     if found := _MIG.search(name):
         board, slices = _without(name, *found.span()), int(found[2] or found[3])
         of = 4 if any(word in _QUARTERED for word in re.findall("[a-z0-9]+", board.lower())) else MIG_SLICES
         share = min(Fraction(1), Fraction(slices, of))
         return GpuPart(board, found[1], share, float(found[4]))
+    if found := _PARTITION.search(name):
+        board, mode = _without(name, *found.span()), found[1].lower()
+        each = 6 if mode == "c" and "mi300a" in board.lower() else _PARTITIONS[mode]
+        return GpuPart(board, found[0] if each > 1 else "", Fraction(1, each))
     if (found := _VGPU.search(name)) and (whole_gib := _FRAME_BUFFER_GIB.get((found[1] + found[2]).lower())):
         slices, memory_gib = int(found[4] or 0), int(found[5])
         share = min(Fraction(1), Fraction(slices, MIG_SLICES) if slices else Fraction(memory_gib, whole_gib))

@@ -25,8 +25,9 @@ from wattsched.instances.errors import InputError, shown, validated
 from wattsched.instances.gpu_parts import joined
 
 GPU, _GKE = "nvidia.com/gpu", "cloud.google.com/gke"
-_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/gpu")
-"""Resources that are GPUs: whole ones or a node's only slices, replicas, and slices by their kind."""
+_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-[^/]+?))(?:\.shared)?|amd\.com/(?:gpu|([sdtqc]px_nps\d))")
+"""Resources that are GPUs: whole ones or a node's only slices, replicas, and parts by their kind."""
+AMD_GPU = "amd.com/gpu"
 
 _LABELS = {
     "nvidia.com": (
@@ -284,9 +285,11 @@ def _named(resource: str, labels: Mapping[str, str], gpu_label: str) -> str:
 def _product(resource: str, gpus: int, labels: Mapping[str, str], gpu_label: str) -> str:
     """Return what GPUs that a node offers as a resource are, such as ``Tesla-T4-SHARED-4``."""
     product, name = _named(resource, labels, gpu_label), resource.removesuffix(".shared")
-    if (found := _GPU.fullmatch(resource)) and found[1]:
+    if (found := _GPU.fullmatch(resource)) and (kind := found[1] or found[2]):
         whole = re.sub("-SHARED$", "", product)
-        product = labels.get(f"{name}.product") or f"{whole}-{found[1].removesuffix('.shared')}"
+        product = labels.get(f"{name}.product") or f"{whole}-{kind.removesuffix('.shared')}"
+    elif name == AMD_GPU and (mode := labels.get("amd.com/compute-memory-partition", "spx"))[:3] != "spx":
+        product = f"{product}-{mode}"
     elif name == GPU and (size := labels.get(f"{_GKE}-gpu-partition-size")):
         product = f"{product}-mig-{size}"
     replicas, boards = (labels.get(f"{name}.{what}", "") for what in ("replicas", "count"))

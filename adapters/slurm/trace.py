@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from math import inf
+from typing import Literal
+
+import numpy as np
 
 from wattsched.adapters.recorded import Machine, Recorded, cluster_of, counted
 from wattsched.adapters.slurm.accounting import FIELDS, Accounted, read_accounting
@@ -22,6 +25,7 @@ from wattsched.instances.traces import TraceJob
 from wattsched.reading.inputs import echo, listed
 from wattsched.report.imports import Entry
 from wattsched.report.wording import count
+from wattsched.topology.arrays import BoolArray
 from wattsched.topology.exchange import logical_lines
 from wattsched.topology.fields import shortened
 
@@ -36,6 +40,8 @@ MOST_W = 5_000.0
 """Energy that means more watts than this of each GPU, with its part of the server, is no measurement."""
 LONGEST_S = 600.0
 """Seconds that the accounting may take to answer."""
+
+EnergyOf = Literal["nodes", "gpus"]
 
 STILL_RUN = frozenset(["RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"])
 WAITING = frozenset(["PENDING", "CONFIGURING"])
@@ -126,7 +132,12 @@ def ask_slurm(since: str, until: str) -> Said:
     return Said([jobs], [nodes], topology)
 
 
-def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str] | None = None) -> Recorded:
+def recorded(
+    said: Said,
+    zone: tzinfo | None = None,
+    stand_ins: Mapping[str, str] | None = None,
+    energy_of: EnergyOf = "nodes",
+) -> Recorded:
     """Trace and cluster of what Slurm said.
 
     Parameters
@@ -135,6 +146,8 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
         Of times that tell none (default: this machine's).
     stand_ins : mapping of str to str, optional
         GPU type to the known one that counts instead.
+    energy_of : {"nodes", "gpus"}
+        What Slurm's energy is of. Of whole nodes, the servers' part is taken off.
 
     Raises
     ------
@@ -171,7 +184,7 @@ def recorded(said: Said, zone: tzinfo | None = None, stand_ins: Mapping[str, str
     if zone is None and any(job.local for job in jobs):
         own = datetime.now().astimezone().tzname()
         found.tell("assumed", f"times without a zone are this machine's, {own}; --time-zone names another")
-    _take(found, _latest(jobs), nodes)
+    _take(found, _latest(jobs), nodes, energy_of)
     return found
 
 
@@ -188,16 +201,21 @@ def _latest(records: Iterable[Accounted]) -> list[Accounted]:
     return sorted(found, key=lambda one: one.start_s or one.eligible_s)
 
 
-def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmNode]) -> None:
+def _take(
+    found: Recorded, jobs: Sequence[Accounted], nodes: Mapping[str, SlurmNode], energy_of: EnergyOf
+) -> None:
     """Put jobs into the trace, or count why not."""
     strange, others, unused, ambiguous = Counter[str](), Counter[str](), Counter[str](), 0
     types, machines = (found.cluster.gpu_types, found.cluster.nodes) if found.cluster else ({}, [])
-    idle_w = defaultdict[str, float](float)
+    server_w, idle_w = defaultdict[str, float](float), defaultdict[str, float](float)
     for one in machines:  # of which several stand for a node with several types
-        idle_w[one.name.partition("/")[0]] += one.gpus * types[one.gpu_type].idle_power_w
+        name = one.name.partition("/")[0]
+        server_w[name] += one.base_power_w if energy_of == "nodes" else 0.0
+        idle_w[name] += one.gpus * types[one.gpu_type].idle_power_w
+    alone = _alone(jobs)
     there = {kind.lower(): kind for node in nodes.values() for kind in node.kinds}
     told = defaultdict[tuple[str, str], list[TraceJob]](list)
-    for job in jobs:
+    for job, undisturbed in zip(jobs, alone, strict=True):
         others.update(job.other_gres)
         if reason := _why_not(job):
             found.leave_out(reason, job.gpus or 0, job.held_s, job.tasks)
@@ -208,11 +226,15 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
             continue
         strange.update(absent)
         ambiguous += job.ambiguous
-        power_w = None if job.energy_j is None else job.energy_j / job.held_s
-        least_w = sum(idle_w[shortened(name)] for name in job.nodes)
-        if power_w is not None and (why := _why_not_its_own(job, power_w, least_w, nodes)):
-            power_w = None
-            unused[why] += 1
+        power_w = None
+        if job.energy_j is not None:
+            names = [shortened(name) for name in job.nodes]
+            power_w = job.energy_j / job.held_s - sum(server_w[name] for name in names)
+            least_w = sum(idle_w[name] for name in names)
+            shared = "is that of shared nodes" if nodes and not undisturbed else ""
+            if why := shared or _why_not_its_own(job, power_w, least_w, nodes):
+                power_w = None
+                unused[why] += 1
         found.add(
             TraceJob(
                 name=job.id,
@@ -248,7 +270,11 @@ def _take(found: Recorded, jobs: Iterable[Accounted], nodes: Mapping[str, SlurmN
     found.note_gaps(state.lower() for state in STILL_RUN)
     for why, n in unused.items():
         found.tell("noted", f"energy of {count(n, 'job')} {why}; it is left out")
-    if not (unused or any(job.power_w for job in found.jobs)):
+    if measured := [job for job in found.jobs if job.power_w is not None]:
+        of = "whole nodes, less the watts of servers (else: --energy-of gpus)"
+        of = of if energy_of == "nodes" else "GPUs alone"
+        found.entries.append(Entry.of("assumed", f"measured energy is that of {of}", measured))
+    elif not unused:
         found.tell("noted", "Slurm has measured no energy; jobs have no watts")
 
 
@@ -265,6 +291,20 @@ def _why_not(job: Accounted) -> str:
     return "" if job.held_s > 0 else "ended at once"
 
 
+def _alone(jobs: Sequence[Accounted]) -> BoolArray:
+    """Return of which jobs no other, with or without GPUs, was on one of their nodes at the same time."""
+    alone, on = np.ones(len(jobs), dtype=bool), defaultdict[str, list[int]](list)
+    for j, job in enumerate(jobs):
+        for name in job.nodes if job.start_s is not None and job.held_s > 0 else ():
+            on[name].append(j)
+    for held in on.values():  # in the order of their starts
+        begin_s, held_s = np.array([(jobs[j].start_s, jobs[j].held_s) for j in held]).T
+        end_s = begin_s + held_s
+        alone[np.array(held)[:-1][begin_s[1:] < end_s[:-1]]] = False
+        alone[np.array(held)[1:][begin_s[1:] < np.maximum.accumulate(end_s)[:-1]]] = False
+    return alone
+
+
 def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapping[str, SlurmNode]) -> str:
     """Return why the energy of a job's nodes is not its own; empty where it held all GPUs of these nodes."""
     if not nodes:
@@ -272,7 +312,7 @@ def _why_not_its_own(job: Accounted, power_w: float, least_w: float, nodes: Mapp
     if not job.nodes or sum(nodes[n].gpus if n in nodes else inf for n in job.nodes) > (job.gpus or 0):
         return "is that of shared nodes"
     if power_w < least_w:
-        return "means less than its boards draw when idle"
+        return "means less than its nodes draw when idle"
     return "means more than any GPUs draw" if power_w > MOST_W * (job.gpus or 0) else ""
 
 

@@ -152,9 +152,8 @@ class JobSource:
 
     @property
     def comments(self) -> list[str]:
-        """Comments of a list of one's own, such as what its import left out, as one sentence or none."""
-        told = comments_of(self.file) if self.form == LIST else []
-        return [f"the trace: {'; '.join(told)}"] if told else []
+        """Comments of a list of one's own, such as what its import left out."""
+        return [f"the trace: {told}" for told in comments_of(self.file)] if self.form == LIST else []
 
     def _notice_freedom(self) -> None:
         """Say what jobs may do besides what they did; who has a list of one's own may not have read of it."""

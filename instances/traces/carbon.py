@@ -28,7 +28,10 @@ from wattsched.topology.arrays import FloatArray
 MOST_PER_KWH = 1_000_000.0
 EPOCH_S = (1e8, 1e11)
 """Numbers that are taken for seconds since 1970."""
-TIME_COLUMNS = ("datetime_utc", "datetime (utc)", "datetime", "timestamp", "time", "date", "utc")
+TIME_COLUMNS = (
+    *("datetime_utc", "datetime (utc)", "date (utc)", "utc time", "interval_start_utc", "interval start"),
+    *("datetime", "timestamp", "point_time", "time", "date", "utc"),
+)
 INTENSITY_COLUMNS = (
     "avg_ci_g_per_kwh",
     "avg_ci",
@@ -200,19 +203,21 @@ def _time_column(path: str | Path, header: list[str]) -> str:
 
 
 def _value_column(path: str | Path, others: list[str], asked: str | None, quantity: Quantity) -> str:
-    asked = None if quantity == "money" and len(others) == 1 else asked  # It may be one of intensities.
+    stating = [name for name in others if unit_in(name, quantity)]
+    if quantity == "money" and asked not in others and 1 in (len(others), len(stating)):
+        asked = None  # It may be one of intensities.
     if asked is not None and asked not in others:
         told = meant(asked, others) or f", found {listed(others, most=MOST)}"
         raise ValueError(f"{path}, line 1: no column {echo(asked)}{told}")
     lowered = {name.lower(): name for name in reversed(others)}
     usual = [lowered[name] for name in INTENSITY_COLUMNS if name in lowered]
     if found := [asked] if asked is not None else usual or others[:1] * (len(others) == 1):
-        rest = [name for name in others if name not in found[:1] and unit_in(name, quantity)]
+        rest = [name for name in stating if name != found[0]]
         if asked is None and rest:
             told = f"the column {echo(found[0])} is taken, not {listed(rest, most=MOST)}"
             warnings.warn(f"{path}: assumed: {told}", NoticeWarning, stacklevel=3)
         return found[0]
-    if len(stating := [name for name in others if unit_in(name, quantity)]) == 1:
+    if len(stating) == 1:
         return stating[0]
     told = f"no zone is named: one of the columns {listed(others, most=MOST)}"
     raise ValueError(f"{path}, line 1: {told}")

@@ -270,7 +270,7 @@ def _catalogue_model(known: Profiles, row: Row, column: str) -> str:
 
 def _notice(path: str | Path, columns: Iterable[str], jobs: Sequence[TraceJob]) -> None:
     """Warn of columns and jobs of a list that are not used, and of models that are assumed."""
-    told = ["; ".join(comments)] if (comments := comments_of(path)) else []
+    told = list(filter(None, comments_of(path)))
     if strange := [name for name in columns if name not in (*COLUMNS, *OPTIONAL)]:
         told.append(f"not read: the columns {listed(strange)}; read are {', '.join((*COLUMNS, *OPTIONAL))}")
     using = [job for job in jobs if job.gpus and job.duration_s]

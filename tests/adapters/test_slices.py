@@ -219,7 +219,7 @@ def test_kubernetes() -> None:
             assert idle_w[name] - 1e-6 <= most_w[name] <= host.server_w + host.most_w + 1e-6
 
 
-GKE = "cloud.google.com/gke"
+GKE, AMD = "cloud.google.com/gke", {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
 
 
 def shared(
@@ -270,6 +270,16 @@ def shared(
             ),
             "nvidia-tesla-a100-mig-1g.5gb",
             "1 node with 7 slices of 1 board",
+        ),
+        (
+            shared("n", "amd.com/gpu", 64, AMD | {"amd.com/compute-memory-partition": "cpx_nps4"}),
+            "AMD_Instinct_MI300X_OAM-cpx_nps4",
+            "1 node with 64 slices of 8 boards",
+        ),
+        (
+            shared("n", "amd.com/qpx_nps1", 5, AMD),
+            "AMD_Instinct_MI300X_OAM-qpx_nps1",
+            "1 node with 5 slices of 2 boards",
         ),
         (
             shared("n", "nvidia.com/gpu", 4, gpu__product="GRID-T4-4C"),

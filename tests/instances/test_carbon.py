@@ -149,6 +149,15 @@ def test_which_column_of_several_is_taken_is_told(tmp_path: Path) -> None:
         assert read_carbon(file, columns[0]).per_kwh.tolist() == [90.0]
 
 
+def test_prices_are_found_beside_a_zone_of_the_intensities(tmp_path: Path) -> None:
+    header = "interval_start_utc,location,lmp [USD/MWh]"
+    file = written(tmp_path, f"{header}\n2023-01-01 00:00:00,ZONE,-90\n")
+    found = read_carbon(file, "DE", "money")
+    assert (found.per_kwh.tolist(), found.currency, found.zoned) == ([-0.09], "USD", True)
+    with pytest.raises(ValueError, match="no column 'DE'"):
+        read_carbon(file, "DE")
+
+
 def test_a_column_of_units_states_the_unit_of_the_values(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -26,6 +26,8 @@ from wattsched.instances.gpu_parts import boards_of, joined, kinds_of, part_name
         ("h100-7g.80gb", "H100-7g.80gb", (1, 1), 80),
         ("nvidia_a30_2g.12gb", "A30-2g.12gb", (1, 2), 12),
         ("Tesla-T4-SHARED-4", "T4-SHARED-4", (1, 4), 4),
+        ("AMD_Instinct_MI300X_OAM-cpx_nps4", "MI300X-cpx_nps4", (1, 8), 24),
+        ("mi300x_dpx_nps2", "MI300X-dpx_nps2", (1, 2), 96),
         ("NVIDIA-A100-SXM4-40GB-MIG-2g.10gb-SHARED-3", "A100-2g.10gb-SHARED-3", (2, 21), 10 / 3),
         ("GRID-T4-4Q", "T4-4Q", (1, 4), 4),
         ("GRID-A100D-10C", "A100-D-10C", (1, 8), 10),
@@ -77,6 +79,7 @@ def test_a_slice_of_nobody_knows_what_is_told_and_may_be_said() -> None:
         ({"A100": 2, "A100-2g.10gb": 3}, 3, 50 / 7),
         ({"T4-SHARED-4": 8}, 2, 0),
         ({"T4-SHARED-4": 3}, 1, 2.5),
+        ({"MI300X-cpx_nps4": 9}, 2, 150 * 7 / 8),
     ],
 )
 def test_what_no_part_has_of_its_board_idles(kinds: dict[str, int], boards: int, unused_w: float) -> None:

@@ -153,10 +153,31 @@ def test_every_job_is_in_the_trace_or_counted(jobs: list[Accounted]) -> None:
         assert of.eligible_s + job.waited_s == of.start_s
         assert (job.submitted_s, job.duration_s, job.gpus) == (of.eligible_s, of.elapsed_s, of.gpus)
         assert (job.gpu_type, job.time_limit_s) == ("A100", of.time_limit_s)
-        alone, most_w = of.gpus >= 8 * len(of.nodes), 5000 * of.gpus
+        beside = [
+            one
+            for one in jobs
+            if one is not of and {*one.nodes} & {*of.nodes} and one.start_s is not None
+            and max(one.start_s, of.start_s) < min(one.start_s + one.elapsed_s, of.start_s + of.elapsed_s)
+        ]  # fmt: skip
+        alone, most_w = of.gpus >= 8 * len(of.nodes) and not beside, 5000 * of.gpus
         idle_w = len(of.nodes) * 8 * 50
         known_w = None if of.energy_j is None or not alone else of.energy_j / of.elapsed_s
+        known_w = None if known_w is None else known_w - 200 * len(of.nodes)
         assert job.power_w == (None if known_w is None or not idle_w <= known_w <= most_w else known_w)
+
+
+def test_energy_of_whole_nodes_is_told_of_gpus_without_the_server() -> None:
+    text = (
+        "JobID|State|Submit|Start|End|ElapsedRaw|AllocTRES|ConsumedEnergyRaw|NodeList\n"
+        "1|COMPLETED|100|200|3800|3600|gres/gpu=8|9000000|a1\n"
+        "2|COMPLETED|100|4000|7600|3600|gres/gpu=8|9000000|a1\n"
+        "3|COMPLETED|100|7599|7700|101|cpu=1||a1\n"
+        "4|COMPLETED|100|7600|11200|3600|gres/gpu=8|9000000|a2\n"
+    )
+    for energy_of, server_w in (("nodes", 200), ("gpus", 0)):
+        found = recorded(Said([text], [NODES]), energy_of=energy_of)
+        assert [job.power_w for job in found.jobs] == [2500 - server_w, None, 2500 - server_w]
+        assert [entry.records for entry in found.entries if "measured energy is" in entry.what] == [2]
 
 
 @pytest.mark.parametrize(
@@ -296,24 +317,24 @@ def test_numbers_that_mean_unknown(unknown: int) -> None:
     text = (
         "JobID|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|AllocTRES|ConsumedEnergyRaw|NodeList\n"
         f"1|COMPLETED|100|200|260|{unknown}|{unknown}|gres/gpu=8,energy={unknown}|{unknown}|a1\n"
-        f"2|COMPLETED|100|200|260|60|30|gres/gpu={unknown},gres/gpu:a100=8|72000|a1\n"
+        f"2|COMPLETED|100|300|360|60|30|gres/gpu={unknown},gres/gpu:a100=8|72000|a1\n"
         f"3|PENDING|100|{unknown}|{unknown}|0|UNLIMITED|gres/gpu=8||\n"
-        f"4|COMPLETED|100|200|260|60|Partition_Limit|gres/gpu={unknown}||a1\n"
+        f"4|COMPLETED|100|400|460|60|Partition_Limit|gres/gpu={unknown}||a1\n"
     )
     found = recorded(Said([text], [NODES]))
     assert [(job.name, job.duration_s, job.gpus, job.power_w, job.time_limit_s) for job in found.jobs] == [
-        ("1", 60, 8, None, None), ("2", 60, 8, 1200, 1800),
+        ("1", 60, 8, None, None), ("2", 60, 8, 1000, 1800),
     ]  # fmt: skip
     assert found.left_out == {"still waiting": 1, "with an unknown number of GPUs": 1}
 
 
 def test_energy_that_no_node_can_draw_is_left_out_and_told() -> None:
     energies = ((1, "9M"), (2, "900M"), (3, "18K"))
-    rows = [f"{n}|COMPLETED|100|200|3600|gres/gpu=8|{joules}|a1" for n, joules in energies]
+    rows = [f"{n}|COMPLETED|100|{n}0000|3600|gres/gpu=8|{joules}|a1" for n, joules in energies]
     text = "\n".join(["JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ConsumedEnergy|NodeList", *rows])
     found = recorded(Said([text], [NODES]))
-    assert [job.power_w for job in found.jobs] == [2500, None, None]
-    for what in ("means less than its boards draw when idle", "means more than any GPUs draw"):
+    assert [job.power_w for job in found.jobs] == [2300, None, None]
+    for what in ("means less than its nodes draw when idle", "means more than any GPUs draw"):
         assert Entry("noted", f"energy of 1 job {what}; it is left out") in found.entries
 
 
@@ -413,7 +434,7 @@ def test_the_example() -> None:
     assert found.ended == {"completed": 43, "failed": 2, "timeout": 1, "cancelled": 1, "running": 1}
     assert found.left_out == {"without GPUs": 3, "never started": 1, "still waiting": 1}
     assert {job.gpu_type for job in found.jobs} == {"A100", "V100"}
-    assert sum(job.power_w is not None for job in found.jobs) == 17
+    assert sum(job.power_w is not None for job in found.jobs) == 13
     assert {job.account for job in found.jobs} == {"vision", "speech", "language"}
     assert found.cluster is not None
     assert {node.name: node.parent for node in found.cluster.nodes} == {

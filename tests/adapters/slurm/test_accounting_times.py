@@ -30,7 +30,7 @@ def test_a_job_keeps_its_gpus_while_it_is_suspended(cells: str, held_s: float) -
     row = f"7|{state}|100|200|{end}|{elapsed}|{suspended}|gres/gpu=8|3600000|a1"
     found = recorded(Said([f"{head}\n{row}\n"], [NODES]))
     (job,) = found.jobs
-    assert (job.duration_s, job.power_w) == (held_s, 3_600_000 / held_s)
+    assert (job.duration_s, job.power_w) == (held_s, 3_600_000 / held_s - 200)
     told = [(one.records, one.gpu_h) for one in found.table() if one.what.startswith("suspended for a time")]
     assert told == ([(1, held_s / 450)] if held_s > int(elapsed) else [])
     assert not [one for one in found.table() if one.treatment == "doubtful"]
