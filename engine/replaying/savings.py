@@ -26,7 +26,7 @@ from wattsched.replay.jobs.outcome import Outcome
 from wattsched.replay.jobs.policies import require_policy
 from wattsched.replay.jobs.trace import Trace
 from wattsched.replaying.accounting import By, clock_of, doubts, groups_of, record_of
-from wattsched.replaying.job_sources import File, JobSource
+from wattsched.replaying.job_sources import JobSource
 from wattsched.replaying.replay_settings import ReplaySettings
 from wattsched.replaying.replays import Journal, Progress, _untold, replay_jobs
 from wattsched.report.saved import (
@@ -138,7 +138,6 @@ def savings(
     seeds: Sequence[int] | None = None,
     settings: ReplaySettings | None = None,
     pacing: Pacing = "even",
-    price_per_kwh: float | File | None = None,
     inputs: Sequence[Input] | None = None,
     by: Sequence[By] = (),
     journal: Journal | None = None,
@@ -161,11 +160,9 @@ def savings(
         Of the models that jobs train where the trace does not tell; default: three, or one where nothing is
         drawn.
     settings : ReplaySettings, optional
-        Without a budget, and without nodes that sleep.
+        Without a budget, and without nodes that sleep; with a tariff money is told, too.
     pacing : {"even", "price", "none"}
         How the budgets are spent, as in `ReplaySettings`.
-    price_per_kwh : float, str or Path, optional
-        To tell money, too: money per kWh, or a file of it over time (.csv).
     inputs : sequence of Input, optional
         What is not known for sure; default: `INPUTS`. Each takes three replays at either end.
     by : sequence of {"account", "month"}
@@ -187,7 +184,6 @@ def savings(
     require_range(within, "levels", "two at least, above 0 and at most 2", [*levels])
     require_known("pacing", pacing, PACINGS)
     settings = settings or ReplaySettings()
-    settings = settings if price_per_kwh is None else replace(settings, tariff=price_per_kwh)
     if settings.budget is not None or settings.sleep_after_s is not None:
         raise ValueError("settings: budgets follow from the levels, and no node may sleep")
     for policy in (baseline, *policies):

@@ -105,7 +105,7 @@ def found(source):
     cluster = homogeneous_cluster(2, 8, "A100")
     return savings(
         source, cluster, policies=("powerflow", "sizing"), levels=(1.0, 0.6, 0.3), seeds=(0,),
-        settings=SETTINGS, price_per_kwh=0.2, inputs=INPUTS[:1],
+        settings=replace(SETTINGS, tariff=0.2), inputs=INPUTS[:1],
     )  # fmt: skip
 
 
@@ -224,8 +224,8 @@ def dated(tmp_path):
 
 
 def study(source, **more) -> Savings:
-    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": (), "price_per_kwh": 0.2}
-    settings = ReplaySettings(period_s=3600.0, carbon=300.0)
+    options = {"policies": ("backfill+zeus",), "levels": (1.0, 0.5), "inputs": ()}
+    settings = ReplaySettings(period_s=3600.0, carbon=300.0, tariff=0.2)
     return savings(source, homogeneous_cluster(1, 8, "A100"), settings=settings, **{**options, **more})
 
 
