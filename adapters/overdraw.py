@@ -33,7 +33,7 @@ class Stoppable:
     ran_s: float
 
     def lost(self, record: Mapping[str, Any]) -> float:
-        """Weighted GPU seconds lost, by the `record` of the last decision; infinite if nobody may stop it."""
+        """Weighted GPU seconds lost, by the last decision's `record`; infinite where nobody may stop it."""
         if not record.get("preemptible", True):
             return inf
         return float(record.get("weight", 1.0) * self.gpus * record.get("restart_s", self.ran_s))

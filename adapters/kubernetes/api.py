@@ -22,7 +22,7 @@ _WATCH_S, _TIMEOUT_S = 30, 10.0
 
 
 class KubernetesError(UnansweredError):
-    """The API server refused, with an HTTP `status`, or did not answer (0): what was asked may be done."""
+    """The API server refused, with an HTTP `status`, or did not answer (0), and may still have acted."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)

@@ -48,7 +48,7 @@ class Policy(rounds.Policy):
 
 @dataclass
 class Report(rounds.Report):
-    """Report of what a round did, or would do; pods of a gang that `joined` others were bound after them."""
+    """Report of what a round did, or would do; pods that `joined` were bound after others of their gang."""
 
     also_done: ClassVar[Mapping[str, str]] = {"join": "joined"}
 

@@ -60,7 +60,7 @@ def parameters_of(family: str) -> list[inspect.Parameter]:
 
 
 def options_of(family: str) -> dict[str, Any]:
-    """Options of a family beyond jobs, gpus and seed, with their defaults; ValueError: no such family."""
+    """Options of a family beyond jobs, gpus and seed, and defaults; a ValueError for an unknown family."""
     return {parameter.name: parameter.default for parameter in parameters_of(family)}
 
 

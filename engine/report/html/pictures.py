@@ -27,7 +27,7 @@ class NodeMap:
 
 
 def cluster_map(nodes: Sequence[NodeMap], jobs: Sequence[str]) -> Markup:
-    """Nodes with their GPUs, each in the colour of its job, by number; further jobs have the same again."""
+    """Nodes with their GPUs, each in the colour of its job; of many jobs some have the same colour."""
     if not _one_by_one(nodes):
         used, gpus = sum(len(node.holders) for node in nodes), sum(node.gpus for node in nodes)
         label = f"{used:,} of {gpus:,} GPUs used on {len(nodes):,} nodes"
